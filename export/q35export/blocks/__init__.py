@@ -1,0 +1,1 @@
+"""The parts of Qwen3.5, written once; a target answers with its operators."""

@@ -1,0 +1,37 @@
+"""What every block needs: the graph's target, the weights and the precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from q35export.graph import Graph
+from q35export.matrix import Matrix, TensorSource, matrix
+from q35export.precision import PrecisionPlan
+from q35export.targets.cpu import CpuTarget
+
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Passed from block to block while one graph is built."""
+
+    graph: Graph
+    target: CpuTarget
+    source: TensorSource
+    plan: PrecisionPlan
+
+    def vector(self, name: str) -> Float32:
+        """A small tensor, whole."""
+        return np.ascontiguousarray(self.source.read(name), dtype=np.float32)
+
+    def matrix(self, name: str) -> Matrix:
+        """A projection's weights, unread."""
+        return matrix(self.source, name)
+
+    def zero_centred(self, name: str) -> Float32:
+        """`1 + w`: the decoder stores its RMS norm weights around zero."""
+        return self.vector(name) + np.float32(1)

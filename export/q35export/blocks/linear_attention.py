@@ -1,0 +1,80 @@
+"""Gated DeltaNet: projections, causal convolution, the gated delta rule, gated norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from q35export.blocks.context import Context
+from q35export.config import TextConfig
+from q35export.matrix import stack
+
+L2_EPS = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class LinearState:
+    """Convolution inputs `[1, K - 1, CD]` and recurrent state `[1, NV, DK, DV]`."""
+
+    conv: ir.Value
+    recurrent: ir.Value
+
+
+def linear_attention(
+    ctx: Context, config: TextConfig, prefix: str, x: ir.Value, past: LinearState
+) -> tuple[ir.Value, LinearState]:
+    """One linear-attention mixer over normalised `x` `[1, T, H]`."""
+    target, width = ctx.target, config.value_width
+    mixed, z = ctx.graph.split(
+        target.project(
+            x,
+            "qkvz",
+            stack(
+                ctx.matrix(f"{prefix}.in_proj_qkv.weight"), ctx.matrix(f"{prefix}.in_proj_z.weight")
+            ),
+            ctx.plan.decoder,
+        ),
+        config.conv_channels,
+        width,
+    )
+    mixed, conv = target.causal_conv(mixed, ctx.vector(f"{prefix}.conv1d.weight"), past.conv)
+    query, key, value = _normalised(ctx, config, mixed)
+    decay, beta = _gates(ctx, config, prefix, x)
+    output, recurrent = target.gated_delta_rule(
+        query,
+        key,
+        value,
+        past.recurrent,
+        decay,
+        beta,
+        key_heads=config.linear_key_heads,
+        value_heads=config.linear_value_heads,
+        scale=config.linear_key_dim**-0.5,
+    )
+    gated = target.gated_rms_norm(output, z, ctx.vector(f"{prefix}.norm.weight"), config.eps)
+    out = target.project(gated, "out", ctx.matrix(f"{prefix}.out_proj.weight"), ctx.plan.decoder)
+    return out, LinearState(conv, recurrent)
+
+
+def _normalised(
+    ctx: Context, config: TextConfig, mixed: ir.Value
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Query and key, L2-normalised per head, and value; each `[1, T, heads * dim]`."""
+    graph, width = ctx.graph, config.key_width
+    both, value = graph.split(mixed, 2 * width, config.value_width)
+    heads = graph.reshape(both, 1, -1, 2 * config.linear_key_heads, config.linear_key_dim)
+    normed = ctx.target.l2_norm(heads, config.linear_key_dim, L2_EPS)
+    query, key = graph.split(graph.reshape(normed, 1, -1, 2 * width), width, width)
+    return query, key, value
+
+
+def _gates(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    heads = config.linear_value_heads
+    weights = stack(
+        ctx.matrix(f"{prefix}.in_proj_a.weight"), ctx.matrix(f"{prefix}.in_proj_b.weight")
+    )
+    a, b = ctx.graph.split(ctx.target.project(x, "ab", weights, None), heads, heads)
+    return ctx.target.decay_and_beta(
+        a, b, ctx.vector(f"{prefix}.A_log"), ctx.vector(f"{prefix}.dt_bias")
+    )

@@ -1,0 +1,22 @@
+"""The gated feed-forward block."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from q35export.blocks.context import Context
+from q35export.config import TextConfig
+from q35export.matrix import stack
+
+
+def gated_mlp(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> ir.Value:
+    """`down(silu(gate(x)) * up(x))`, gate and up from one multiplication."""
+    weights = stack(
+        ctx.matrix(f"{prefix}.gate_proj.weight"), ctx.matrix(f"{prefix}.up_proj.weight")
+    )
+    joined = ctx.target.project(x, "gate_up", weights, ctx.plan.decoder)
+    gate, up = ctx.graph.split(joined, config.intermediate_size, config.intermediate_size)
+    hidden = ctx.graph.op("Mul", ctx.target.silu(gate), up)
+    return ctx.target.project(
+        hidden, "down", ctx.matrix(f"{prefix}.down_proj.weight"), ctx.plan.decoder
+    )

@@ -1,0 +1,159 @@
+"""A Hugging Face checkpoint as named tensors, read in slices, never the whole model.
+
+Callers use the canonical names of `tensors.py`; the names found in files are mapped to them
+here. Must not know graphs or quantisation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from q35chat.errors import CheckpointError
+from q35export.config import ModelConfig
+from q35export.matrix import Float32
+from q35export.safetensors_file import TensorEntry, read_header, read_rows
+from q35export.shards import weight_files
+from q35export.tensors import HEAD, TEXT, VISION, expected_tensors
+
+# Prefixes that fine-tuning tools and older layouts write, longest first.
+_PREFIXES = (
+    ("model.language_model.lm_head.", "lm_head."),
+    ("model.language_model.", TEXT),
+    ("model.visual.", VISION),
+    ("language_model.lm_head.", "lm_head."),
+    ("language_model.model.", TEXT),
+    ("language_model.", TEXT),
+    ("visual.", VISION),
+    ("model.mtp.", "mtp."),
+    ("model.", TEXT),
+)
+_PACKED = (".qweight", ".qzeros", ".weight_scale", ".weight_scale_inv", ".weight_packed")
+_UNQUANTISED = "export needs the original bf16, fp16 or fp32 weights, such as Qwen/Qwen3.5-4B"
+
+
+class Checkpoint:
+    """The tensors of one checkpoint folder, always given as FP32."""
+
+    def __init__(self, folder: Path, entries: dict[str, TensorEntry]) -> None:
+        self.folder = folder
+        self._entries = entries
+
+    @classmethod
+    def open(cls, folder: Path) -> Checkpoint:
+        """Read the headers of the weight files in `folder`; no weight is read.
+
+        Raises CheckpointError for a missing, empty, half-downloaded, damaged or quantised
+        checkpoint.
+        """
+        _refuse_quantised_config(folder)
+        entries: dict[str, TensorEntry] = {}
+        for path in weight_files(folder):
+            for name, entry in read_header(path).items():
+                entries[canonical_name(name)] = entry
+        _refuse_packed(folder, entries)
+        return cls(folder, entries)
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint holds the tensor `name`."""
+        return name in self._entries
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of the tensor `name`; CheckpointError when it is missing."""
+        return self._entry(name).shape
+
+    def read(self, name: str) -> Float32:
+        """The whole tensor. Raises CheckpointError when it is missing or holds NaN or Inf."""
+        entry = self._entry(name)
+        return self._finite(name, read_rows(entry, 0, entry.shape[0] if entry.shape else 1))
+
+    def rows(self, name: str, start: int, stop: int) -> Float32:
+        """`tensor[start:stop]` along the first axis, `0 <= start <= stop <= shape[0]`.
+
+        Only these rows are read. Raises CheckpointError as `read` does.
+        """
+        entry = self._entry(name)
+        if not entry.shape or not 0 <= start <= stop <= entry.shape[0]:
+            raise ValueError(f"rows {start}:{stop} of {name} {list(entry.shape)}")
+        return self._finite(name, read_rows(entry, start, stop))
+
+    def check(self, config: ModelConfig, components: Iterable[str]) -> tuple[str, ...]:
+        """Compare names, shapes and element types with what `config` says; read no weight.
+
+        Returns one-line remarks for the user: what of the checkpoint is not used. Raises
+        CheckpointError for the first tensor of `components` that is missing or wrong.
+        """
+        for component in components:
+            for name, shape in expected_tensors(config, component).items():
+                self._check_tensor(name, shape)
+        return self._remarks(config)
+
+    def _check_tensor(self, name: str, shape: tuple[int, ...]) -> None:
+        entry = self._entry(name)
+        if entry.shape != shape:
+            raise CheckpointError(
+                f"{entry.path.name}: {name} has shape {list(entry.shape)}, config.json says "
+                f"{list(shape)}: weights and config.json are of different models"
+            )
+        if not entry.readable:
+            raise CheckpointError(
+                f"{entry.path.name}: {name} is stored as {entry.dtype}; {_UNQUANTISED}"
+            )
+
+    def _remarks(self, config: ModelConfig) -> tuple[str, ...]:
+        known = expected_tensors(config, "text").keys() | expected_tensors(config, "vision").keys()
+        unused = sorted(self._entries.keys() - known - {HEAD})
+        mtp = [name for name in unused if name.startswith("mtp.")]
+        other = [name for name in unused if not name.startswith("mtp.")]
+        remarks = []
+        if mtp:
+            remarks.append(f"ignored {len(mtp)} multi-token-prediction (mtp.*) tensors")
+        if other:
+            remarks.append(f"ignored {len(other)} tensors the model does not have: {other[0]}, …")
+        return tuple(remarks)
+
+    def _entry(self, name: str) -> TensorEntry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise CheckpointError(
+                f"{self.folder} lacks the tensor {name} ({len(self._entries)} others are there); "
+                "download the checkpoint again"
+            )
+        return entry
+
+    def _finite(self, name: str, array: Float32) -> Float32:
+        # The extremes are NaN if any value is: two passes, and no temporary of the array's size.
+        if array.size and not np.isfinite([array.min(), array.max()]).all():
+            raise CheckpointError(
+                f"{self._entry(name).path.name}: {name} holds NaN or infinite weights; "
+                "the checkpoint is damaged"
+            )
+        return array
+
+
+def canonical_name(name: str) -> str:
+    """The state-dict name of transformers' model for a name found in a file."""
+    for prefix, canonical in _PREFIXES:
+        if name.startswith(prefix):
+            return canonical + name.removeprefix(prefix)
+    return name
+
+
+def _refuse_quantised_config(folder: Path) -> None:
+    try:
+        raw = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return
+    method = raw.get("quantization_config") if isinstance(raw, dict) else None
+    if method:
+        kind = method.get("quant_method", "unknown") if isinstance(method, dict) else method
+        raise CheckpointError(f"{folder} is a quantised checkpoint ({kind}); {_UNQUANTISED}")
+
+
+def _refuse_packed(folder: Path, entries: dict[str, TensorEntry]) -> None:
+    packed = next((name for name in entries if name.endswith(_PACKED)), None)
+    if packed:
+        raise CheckpointError(f"{folder} is a quantised checkpoint ({packed}); {_UNQUANTISED}")

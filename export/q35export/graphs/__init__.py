@@ -1,0 +1,1 @@
+"""Whole graphs: inputs, blocks in order, outputs."""

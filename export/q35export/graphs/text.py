@@ -1,0 +1,198 @@
+"""The decoder of the `cpu` target: prefill, continuation and decode in one graph.
+
+Inputs, in order: `input_ids` `[1, T]` int64, `attention_mask` `[1, C]` int32 (ones for all
+slots filled after this call), `position_ids` `[3, 1, T]` int64, `image_embeds` `[M, H]` FP32
+(the rows of this call's picture tokens, in order; M may be 0), and the states of every layer.
+Outputs: `logits` `[1, 1, V]` of the last token, and each `past_*` again as `present_*`.
+The key and value caches must be bound to the same buffer on both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from q35export.blocks.context import Context
+from q35export.blocks.full_attention import KeyValue, Positions, full_attention
+from q35export.blocks.linear_attention import LinearState, linear_attention
+from q35export.blocks.mlp import gated_mlp
+from q35export.blocks.rotary import rotary_tables
+from q35export.config import ModelConfig, TextConfig
+from q35export.graph import Graph
+from q35export.graphs.metadata import graph_metadata
+from q35export.matrix import TensorSource
+from q35export.precision import PLANS, Precision
+from q35export.targets.cpu import OPSET, CpuTarget
+from q35export.targets.cpu_weights import StoredMatrix
+from q35export.weights import WeightSink
+
+FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
+LAYERS = "model.language_model.layers"
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    ids: ir.Value
+    mask: ir.Value
+    positions: ir.Value
+    images: ir.Value
+    states: tuple[LinearState | KeyValue, ...]
+
+
+def build_text_graph(
+    config: ModelConfig,
+    source: TensorSource,
+    sink: WeightSink,
+    *,
+    capacity: int,
+    precision: Precision,
+) -> ir.Model:
+    """Build the decoder with `capacity` KV slots; weights go to `sink` on the way."""
+    graph = Graph("text", OPSET, sink)
+    ctx = Context(graph, CpuTarget(graph), source, PLANS[precision])
+    text = config.text
+    inputs = _declare_inputs(graph, text, capacity)
+    table = ctx.target.store(
+        "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), ctx.plan.head
+    )
+    hidden = _inject_pictures(graph, config, inputs, table.rows(inputs.ids))
+    positions = _positions(ctx, text, capacity, inputs)
+    hidden, presents = _layers(ctx, text, hidden, inputs.states, positions)
+    logits = _head(ctx, text, table, hidden)
+    graph.output(logits, "logits", FLOAT, (1, 1, text.vocab_size))
+    _declare_presents(graph, text, capacity, presents)
+    in_place = [
+        f"past_{part}_{index}"
+        for index, kind in enumerate(text.layer_types)
+        if kind == "full_attention"
+        for part in ("key", "value")
+    ]
+    return graph.model(graph_metadata("text", in_place))
+
+
+def _state_shapes(
+    config: TextConfig, index: int, capacity: int
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Names (after `past_` or `present_`) and shapes of a layer's two states."""
+    if config.layer_types[index] == "linear_attention":
+        conv = (1, config.conv_kernel - 1, config.conv_channels)
+        heads, dims = config.linear_value_heads, (config.linear_key_dim, config.linear_value_dim)
+        return (f"conv_{index}", conv), (f"recurrent_{index}", (1, heads, *dims))
+    cache = (1, config.num_kv_heads, capacity, config.head_dim)
+    return (f"key_{index}", cache), (f"value_{index}", cache)
+
+
+def _declare_inputs(graph: Graph, config: TextConfig, capacity: int) -> _Inputs:
+    ids = graph.input("input_ids", INT64, (1, "T"))
+    mask = graph.input("attention_mask", INT32, (1, capacity))
+    positions = graph.input("position_ids", INT64, (3, 1, "T"))
+    images = graph.input("image_embeds", FLOAT, ("M", config.hidden_size))
+    states: list[LinearState | KeyValue] = []
+    for index, kind in enumerate(config.layer_types):
+        first, second = (
+            graph.input(f"past_{name}", FLOAT, shape)
+            for name, shape in _state_shapes(config, index, capacity)
+        )
+        pair = LinearState if kind == "linear_attention" else KeyValue
+        states.append(pair(first, second))
+    return _Inputs(ids, mask, positions, images, tuple(states))
+
+
+def _declare_presents(
+    graph: Graph,
+    config: TextConfig,
+    capacity: int,
+    presents: list[LinearState | KeyValue],
+) -> None:
+    for index, state in enumerate(presents):
+        values = (
+            (state.conv, state.recurrent)
+            if isinstance(state, LinearState)
+            else (state.key, state.value)
+        )
+        shapes = _state_shapes(config, index, capacity)
+        for value, (name, shape) in zip(values, shapes, strict=True):
+            graph.output(value, f"present_{name}", FLOAT, shape)
+
+
+def _inject_pictures(
+    graph: Graph, config: ModelConfig, inputs: _Inputs, embeddings: ir.Value
+) -> ir.Value:
+    """Put row k of `image_embeds` at the k-th picture token.
+
+    A picture token beyond the rows given keeps its own embedding, as in the reference when no
+    picture is passed; the extra row of zeros keeps every index legal when there is no row.
+    """
+    op, ints = graph.op, graph.ints
+    with graph.scope("pictures"):
+        is_image = op("Equal", inputs.ids, ints(config.image_token_id))
+        order = op("CumSum", op("Cast", is_image, to=INT64), ints(1))
+        count = op("Shape", inputs.images, start=0, end=1)
+        padding = graph.constant(np.zeros((1, config.text.hidden_size), np.float32))
+        rows = op("Concat", inputs.images, padding, axis=0)
+        index = op("Min", op("Sub", op("Max", order, ints(1)), ints(1)), count)
+        given = op("And", is_image, op("LessOrEqual", order, count))
+        return op("Where", op("Unsqueeze", given, ints(-1)), op("Gather", rows, index), embeddings)
+
+
+def _positions(ctx: Context, config: TextConfig, capacity: int, inputs: _Inputs) -> Positions:
+    """Rotary tables, and the filled slots as GroupQueryAttention wants them."""
+    graph = ctx.graph
+    rope = config.rope
+    with graph.scope("positions"):
+        cos, sin = rotary_tables(rope.theta, rope.dim, capacity)
+        total = graph.op("ReduceSum", inputs.mask, graph.ints(1), keepdims=0)
+        last = graph.op("Sub", total, graph.constant(np.array([1], np.int32)))
+        scalar = graph.op("Squeeze", total, graph.ints(0))
+        tables = graph.weight("cos", cos), graph.weight("sin", sin)
+    return Positions(inputs.positions, tables, (last, scalar))
+
+
+def _layers(
+    ctx: Context,
+    config: TextConfig,
+    hidden: ir.Value,
+    states: tuple[LinearState | KeyValue, ...],
+    positions: Positions,
+) -> tuple[ir.Value, list[LinearState | KeyValue]]:
+    target = ctx.target
+    presents: list[LinearState | KeyValue] = []
+    residual = hidden
+    update: ir.Value | None = None
+    for index, past in enumerate(states):
+        prefix = f"{LAYERS}.{index}"
+        with ctx.graph.scope(f"layer_{index}"):
+            gamma = ctx.zero_centred(f"{prefix}.input_layernorm.weight")
+            if update is None:
+                normed = target.rms_norm(residual, gamma, config.eps)
+            else:
+                normed, residual = target.add_rms_norm(update, residual, gamma, config.eps)
+            present: LinearState | KeyValue
+            if isinstance(past, LinearState):
+                update, present = linear_attention(
+                    ctx, config, f"{prefix}.linear_attn", normed, past
+                )
+            else:
+                update, present = full_attention(
+                    ctx, config, f"{prefix}.self_attn", normed, past, positions
+                )
+            presents.append(present)
+            gamma = ctx.zero_centred(f"{prefix}.post_attention_layernorm.weight")
+            normed, residual = target.add_rms_norm(update, residual, gamma, config.eps)
+            update = gated_mlp(ctx, config, f"{prefix}.mlp", normed)
+    assert update is not None
+    return ctx.graph.op("Add", update, residual), presents
+
+
+def _head(ctx: Context, config: TextConfig, table: StoredMatrix, hidden: ir.Value) -> ir.Value:
+    """Logits of the last token."""
+    graph = ctx.graph
+    with graph.scope("head"):
+        last = graph.op("Slice", hidden, graph.ints(-1), graph.ints(2**31 - 1), graph.ints(1))
+        gamma = ctx.zero_centred("model.language_model.norm.weight")
+        normed = ctx.target.rms_norm(last, gamma, config.eps)
+        if config.tied:
+            return table.multiply(normed)
+        return ctx.target.project(normed, "lm_head", ctx.matrix("lm_head.weight"), ctx.plan.head)

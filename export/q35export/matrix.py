@@ -1,0 +1,89 @@
+"""Weight matrices as row sources: what a projection multiplies by, without holding it.
+
+Projections that read the same input are stacked into one matrix; rows may be reordered on the
+way. Nothing is read before `rows` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Float32 = npt.NDArray[np.float32]
+
+
+class TensorSource(Protocol):
+    """Where weights come from, by canonical name, always as FP32."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape without reading the tensor."""
+
+    def read(self, name: str) -> Float32:
+        """The whole tensor."""
+
+    def rows(self, name: str, start: int, stop: int) -> Float32:
+        """`tensor[start:stop]` along the first axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """`[n, k]` weights of a projection `y = x @ w.T`; `rows(start, stop)` reads a slice."""
+
+    n: int
+    k: int
+    rows: Callable[[int, int], Float32]
+
+
+def matrix(source: TensorSource, name: str) -> Matrix:
+    """The tensor `name`, its trailing axes flattened."""
+    shape = source.shape(name)
+    width = int(np.prod(shape[1:], dtype=np.int64))
+
+    def rows(start: int, stop: int) -> Float32:
+        return source.rows(name, start, stop).reshape(stop - start, width)
+
+    return Matrix(shape[0], width, rows)
+
+
+def stack(*parts: Matrix) -> Matrix:
+    """Matrices of one width, one below the other."""
+    width = parts[0].k
+    if any(part.k != width for part in parts):
+        raise ValueError(f"stacked matrices differ in width: {[part.k for part in parts]}")
+    offsets = np.cumsum([0, *(part.n for part in parts)]).tolist()
+
+    def rows(start: int, stop: int) -> Float32:
+        pieces = [
+            part.rows(max(start - low, 0), min(stop - low, part.n))
+            for part, low in zip(parts, offsets, strict=False)
+            if low < stop and start < low + part.n
+        ]
+        return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+    return Matrix(offsets[-1], width, rows)
+
+
+def take_blocks(whole: Matrix, block: int, every: int, offset: int) -> Matrix:
+    """Blocks `offset`, `offset + every`, ... of `block` rows each, in order.
+
+    Undoes an interleaving such as Qwen3.5's `q_proj`, where each head's query rows are followed
+    by its gate rows.
+    """
+    count = whole.n // (block * every)
+
+    def rows(start: int, stop: int) -> Float32:
+        pieces = []
+        row = start
+        while row < stop:
+            head, within = divmod(row, block)
+            take = min(block - within, stop - row)
+            first = (head * every + offset) * block + within
+            pieces.append(whole.rows(first, first + take))
+            row += take
+        return np.concatenate(pieces)
+
+    return Matrix(count * block, whole.k, rows)

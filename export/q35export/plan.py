@@ -1,0 +1,103 @@
+"""What an export will write and what the chat will then need, from shapes alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import onnx_ir as ir
+
+from q35chat.bundle import Bundle, FileEntry
+from q35chat.errors import ExportError
+from q35export.components import GRAPH_FILE, WEIGHTS_FILE, Builders
+from q35export.config import ModelConfig, TextConfig
+from q35export.processor import bundled_name
+from q35export.progress import readable_size
+from q35export.request import ChatMemory, ExportPlan, ExportRequest, PlannedFile
+from q35export.tensors import ShapeSource, expected_tensors
+from q35export.weights import CountingSink
+
+FLOAT_BYTES = 4
+_MARGIN = 1.05  # file-system blocks, and the manifest
+
+
+def make_plan(
+    request: ExportRequest,
+    config: ModelConfig,
+    builders: Builders,
+    processor: tuple[Path, ...],
+    keep: Bundle | None,
+) -> ExportPlan:
+    """Build every graph of the request without weights and add up the sizes.
+
+    `keep` is the bundle whose remaining component is kept. Sizes are exact, the manifest aside.
+    """
+    files = [PlannedFile(bundled_name(file), file.stat().st_size) for file in processor]
+    for component in request.components:
+        sink = CountingSink()
+        source = ShapeSource(expected_tensors(config, component))
+        model = builders[component](request, config, source, sink)
+        graph = ir.to_proto(model).ByteSize()
+        files.append(PlannedFile(f"{component}/{WEIGHTS_FILE}", sink.size))
+        files.append(PlannedFile(f"{component}/{GRAPH_FILE}", graph))
+    kept = tuple(PlannedFile(name, entry.size) for name, entry in kept_files(keep, request).items())
+    capacity = request.max_seq_len
+    if keep is not None and "text" not in request.components:
+        capacity = keep.manifest.capacity
+    weights = sum(file.size for file in (*files, *kept) if file.path.endswith(f"/{WEIGHTS_FILE}"))
+    memory = chat_memory(config.text, capacity, weights)
+    return ExportPlan(request.out, tuple(files), kept, memory)
+
+
+def kept_files(keep: Bundle | None, request: ExportRequest) -> dict[str, FileEntry]:
+    """The files of the components of `keep` that `request` does not build, by path."""
+    if keep is None:
+        return {}
+    folders = tuple(
+        f"{component}/" for component in keep.manifest.graphs if component not in request.components
+    )
+    return {name: entry for name, entry in keep.manifest.files.items() if name.startswith(folders)}
+
+
+def chat_memory(text: TextConfig, capacity: int, weights: int) -> ChatMemory:
+    """Bytes for `weights` bytes of weights, FP32 states in two buffers, and one FP32 KV cache of
+    `capacity` slots."""
+    linear = text.layer_types.count("linear_attention")
+    full = text.layer_types.count("full_attention")
+    conv = text.conv_channels * (text.conv_kernel - 1)
+    recurrent = text.linear_value_heads * text.linear_key_dim * text.linear_value_dim
+    slots = full * 2 * text.num_kv_heads * capacity * text.head_dim
+    return ChatMemory(
+        weights=weights,
+        states=2 * linear * (conv + recurrent) * FLOAT_BYTES,
+        kv_cache=slots * FLOAT_BYTES,
+    )
+
+
+def check_space(plan: ExportPlan) -> None:
+    """Raise ExportError when the file system of `plan.out` lacks room for the plan and 5 %."""
+    folder = next(parent for parent in plan.out.parents if parent.exists())
+    free = shutil.disk_usage(folder).free
+    needed = int(plan.total * _MARGIN)
+    if free < needed:
+        raise ExportError(
+            f"the bundle needs {readable_size(needed)} beside {plan.out}, "
+            f"{readable_size(free)} are free; free {readable_size(needed - free)} "
+            "or choose another --out"
+        )
+
+
+def plan_lines(plan: ExportPlan) -> list[str]:
+    """The plan as lines for the user."""
+    lines = [f"would write {readable_size(plan.total)} to {plan.out}:"]
+    lines += [f"  {readable_size(file.size):>10}  {file.path}" for file in plan.files]
+    if plan.kept:
+        lines.append("would keep:")
+        lines += [f"  {readable_size(file.size):>10}  {file.path}" for file in plan.kept]
+    memory = plan.memory
+    lines.append(
+        f"the chat will need {readable_size(memory.total)} of memory: weights "
+        f"{readable_size(memory.weights)}, states {readable_size(memory.states)}, "
+        f"KV cache {readable_size(memory.kv_cache)}"
+    )
+    return lines

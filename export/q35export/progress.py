@@ -1,0 +1,149 @@
+"""How an export shows its progress: a protocol, bars for a terminal, plain lines elsewhere.
+
+Must not know what is exported; sees component names and bytes only.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+
+class Reporter(Protocol):
+    """Told by the pipeline what happens, in order, from one thread."""
+
+    def note(self, text: str) -> None:
+        """One line for the user."""
+
+    def begin(self, component: str, total: int) -> None:
+        """`component` starts; `total` bytes will be written."""
+
+    def advance(self, component: str, count: int) -> None:
+        """`count` more bytes of `component` are written."""
+
+    def end(self, component: str) -> None:
+        """`component` is complete."""
+
+
+class PlainReporter:
+    """One line at the start, every tenth of the way, and at the end of each component."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._total = 0
+        self._done = 0
+        self._shown = 0
+        self._started = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stream.flush()
+
+    def note(self, text: str) -> None:
+        """Print the line."""
+        print(text, file=self._stream, flush=True)
+
+    def begin(self, component: str, total: int) -> None:
+        """Print the size and start counting."""
+        self._total, self._done, self._shown = total, 0, 0
+        self._started = time.monotonic()
+        self.note(f"{component}: writing {readable_size(total)}")
+
+    def advance(self, component: str, count: int) -> None:
+        """Print a line when another tenth is done."""
+        self._done += count
+        tenth = min(self._done * 10 // max(self._total, 1), 9)
+        if tenth > self._shown:
+            self._shown = tenth
+            self.note(
+                f"{component}: {tenth * 10} %, {readable_size(self._done)} of "
+                f"{readable_size(self._total)}{self._time_left()}"
+            )
+
+    def end(self, component: str) -> None:
+        """Print how long it took."""
+        seconds = time.monotonic() - self._started
+        self.note(f"{component}: done, {readable_size(self._total)} in {seconds:.1f} s")
+
+    def _time_left(self) -> str:
+        left = (time.monotonic() - self._started) * (self._total / max(self._done, 1) - 1)
+        return f", {max(left, 0):.0f} s left"
+
+
+class BarReporter:
+    """A bar per component with bytes, speed and time left. Use it as a context manager."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TaskID,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("{task.description:>8}"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(file=stream),
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def note(self, text: str) -> None:
+        """Print the line above the bars."""
+        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def begin(self, component: str, total: int) -> None:
+        """Add a bar."""
+        self._tasks[component] = self._progress.add_task(component, total=total)
+
+    def advance(self, component: str, count: int) -> None:
+        """Move the bar."""
+        self._progress.advance(self._tasks[component], count)
+
+    def end(self, component: str) -> None:
+        """Fill the bar."""
+        task = self._tasks[component]
+        total = next(item.total for item in self._progress.tasks if item.id == task)
+        self._progress.update(task, completed=total or 0)
+
+
+def reporter_for(stream: TextIO) -> PlainReporter | BarReporter:
+    """Bars where `stream` is a terminal, plain lines elsewhere."""
+    return BarReporter(stream) if stream.isatty() else PlainReporter(stream)
+
+
+def readable_size(count: int) -> str:
+    """Bytes in the largest binary unit that keeps the number at least 1: "3.2 GiB"."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,117 @@
+"""What an export is asked to do and what it answers: plain values, nothing heavy imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from q35chat.errors import UsageError
+
+Precision = Literal["fp32", "int8", "int4"]
+Status = Literal["exported", "up-to-date", "planned"]
+
+DEFAULT_MODEL = "Qwen/Qwen3.5-4B"
+DEFAULT_CAPACITY = 2048
+
+COMPONENTS = ("vision", "text")
+COMPONENT_CHOICES = ("all", *COMPONENTS)
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
+SOURCES = ("huggingface", "modelscope")
+TARGETS = ("cpu", "ascend-310p")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """The options of `q35chat export`.
+
+    `model` is a folder or a hub id; `target` None means: the best for this machine;
+    `max_seq_len` is the capacity in KV slots.
+    """
+
+    model: str = DEFAULT_MODEL
+    out: Path = Path("out")
+    source: str = "huggingface"
+    revision: str | None = None
+    target: str | None = None
+    precision: Precision = "int4"
+    max_seq_len: int = DEFAULT_CAPACITY
+    component: str = "all"
+    force: bool = False
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a choice that does not exist."""
+        _one_of("--source", self.source, SOURCES)
+        _one_of("--precision", self.precision, PRECISIONS)
+        _one_of("--component", self.component, COMPONENT_CHOICES)
+        if self.target is not None:
+            _one_of("--target", self.target, TARGETS)
+        if self.max_seq_len < 1:
+            raise UsageError(f"--max-seq-len must be at least 1, found {self.max_seq_len}")
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The components to build, in the order they are built."""
+        return COMPONENTS if self.component == "all" else (self.component,)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """One file of the bundle, its path relative to it, and its size in bytes."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMemory:
+    """Bytes the chat will hold: weights as exported, conv and recurrent states (two buffers
+    each), and the KV cache."""
+
+    weights: int
+    states: int
+    kv_cache: int
+
+    @property
+    def total(self) -> int:
+        """The sum, in bytes."""
+        return self.weights + self.states + self.kv_cache
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What an export would write and what the result will need.
+
+    `files` are written, `kept` stay as they are in the existing bundle.
+    """
+
+    out: Path
+    files: tuple[PlannedFile, ...]
+    kept: tuple[PlannedFile, ...]
+    memory: ChatMemory
+
+    @property
+    def total(self) -> int:
+        """Bytes to write."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """How an export ended.
+
+    `checkpoint` is the local folder that was read; None where an up-to-date bundle made
+    finding it needless. `plan` is None only for "up-to-date".
+    """
+
+    status: Status
+    out: Path
+    message: str
+    checkpoint: Path | None = None
+    plan: ExportPlan | None = field(default=None, repr=False)
+
+
+def _one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{option} must be one of {', '.join(choices)}, found {value!r}")

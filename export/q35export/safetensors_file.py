@@ -1,0 +1,157 @@
+"""One safetensors file: its header, and slices of its tensors as FP32.
+
+Reads with plain file reads, not a memory map, so that the pages of a large checkpoint never
+count as this process's memory. Must not know what the tensors mean.
+Format: 8 bytes little-endian header length, that many bytes of JSON, then the data
+(https://huggingface.co/docs/safetensors).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BufferedReader, FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from q35chat.errors import CheckpointError
+
+Float32 = npt.NDArray[np.float32]
+
+# How the bytes are read; bfloat16 is the upper half of a float32.
+_READ_AS: Mapping[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
+_MAX_HEADER = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """Where one tensor lies: `offset` is from the start of the file, in bytes."""
+
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    length: int
+
+    @property
+    def readable(self) -> bool:
+        """Whether the element type is one that `read_rows` understands."""
+        return self.dtype in _READ_AS
+
+
+def read_header(path: Path) -> dict[str, TensorEntry]:
+    """The tensors of the file at `path`, by the names it uses.
+
+    Raises CheckpointError for a file that is not safetensors, or shorter or longer than its
+    header says.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start, header = _read_json(path, file, size)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    entries = {
+        name: _entry(path, name, value, start)
+        for name, value in header.items()
+        if name != "__metadata__"
+    }
+    expected = max((entry.offset + entry.length for entry in entries.values()), default=start)
+    if size != expected:
+        state = "truncated" if size < expected else "damaged"
+        raise CheckpointError(
+            f"{path} is {state}: it has {size:,} bytes, its header says {expected:,}; "
+            "download it again"
+        )
+    return entries
+
+
+def read_rows(entry: TensorEntry, start: int, stop: int) -> Float32:
+    """`tensor[start:stop]` along the first axis; the only bytes read are those of the slice.
+
+    A scalar counts as one row. Raises CheckpointError when the file cannot be read.
+    """
+    dtype = _READ_AS[entry.dtype]
+    row = math.prod(entry.shape[1:]) * dtype.itemsize
+    raw = np.empty((stop - start) * row, np.uint8)
+    try:
+        with FileIO(entry.path) as file:
+            file.seek(entry.offset + start * row)
+            _fill(entry, file, raw.data)
+    except OSError as error:
+        raise CheckpointError(f"{entry.path} cannot be read: {error.strerror}") from error
+    shape = (stop - start, *entry.shape[1:]) if entry.shape else ()
+    return _float32(raw.view(dtype), entry.dtype).reshape(shape)
+
+
+def _fill(entry: TensorEntry, file: FileIO, view: memoryview) -> None:
+    while view:
+        got = file.readinto(view)
+        if not got:
+            raise CheckpointError(f"{entry.path} became shorter while it was read")
+        view = view[got:]
+
+
+def _float32(raw: npt.NDArray[Any], dtype: str) -> Float32:
+    if dtype == "BF16":
+        wide = raw.astype(np.uint32)
+        wide <<= 16
+        return wide.view(np.float32)
+    return raw.astype(np.float32, copy=False)
+
+
+def _read_json(path: Path, file: BufferedReader, size: int) -> tuple[int, Mapping[str, object]]:
+    """The position of the first data byte, and the parsed header."""
+    first = file.read(8)
+    if first.startswith(b"version "):
+        raise CheckpointError(
+            f"{path} is a Git LFS pointer of {size:,} bytes, not the weights; run `git lfs pull`"
+        )
+    length = int.from_bytes(first, "little")
+    if len(first) == 8 and 2 <= length <= _MAX_HEADER and size < 8 + length:
+        raise CheckpointError(
+            f"{path} is truncated: it has {size:,} bytes, its header alone has {length:,}; "
+            "download it again"
+        )
+    try:
+        header = json.loads(file.read(length)) if 2 <= length <= _MAX_HEADER else None
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise CheckpointError(
+            f"{path} ({size:,} bytes) is not a safetensors file, or its start was lost; "
+            "download it again"
+        )
+    return 8 + length, header
+
+
+def _entry(path: Path, name: str, value: object, start: int) -> TensorEntry:
+    try:
+        fields = dict(value)  # type: ignore[call-overload]
+        shape = tuple(int(side) for side in fields["shape"])
+        begin, end = (int(offset) for offset in fields["data_offsets"])
+        entry = TensorEntry(path, str(fields["dtype"]), shape, start + begin, end - begin)
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{path}: the header entry of {name} is damaged") from None
+    if begin < 0 or end < begin or min(shape, default=0) < 0 or _length_is_wrong(entry):
+        raise CheckpointError(
+            f"{path}: the header gives {name} {end - begin:,} bytes, "
+            f"which does not fit {entry.dtype} {list(shape)}; download it again"
+        )
+    return entry
+
+
+def _length_is_wrong(entry: TensorEntry) -> bool:
+    if not entry.readable:
+        return False
+    itemsize: int = _READ_AS[entry.dtype].itemsize
+    return entry.length != math.prod(entry.shape) * itemsize

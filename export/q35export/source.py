@@ -1,0 +1,148 @@
+"""From the MODEL argument to a checkpoint folder on this machine: a path, or a hub id to fetch.
+
+Must not know what is in the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from q35chat.errors import CheckpointError, UsageError
+from q35chat.manifest import Source
+from q35export.fingerprint import folder_fingerprint
+from q35export.request import ExportRequest
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_SMALL_FILES = ["*.json", "*.jinja", "merges.txt"]
+_WEIGHTS = ["*.safetensors"]
+_IN_SUBFOLDERS = ["*/*"]
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCheckpoint:
+    """A checkpoint folder and what the manifest says of it.
+
+    `complete` is False where only the small files were fetched.
+    """
+
+    folder: Path
+    source: Source
+    complete: bool = True
+
+
+def is_same_hub_source(request: ExportRequest, source: Source) -> bool:
+    """Whether `source` is the hub id and revision of `request`, as far as can be told offline.
+
+    Exporting once means once: neither network nor checkpoint is needed to see it.
+    """
+    commit = source.fingerprint.rpartition("@")[2]
+    wanted = request.revision or commit
+    return (
+        _local_folder(request.model) is None
+        and source.name == request.model
+        and source.revision == wanted
+        and source.fingerprint.startswith(f"{request.source}:")
+    )
+
+
+def resolve(request: ExportRequest, note: Note, *, weights: bool = True) -> LocalCheckpoint:
+    """Find or fetch the checkpoint; without `weights` a hub id is fetched without its weights.
+
+    Raises CheckpointError for a folder or repository that does not exist or cannot be fetched,
+    UsageError when the package for `--source` is not installed.
+    """
+    folder = _local_folder(request.model)
+    if folder is not None:
+        return _local(folder)
+    if not _HUB_ID.fullmatch(request.model):
+        raise CheckpointError(
+            f"there is no folder {request.model!r}; give a folder or a hub id such as "
+            "Qwen/Qwen3.5-4B"
+        )
+    patterns = _SMALL_FILES + (_WEIGHTS if weights else [])
+    note(f"fetching {request.model} from {request.source} (or its cache)")
+    fetch = _from_modelscope if request.source == "modelscope" else _from_huggingface
+    return replace(fetch(request.model, request.revision, patterns), complete=weights)
+
+
+def _local_folder(model: str) -> Path | None:
+    path = Path(model).expanduser()
+    looks_like_path = model.startswith((".", "/", "~")) or path.exists()
+    return path if looks_like_path else None
+
+
+def _local(folder: Path) -> LocalCheckpoint:
+    if not folder.is_dir():
+        found = "is not a folder" if folder.exists() else "does not exist"
+        raise CheckpointError(f"{folder} {found}: give the folder of a Qwen3.5 checkpoint")
+    try:
+        fingerprint = f"folder:{folder_fingerprint(folder)}"
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be read: {error.strerror}") from error
+    return LocalCheckpoint(folder, Source(folder.resolve().name, None, fingerprint))
+
+
+def _from_huggingface(model: str, revision: str | None, patterns: list[str]) -> LocalCheckpoint:
+    from huggingface_hub import snapshot_download  # noqa: PLC0415
+    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    try:
+        folder = Path(
+            snapshot_download(
+                model, revision=revision, allow_patterns=patterns, ignore_patterns=_IN_SUBFOLDERS
+            )
+        )
+    except Exception as error:
+        raise CheckpointError(_why_not_fetched(model, revision, error)) from error
+    commit = folder.name
+    source = Source(model, revision or commit, f"huggingface:{model}@{commit}")
+    return LocalCheckpoint(folder, source)
+
+
+def _from_modelscope(model: str, revision: str | None, patterns: list[str]) -> LocalCheckpoint:
+    try:
+        from modelscope import snapshot_download  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(
+            "--source modelscope needs the package modelscope: run `pip install modelscope`"
+        ) from error
+    try:
+        folder = Path(
+            snapshot_download(
+                model, revision=revision, allow_patterns=patterns, ignore_patterns=_IN_SUBFOLDERS
+            )
+        )
+    except Exception as error:
+        raise CheckpointError(_why_not_fetched(model, revision, error)) from error
+    # ModelScope does not say which commit it gave: the files themselves tell.
+    digest = folder_fingerprint(folder)
+    source = Source(model, revision or digest, f"modelscope:{model}@{digest}")
+    return LocalCheckpoint(folder, source)
+
+
+def _why_not_fetched(model: str, revision: str | None, error: Exception) -> str:
+    kind = type(error).__name__
+    if kind == "GatedRepoError":
+        return f"{model} is gated: accept its terms on the hub and log in with `hf auth login`"
+    if kind == "RepositoryNotFoundError":
+        return f"the hub has no model {model}, or it is private: check the id, or `hf auth login`"
+    if kind == "RevisionNotFoundError":
+        return f"{model} has no revision {revision!r}: check --revision"
+    if isinstance(error, OSError) and error.errno in {28, 122}:
+        return f"the disk is full while fetching {model}: free some space, or set HF_HOME elsewhere"
+    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}:
+        return f"{model} is not in the cache and HF_HUB_OFFLINE is set: unset it, or give a folder"
+    reason = str(error).strip().splitlines()
+    return (
+        f"cannot fetch {model} ({kind}: {reason[0][:120] if reason else 'no reason given'}); check "
+        "the network, set HF_ENDPOINT to a mirror, use --source modelscope, or give a local folder"
+    )

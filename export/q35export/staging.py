@@ -1,0 +1,147 @@
+"""Where a bundle grows before it takes its place, and how it does so at one stroke.
+
+Beside `out` lie, while an export runs: `.out.q35-lock` (held by the kernel for the living
+process only), `.out.q35-partial-PID` (the new bundle) and, between two renames,
+`.out.q35-old-PID` (the one it replaces). Whoever holds the lock may clean up what a killed
+export left. Must not know what a bundle holds beyond its manifest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from q35chat.bundle import MANIFEST_NAME, is_bundle
+from q35chat.errors import ExportError
+
+
+@contextlib.contextmanager
+def exclusive(out: Path) -> Iterator[None]:
+    """Be the only export into `out`, and repair what a killed one left beside it.
+
+    The parent folder is made if needed. Raises ExportError when another export is at work or
+    the parent folder cannot be written.
+    """
+    path = _beside(out, "lock")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lock = _acquire(path, out)
+    except OSError as error:
+        raise ExportError(f"cannot write in {out.parent}: {error.strerror}") from error
+    try:
+        for leftover in _leftovers(out):
+            _settle(leftover, out)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.close()
+
+
+@contextlib.contextmanager
+def staging_folder(out: Path) -> Iterator[Path]:
+    """An empty folder beside `out`, removed at the end unless `publish` moved it away."""
+    folder = _beside(out, f"partial-{os.getpid()}")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+
+
+def publish(staged: Path, out: Path) -> None:
+    """Put the complete bundle `staged` in the place of `out`, which is absent, empty or a bundle.
+
+    Everything is on the disk before the first rename. Killed between the two renames, `out` is
+    missing for a moment; the next export puts the old bundle back.
+    """
+    _sync_tree(staged)
+    old = _beside(out, f"old-{os.getpid()}")
+    try:
+        if is_bundle(out):
+            out.rename(old)
+        staged.rename(out)
+        _sync(out.parent)
+    finally:
+        _settle(old, out)
+
+
+def _settle(leftover: Path, out: Path) -> None:
+    """Put a replaced bundle back when nothing took its place; remove it otherwise."""
+    was_replaced = leftover.name.startswith(_beside(out, "old-").name)
+    if was_replaced and is_bundle(leftover) and not _is_occupied(out):
+        leftover.rename(out)
+    else:
+        _remove(leftover)
+
+
+def _is_occupied(out: Path) -> bool:
+    """Whether something stands at `out` that a rename would not replace."""
+    return out.exists() and not (out.is_dir() and not any(out.iterdir()))
+
+
+def _acquire(path: Path, out: Path) -> TextIO:
+    while True:
+        lock = path.open("a+", encoding="ascii")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            lock.close()
+            raise ExportError(
+                f"another export (process {owner}) is writing {out}; wait for it or stop it"
+            ) from error
+        if _is_still(path, lock):
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n")
+            lock.flush()
+            return lock
+        lock.close()
+
+
+def _is_still(path: Path, lock: TextIO) -> bool:
+    """Whether the locked file is the one at `path`: its last owner may have removed it."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(lock.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _beside(out: Path, what: str) -> Path:
+    return out.parent / f".{out.name}.q35-{what}"
+
+
+def _leftovers(out: Path) -> list[Path]:
+    """Replaced bundles first: they go back before anything else could take their place."""
+    pattern = re.compile(re.escape(_beside(out, "").name) + r"(old|partial)-\d+")
+    found = [path for path in out.parent.iterdir() if pattern.fullmatch(path.name)]
+    return sorted(found, key=lambda path: path.name)
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder of ours, the manifest first: half of a bundle must not look like one."""
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    shutil.rmtree(folder)
+
+
+def _sync_tree(folder: Path) -> None:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            _sync(Path(parent, name))
+        _sync(Path(parent))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

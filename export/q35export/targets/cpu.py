@@ -1,0 +1,261 @@
+"""Operators of the `cpu` target: ONNX Runtime's fused kernels of the domain `com.microsoft`.
+
+Each method answers one request of the blocks. Activations are `[1, T, width]` FP32 throughout.
+The contracts are those of ONNX Runtime's operator schemas (`docs/ContribOperators.md` there).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from q35export.graph import Graph
+from q35export.matrix import Matrix
+from q35export.quantize import BlockFormat
+from q35export.targets.cpu_weights import MS, StoredMatrix, store
+
+OPSET = 21
+Float32 = npt.NDArray[np.float32]
+
+
+class CpuTarget:
+    """Adds ONNX Runtime CPU nodes to a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    # Projections -----------------------------------------------------------------------------
+
+    def store(self, name: str, weights: Matrix, fmt: BlockFormat | None) -> StoredMatrix:
+        """Write a matrix that is used more than once."""
+        return store(self.graph, name, weights, fmt)
+
+    def project(
+        self,
+        x: ir.Value,
+        name: str,
+        weights: Matrix,
+        fmt: BlockFormat | None,
+        bias: Float32 | None = None,
+    ) -> ir.Value:
+        """`x @ weights.T + bias`."""
+        value = None if bias is None else self.graph.weight(f"{name}.bias", bias)
+        return self.store(name, weights, fmt).multiply(x, value)
+
+    # Norms -----------------------------------------------------------------------------------
+
+    def rms_norm(self, x: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+        """`x * rsqrt(mean(x**2) + eps) * gamma` over the last axis."""
+        weight = self.graph.weight("gamma", gamma)
+        return self.graph.op("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=eps)
+
+    def add_rms_norm(
+        self, x: ir.Value, residual: ir.Value, gamma: Float32, eps: float
+    ) -> tuple[ir.Value, ir.Value]:
+        """The norm of `x + residual`, and the sum."""
+        normed, _, _, total = self.graph.ops(
+            "SkipSimplifiedLayerNormalization",
+            x,
+            residual,
+            self.graph.weight("gamma", gamma),
+            domain=MS,
+            outputs=4,
+            epsilon=eps,
+        )
+        return normed, total
+
+    def gated_rms_norm(self, x: ir.Value, gate: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+        """`rms_norm(x) * silu(gate)` for each head of `len(gamma)` values in the last axis."""
+        weight = self.graph.weight("gamma", gamma)
+        return self.graph.op(
+            "GatedRMSNorm", x, weight, gate, domain=MS, activation="silu", epsilon=eps
+        )
+
+    def layer_norm(self, x: ir.Value, gamma: Float32, beta: Float32, eps: float) -> ir.Value:
+        """Layer normalisation over the last axis."""
+        scale, bias = self.graph.weight("gamma", gamma), self.graph.weight("beta", beta)
+        return self.graph.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=eps)
+
+    def l2_norm(self, x: ir.Value, width: int, eps: float) -> ir.Value:
+        """`x * rsqrt(sum(x**2) + eps)` over the last axis of `width` values.
+
+        The same as an RMS norm with `gamma = width**-0.5` and `eps / width`.
+        """
+        gamma = self.graph.constant(np.full(width, width**-0.5, np.float32))
+        return self.graph.op("SimplifiedLayerNormalization", x, gamma, axis=-1, epsilon=eps / width)
+
+    # Activations -----------------------------------------------------------------------------
+
+    def silu(self, x: ir.Value) -> ir.Value:
+        """`x * sigmoid(x)` in one node."""
+        return self.graph.op("QuickGelu", x, domain=MS, alpha=1.0)
+
+    def gelu(self, x: ir.Value, *, tanh: bool) -> ir.Value:
+        """GELU, exact or in its tanh form."""
+        return self.graph.op("Gelu", x, approximate="tanh" if tanh else "none")
+
+    # Token mixers ----------------------------------------------------------------------------
+
+    def causal_conv(
+        self, x: ir.Value, weight: Float32, past: ir.Value
+    ) -> tuple[ir.Value, ir.Value]:
+        """Depthwise causal convolution with SiLU.
+
+        Args:
+            x: `[1, T, channels]`.
+            weight: `[channels, 1, kernel]`.
+            past: the last `kernel - 1` inputs, `[1, kernel - 1, channels]`.
+
+        Returns:
+            The output `[1, T, channels]` and the new past.
+        """
+        output, present, *_ = self.graph.ops(
+            "CausalConvWithState",
+            x,
+            self.graph.weight("conv", weight),
+            None,
+            past,
+            domain=MS,
+            outputs=2,
+            activation="silu",
+            channels_last=1,
+        )
+        return output, present
+
+    def decay_and_beta(
+        self, a: ir.Value, b: ir.Value, a_log: Float32, dt_bias: Float32
+    ) -> tuple[ir.Value, ir.Value]:
+        """`-exp(a_log) * softplus(a + dt_bias)` and `sigmoid(b)`, both `[1, T, NV]`."""
+        scale = (-np.exp(a_log.astype(np.float64))).astype(np.float32)
+        decay, beta = self.graph.ops(
+            "LinearAttentionGate",
+            a,
+            self.graph.weight("dt_bias", dt_bias),
+            self.graph.weight("decay_scale", scale),
+            b,
+            domain=MS,
+            outputs=2,
+        )
+        return decay, beta
+
+    def gated_delta_rule(
+        self,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        past: ir.Value,
+        decay: ir.Value,
+        beta: ir.Value,
+        *,
+        key_heads: int,
+        value_heads: int,
+        scale: float,
+    ) -> tuple[ir.Value, ir.Value]:
+        """The gated delta rule over L2-normalised query and key.
+
+        Returns:
+            The output `[1, T, NV * DV]` and the new state `[1, NV, DK, DV]`.
+        """
+        output, present = self.graph.ops(
+            "LinearAttention",
+            query,
+            key,
+            value,
+            past,
+            decay,
+            beta,
+            domain=MS,
+            outputs=2,
+            q_num_heads=key_heads,
+            kv_num_heads=value_heads,
+            update_rule="gated_delta",
+            scale=scale,
+        )
+        return output, present
+
+    def rotary(
+        self,
+        x: ir.Value,
+        positions: ir.Value,
+        tables: tuple[ir.Value, ir.Value],
+        *,
+        heads: int,
+        dim: int,
+        sections: tuple[int, int, int],
+    ) -> ir.Value:
+        """Interleaved multimodal rotary embedding of the first `dim` values of each head.
+
+        Args:
+            x: `[1, T, heads * head_dim]`.
+            positions: `[3, 1, T]` int64.
+            tables: cosines and sines, `[positions, dim / 2]`.
+        """
+        cos, sin = tables
+        return self.graph.op(
+            "MRotaryEmbedding",
+            x,
+            positions,
+            cos,
+            sin,
+            domain=MS,
+            mrope_section=list(sections),
+            mrope_layout=1,
+            num_heads=heads,
+            rotary_embedding_dim=dim,
+        )
+
+    def patch_rotary(
+        self, x: ir.Value, tables: tuple[ir.Value, ir.Value], *, heads: int
+    ) -> ir.Value:
+        """Rotate every patch by its own angles.
+
+        Args:
+            x: `[1, P, heads * head_dim]`.
+            tables: cosines and sines of each patch, `[P, head_dim / 2]`.
+        """
+        return self.graph.op(
+            "RotaryEmbedding", x, self.graph.ints(0), *tables, domain=MS, num_heads=heads
+        )
+
+    def attention(
+        self,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        past: tuple[ir.Value, ir.Value],
+        lengths: tuple[ir.Value, ir.Value],
+        *,
+        heads: int,
+        kv_heads: int,
+        scale: float,
+    ) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """Causal grouped-query attention over a KV cache of fixed capacity, written in place.
+
+        Args:
+            past: key and value caches, `[1, NKV, C, HD]`.
+            lengths: `seqlens_k` (`[1]` int32, filled slots after this call, minus one) and
+                `total_sequence_length` (scalar int32, the filled slots).
+        """
+        output, present_key, present_value = self.graph.ops(
+            "GroupQueryAttention",
+            query,
+            key,
+            value,
+            *past,
+            *lengths,
+            domain=MS,
+            outputs=3,
+            num_heads=heads,
+            kv_num_heads=kv_heads,
+            scale=scale,
+        )
+        return output, present_key, present_value
+
+    def full_attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, *, heads: int, scale: float
+    ) -> ir.Value:
+        """Attention of every patch to every patch, `[1, P, heads * head_dim]`."""
+        return self.graph.op(
+            "MultiHeadAttention", query, key, value, domain=MS, num_heads=heads, scale=scale
+        )

@@ -1,0 +1,130 @@
+"""Weight matrices as the `cpu` target stores them: FP32, or blocks for `MatMulNBits`.
+
+A stored matrix can be multiplied by and looked up in; both use the same bytes, so a tied
+embedding is in the file once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from q35export.graph import Graph
+from q35export.matrix import Matrix
+from q35export.quantize import BlockFormat, quantize
+from q35export.weights import Stored
+
+MS = "com.microsoft"
+
+# Rows are read, converted and written in pieces of about this many values.
+_PIECE_VALUES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class FloatMatrix:
+    """`[n, k]` in FP32."""
+
+    graph: Graph
+    value: ir.Value
+
+    def multiply(self, x: ir.Value, bias: ir.Value | None = None) -> ir.Value:
+        """`x @ w.T + bias`."""
+        product = self.graph.op("FusedMatMul", x, self.value, domain=MS, transB=1)
+        return product if bias is None else self.graph.op("Add", product, bias)
+
+    def rows(self, ids: ir.Value) -> ir.Value:
+        """`w[ids]`."""
+        return self.graph.op("Gather", self.value, ids, axis=0)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMatrix:
+    """`[n, k]` as packed codes `[n, blocks, block_bytes]` and scales `[n, blocks]`."""
+
+    graph: Graph
+    name: str
+    n: int
+    k: int
+    fmt: BlockFormat
+    codes: Stored
+    scales: ir.Value
+
+    def multiply(self, x: ir.Value, bias: ir.Value | None = None) -> ir.Value:
+        """`x @ w.T + bias`."""
+        shape = (self.n, self.fmt.blocks(self.k), self.fmt.block_bytes())
+        packed = self.graph.weight_at(self.name, self.codes, shape, ir.DataType.UINT8)
+        return self.graph.op(
+            "MatMulNBits",
+            x,
+            packed,
+            self.scales,
+            None,
+            None,
+            bias,
+            domain=MS,
+            K=self.k,
+            N=self.n,
+            bits=self.fmt.bits,
+            block_size=self.fmt.block,
+            accuracy_level=self.fmt.accuracy_level,
+        )
+
+    def rows(self, ids: ir.Value) -> ir.Value:
+        """`w[ids]`."""
+        blocks = self.fmt.blocks(self.k)
+        shape = (self.n, blocks * self.fmt.block_bytes())
+        packed = self.graph.weight_at(f"{self.name}.rows", self.codes, shape, ir.DataType.UINT8)
+        rows = self.graph.op(
+            "GatherBlockQuantized",
+            packed,
+            ids,
+            self.scales,
+            domain=MS,
+            bits=self.fmt.bits,
+            block_size=self.fmt.block,
+            gather_axis=0,
+            quantize_axis=1,
+        )
+        if blocks * self.fmt.block == self.k:
+            return rows
+        ints = self.graph.ints
+        return self.graph.op("Slice", rows, ints(0), ints(self.k), ints(-1))
+
+
+StoredMatrix = FloatMatrix | BlockMatrix
+
+
+def store(graph: Graph, name: str, weights: Matrix, fmt: BlockFormat | None) -> StoredMatrix:
+    """Read, convert and write a matrix piece by piece."""
+    if fmt is None:
+        return _store_float(graph, name, weights)
+    scales = np.ones((weights.n, fmt.blocks(weights.k)), np.float32)
+
+    def pieces() -> Iterator[npt.NDArray[Any]]:
+        for start, stop in _spans(weights):
+            codes, scales[start:stop] = quantize(weights.rows(start, stop), fmt)
+            yield codes
+
+    stored = graph.sink.store(scales.size * fmt.block_bytes(), pieces)
+    value = graph.weight(f"{name}.scales", scales)
+    return BlockMatrix(graph, name, weights.n, weights.k, fmt, stored, value)
+
+
+def _store_float(graph: Graph, name: str, weights: Matrix) -> FloatMatrix:
+    def pieces() -> Iterator[npt.NDArray[Any]]:
+        for start, stop in _spans(weights):
+            yield np.ascontiguousarray(weights.rows(start, stop), dtype=np.float32)
+
+    shape = (weights.n, weights.k)
+    return FloatMatrix(graph, graph.streamed(name, shape, ir.DataType.FLOAT, pieces))
+
+
+def _spans(weights: Matrix) -> Iterator[tuple[int, int]]:
+    step = max(1, _PIECE_VALUES // weights.k)
+    for start in range(0, weights.n, step):
+        yield start, min(start + step, weights.n)

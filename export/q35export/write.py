@@ -1,0 +1,141 @@
+"""Writes a bundle into an empty folder: graphs with their weights, processor files, manifest.
+
+Must not know where the folder goes afterwards.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx_ir as ir
+
+from q35chat import __version__
+from q35chat.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest, ModelFacts, Source
+from q35export.components import GRAPH_FILE, WEIGHTS_FILE, Builder, Builders, component_options
+from q35export.config import ModelConfig
+from q35export.matrix import TensorSource
+from q35export.plan import kept_files
+from q35export.processor import copy_processor
+from q35export.progress import Reporter
+from q35export.request import ExportPlan, ExportRequest
+from q35export.weights import FileSink
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredients:
+    """Everything a bundle is made of."""
+
+    request: ExportRequest
+    target: str
+    source: Source
+    config: ModelConfig
+    weights: TensorSource
+    builders: Builders
+    processor: tuple[Path, ...]
+
+
+def write_bundle(
+    folder: Path,
+    made_of: Ingredients,
+    keep: Bundle | None,
+    plan: ExportPlan,
+    reporter: Reporter,
+) -> None:
+    """Fill the empty `folder`, the manifest last.
+
+    `keep` is the bundle whose other component is taken over.
+
+    Raises CheckpointError for weights that are damaged; OSError when writing fails.
+    """
+    files = _keep_files(folder, keep, made_of.request)
+    files |= copy_processor(made_of.processor, folder)
+    for component in made_of.request.components:
+        total = sum(file.size for file in plan.files if file.path.startswith(f"{component}/"))
+        reporter.begin(component, total)
+        files |= _write_component(folder, component, made_of, reporter)
+        reporter.end(component)
+    manifest = _manifest(made_of, keep, files)
+    (folder / MANIFEST_NAME).write_text(manifest.to_json(), encoding="utf-8")
+
+
+def _write_component(
+    bundle: Path, component: str, made_of: Ingredients, reporter: Reporter
+) -> dict[str, FileEntry]:
+    folder = bundle / component
+    folder.mkdir()
+    build: Builder = made_of.builders[component]
+    with FileSink(folder / WEIGHTS_FILE, lambda count: reporter.advance(component, count)) as sink:
+        model = build(made_of.request, made_of.config, made_of.weights, sink)
+    ir.save(model, folder / GRAPH_FILE)
+    return {
+        f"{component}/{WEIGHTS_FILE}": FileEntry(sink.size, sink.sha256),
+        f"{component}/{GRAPH_FILE}": _entry(folder / GRAPH_FILE),
+    }
+
+
+def _keep_files(folder: Path, keep: Bundle | None, request: ExportRequest) -> dict[str, FileEntry]:
+    """Link the kept files into `folder`, or copy them where the file system has no hard links."""
+    if keep is None:
+        return {}
+    kept = kept_files(keep, request)
+    for name in kept:
+        source, place = keep.path / name, folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, place)
+        except OSError:
+            shutil.copyfile(source, place)
+    return kept
+
+
+def _manifest(made_of: Ingredients, keep: Bundle | None, files: dict[str, FileEntry]) -> Manifest:
+    request = made_of.request
+    options = dict(keep.manifest.options) if keep else {}
+    options |= {name: component_options(request, name) for name in request.components}
+    graphs = dict(keep.manifest.graphs) if keep else {}
+    graphs |= {name: f"{name}/{GRAPH_FILE}" for name in request.components}
+    shown = options.get("text", options[request.components[0]])
+    return Manifest(
+        exporter=__version__,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        source=made_of.source,
+        target=made_of.target,
+        precision=str(shown["precision"]),
+        capacity=int(shown.get("max_seq_len", 0)),
+        options=options,
+        model=_facts(made_of.config),
+        graphs=graphs,
+        files=files,
+    )
+
+
+def _facts(config: ModelConfig) -> ModelFacts:
+    text, vision = config.text, config.vision
+    return ModelFacts(
+        vocab_size=text.vocab_size,
+        hidden_size=text.hidden_size,
+        image_token_id=config.image_token_id,
+        vision_start_token_id=config.vision_start_token_id,
+        vision_end_token_id=config.vision_end_token_id,
+        patch_size=vision.patch_size,
+        temporal_patch_size=vision.temporal_patch_size,
+        spatial_merge_size=vision.merge_size,
+        position_grid_side=vision.grid_side,
+        layer_types=text.layer_types,
+        num_hidden_layers=len(text.layer_types),
+    )
+
+
+def _entry(path: Path) -> FileEntry:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return FileEntry(path.stat().st_size, digest.hexdigest())

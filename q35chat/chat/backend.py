@@ -1,0 +1,45 @@
+"""What a conversation asks of the model behind it; the chat engine is the one real answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from q35chat.chat.events import Event, PromptPlan
+from q35chat.chat.service import ModelInfo
+from q35chat.chat.values import Attachment, ChatSettings, Turn
+
+
+class ChatBackend(Protocol):
+    """A loaded model that plans and answers prompts.
+
+    Turns that end with a question are answered; turns that end with an answer are gone on with.
+    The system prompt comes from the settings.
+    """
+
+    @property
+    def model(self) -> ModelInfo:
+        """What the meters name."""
+
+    @property
+    def vocabulary(self) -> str:
+        """Names the tokenizer: token ids kept under another name are not this model's."""
+
+    def attach(self, path: Path, max_tokens: int) -> Attachment:
+        """Load, check and measure a picture. Raises PictureError."""
+
+    def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
+        """What `run` would read, exactly; also when it is more than the capacity.
+
+        Computes nothing on the device and may be called from any thread, also during a run.
+        """
+
+    def run(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> Iterator[Event]:
+        """The events of a turn, `PromptPlan` first and `Finished` last, computed as consumed.
+
+        Raises CapacityError before the first event when the prompt does not fit. Closing the
+        iterator anywhere leaves the model usable.
+        """

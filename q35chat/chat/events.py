@@ -1,0 +1,117 @@
+"""What a running turn tells its consumer: plain values, in order.
+
+`PromptPlan`, then `VisionProgress` and `PrefillProgress`, then `Token` after `Token`, perhaps a
+`Notice`, and one `Finished` at the end. The texts of all `Token` events of a kind, joined, are
+exactly the reasoning or the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["reasoning", "answer"]
+FinishReason = Literal["stop", "length", "capacity", "cancelled", "loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPlan:
+    """What this turn will read: all counts are tokens, which are KV slots."""
+
+    prompt_tokens: int
+    reused_tokens: int
+    image_tokens: int
+    capacity: int
+
+    @property
+    def new_tokens(self) -> int:
+        """Tokens to read now."""
+        return self.prompt_tokens - self.reused_tokens
+
+    @property
+    def slots_free(self) -> int:
+        """Slots left for the answer after the prompt is read."""
+        return self.capacity - self.prompt_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class VisionProgress:
+    """Pictures encoded so far."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """Prompt tokens read so far, of those that had to be read."""
+
+    done: int
+    total: int
+    tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One sampled token. `text` may be empty while a character is incomplete.
+
+    `id` is None for text that was held back and is released at the end of the turn.
+    """
+
+    id: int | None
+    text: str
+    kind: Kind
+    predict_ms: float
+    wall_ms: float
+    slots_free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know, in one line: a loop was stopped, thinking was cut."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Milliseconds. `predict` is inside the runtime, `wall` is until the next token is known."""
+
+    vision_ms: float = 0.0
+    prefill_ms: float = 0.0
+    first_token_ms: float = 0.0
+    predict_ms: tuple[float, ...] = ()
+    wall_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts and capacity at the end of a turn."""
+
+    prompt_tokens: int
+    reused_tokens: int
+    image_tokens: int
+    reasoning_tokens: int
+    completion_tokens: int
+    capacity_total: int
+    capacity_used: int
+    timings: Timings
+
+    @property
+    def capacity_free(self) -> int:
+        """Slots that no token occupies."""
+        return self.capacity_total - self.capacity_used
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a turn. `token_ids` are the model's own ids, stop id included if it came."""
+
+    reason: FinishReason
+    text: str
+    reasoning: str
+    token_ids: tuple[int, ...]
+    usage: Usage
+
+
+Event = PromptPlan | VisionProgress | PrefillProgress | Token | Notice | Finished

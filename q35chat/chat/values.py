@@ -1,0 +1,64 @@
+"""Turns, attachments and settings as plain values. Identity and files are the store's concern."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from q35chat.chat.events import FinishReason
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One picture: its original bytes and where the user had it (for display only)."""
+
+    sha256: str
+    name: str
+    data: bytes = field(repr=False)
+    width: int
+    height: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message. Pictures come before the text. An assistant turn keeps the model's own ids."""
+
+    role: Role
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    reasoning: str = ""
+    token_ids: tuple[int, ...] = ()
+    finish: FinishReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How the next token is chosen. `temperature` 0 is greedy; a filter at its neutral value is off."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """What a turn is generated with. Limits are in tokens; None means up to capacity."""
+
+    sampling: SamplingSettings = SamplingSettings()
+    system_prompt: str = ""
+    thinking: bool = False
+    thinking_budget: int | None = None
+    max_new_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    max_image_tokens: int = 1024
+
+    def with_thinking(self, thinking: bool, budget: int | None = None) -> ChatSettings:
+        """The same settings with reasoning on (at most `budget` tokens) or off."""
+        return replace(self, thinking=thinking, thinking_budget=budget)

@@ -1,0 +1,250 @@
+"""The command line: arguments in, calls out, exit codes. No logic, and nothing heavy imported.
+
+What a command does lies in `commands`, which is imported when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from q35chat import __version__
+from q35chat.commands import options as opt
+from q35chat.commands.console import Console
+from q35chat.commands.failures import report
+
+app = typer.Typer(
+    name="q35chat",
+    help="Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it.",
+    epilog="Without a command the chat opens. Start with: q35chat ask 'Hello'",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass
+class Invocation:
+    """What one run of the command line carries: it is the context's `obj`."""
+
+    debug: bool = False
+
+
+def main() -> None:
+    """The console script: run the command of `sys.argv` and leave with its exit code."""
+    code = run(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        code = _flushed(stream, code)
+    if _work_goes_on():
+        os._exit(code)  # a thread inside native code would hold up or crash a normal exit
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str], console: Console | None = None) -> int:
+    """Run one command line; the exit code. Failures are shown, never raised."""
+    console = console or Console.standard()
+    invocation = Invocation()
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default" if invocation.debug else "ignore")
+            code = app(list(arguments), prog_name="q35chat", standalone_mode=False, obj=invocation)
+    except BaseException as error:  # noqa: BLE001  (the one place where failures end)
+        if isinstance(error, SystemExit):
+            raise
+        return report(error, console, debug=invocation.debug)
+    return code if isinstance(code, int) else 0
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"q35chat {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def chat_by_default(
+    context: typer.Context,
+    model_dir: opt.ModelDir = None,
+    max_image_tokens: opt.MaxImageTokens = None,
+    threads: opt.Threads = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
+    if context.invoked_subcommand:
+        if model_dir or threads or max_image_tokens:
+            raise typer.BadParameter(f"put the options after {context.invoked_subcommand}")
+        return 0
+    return chat(model_dir, max_image_tokens, threads)
+
+
+@app.command()
+def chat(
+    model_dir: opt.ModelDir = None,
+    max_image_tokens: opt.MaxImageTokens = None,
+    threads: opt.Threads = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
+    ] = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Open the chat; the same as q35chat without a command."""
+    from q35chat.commands.chat import ChatOptions, open_chat  # noqa: PLC0415
+
+    return open_chat(ChatOptions(model_dir, max_image_tokens, threads, plain), Console.standard())
+
+
+@app.command()
+def ask(
+    prompt: Annotated[
+        str | None, typer.Argument(help="The question. Without it, or with -, stdin is read.")
+    ] = None,
+    image: opt.Images = None,
+    system: opt.System = None,
+    thinking: opt.Thinking = None,
+    max_new_tokens: opt.MaxNewTokens = None,
+    stop: opt.Stop = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False,
+    temperature: opt.Temperature = None,
+    top_p: opt.TopP = None,
+    top_k: opt.TopK = None,
+    min_p: opt.MinP = None,
+    presence_penalty: opt.PresencePenalty = None,
+    repetition_penalty: opt.RepetitionPenalty = None,
+    seed: opt.Seed = None,
+    greedy: opt.Greedy = False,
+    model_dir: opt.ModelDir = None,
+    max_image_tokens: opt.MaxImageTokens = None,
+    threads: opt.Threads = None,
+    debug: opt.Debug = False,
+) -> int:
+    """Answer one question; the answer streams to stdout, everything else to stderr."""
+    from q35chat.commands.ask import AskOptions, ask_once  # noqa: PLC0415
+
+    asked = AskOptions(
+        prompt=prompt,
+        images=tuple(image or ()),
+        system=system,
+        thinking=thinking,
+        max_new_tokens=max_new_tokens,
+        stop=tuple(stop or ()),
+        as_json=as_json,
+        stats=stats,
+        sampling=_given(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            presence_penalty=presence_penalty,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+        ),
+        greedy=greedy,
+        model_dir=model_dir,
+        max_image_tokens=max_image_tokens,
+        threads=threads,
+    )
+    return ask_once(asked, Console.standard())
+
+
+@app.command()
+def export(
+    model: Annotated[
+        str, typer.Argument(help="A checkpoint folder, or a hub id.")
+    ] = "Qwen/Qwen3.5-4B",
+    out: Annotated[Path, typer.Option("--out", "-o", help="The bundle's folder.")] = Path("out"),
+    target: Annotated[
+        str | None, typer.Option(help="What will run it. Default: the best that is found.")
+    ] = None,
+    precision: Annotated[
+        Literal["fp32", "int8", "int4"], typer.Option(help="How the weights are stored.")
+    ] = "int4",
+    max_seq_len: Annotated[
+        int, typer.Option(min=1, help="The capacity: tokens of prompt and answer together.")
+    ] = 2048,
+    component: Annotated[
+        Literal["all", "vision", "text"], typer.Option(help="Export only a part.")
+    ] = "all",
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Compare with transformers at the end. Default: if torch is installed.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be written and what it needs.")
+    ] = False,
+    source: Annotated[
+        Literal["huggingface", "modelscope"], typer.Option(help="The hub of a hub id.")
+    ] = "huggingface",
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
+    debug: opt.Debug = False,
+) -> int:
+    """Turn a Qwen3.5 checkpoint into a bundle that the chat can run."""
+    from q35chat.commands.export import export_model  # noqa: PLC0415
+    from q35export.request import ExportRequest  # noqa: PLC0415
+
+    request = ExportRequest(
+        model=model,
+        out=out,
+        source=source,
+        revision=revision,
+        target=target,
+        precision=precision,
+        max_seq_len=max_seq_len,
+        component=component,
+        force=force,
+        dry_run=dry_run,
+    )
+    return export_model(request, Console.standard(), verify=verify)
+
+
+@app.command()
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.")],
+    against: Annotated[
+        str, typer.Option("--against", help="The checkpoint it was made from: a folder or hub id.")
+    ],
+    debug: opt.Debug = False,
+) -> int:
+    """Compare a bundle with transformers' own model (needs the extra: verify)."""
+    from q35chat.commands.verify import verify_bundle  # noqa: PLC0415
+
+    return verify_bundle(bundle, against, Console.standard())
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """The options that were given, by name."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _flushed(stream: Any, code: int) -> int:
+    """Flush now, where a reader that went away is no crash at exit; the exit code."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return code or 141
+    except ValueError:  # closed
+        return code
+    return code
+
+
+def _work_goes_on() -> bool:
+    return any(thread.name == "q35chat-work" for thread in threading.enumerate())

@@ -1,0 +1,78 @@
+"""Standard streams as the commands use them: what is a terminal, what is dim, what was closed.
+
+Knows streams and escape sequences; knows no command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from q35chat.safe_text import safe_line
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """Where answers (`out`) and everything else (`err`) go."""
+
+    out: TextIO
+    err: TextIO
+
+    @classmethod
+    def standard(cls) -> Console:
+        """The process's own streams; a closed one is replaced by nothing, not by a crash."""
+        return cls(_usable(sys.stdout), _usable(sys.stderr))
+
+    @property
+    def err_is_terminal(self) -> bool:
+        """Whether stderr understands cursor movement."""
+        return is_terminal(self.err)
+
+    @property
+    def err_has_colour(self) -> bool:
+        """Whether stderr may be given dim text."""
+        return self.err_is_terminal and not os.environ.get("NO_COLOR")
+
+    def note(self, text: str) -> None:
+        """One line for the user on stderr, made harmless."""
+        self.err.write(safe_line(text, limit=1000) + "\n")
+        self.err.flush()
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal that understands escape sequences."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _usable(stream: TextIO | None) -> TextIO:
+    if stream is None:
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+    return stream
+
+
+class StatusLine:
+    """One line on a terminal that is written over until it is cleared; nothing elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._err = console.err
+        self._on = console.err_is_terminal
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Replace the line by `text`."""
+        if self._on:
+            self._err.write(f"\r\x1b[K{safe_line(text, limit=78)}")
+            self._err.flush()
+            self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            self._err.write("\r\x1b[K")
+            self._err.flush()
+            self._shown = False

@@ -1,0 +1,68 @@
+"""Which bundle a command uses: its option, the settings, `out/`, and last the demo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from q35chat.bundle import is_bundle
+from q35chat.commands.console import Console
+from q35chat.demo import ensure_demo
+from q35chat.settings import Settings
+
+DEFAULT_OUT = Path("out")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A bundle's folder, and whether it is the demo."""
+
+    path: Path
+    is_demo: bool = False
+
+
+def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Path]) -> ModelChoice:
+    """The bundle to use. `demo` makes the demo's; it is called only when nothing else is there.
+
+    A folder that the user named is taken as it is: whoever opens it says what is wrong with it.
+    """
+    if option is not None:
+        return ModelChoice(option)
+    if settings.model_dir:
+        return ModelChoice(Path(settings.model_dir).expanduser())
+    if is_bundle(DEFAULT_OUT):
+        return ModelChoice(DEFAULT_OUT)
+    return ModelChoice(demo(), is_demo=True)
+
+
+def demo_with_notes(console: Console) -> Path:
+    """The demo's bundle, made if needed, with a line on stderr for each thing a user must know."""
+
+    def export(checkpoint: Path, out: Path) -> None:
+        from q35export.pipeline import ExportRequest  # noqa: PLC0415
+        from q35export.pipeline import export as run_export  # noqa: PLC0415
+
+        console.note("preparing the demo model (once)")
+        request = ExportRequest(model=str(checkpoint), out=out, precision="fp32")
+        run_export(request, _Quiet())
+
+    path = ensure_demo(export)
+    console.note("this is the tiny demo model; for a real one run q35chat export Qwen/Qwen3.5-0.8B")
+    return path
+
+
+class _Quiet:
+    """A reporter for an export too short to be worth a bar."""
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+    def begin(self, component: str, total: int) -> None:
+        """Say nothing."""
+
+    def advance(self, component: str, count: int) -> None:
+        """Say nothing."""
+
+    def end(self, component: str) -> None:
+        """Say nothing."""

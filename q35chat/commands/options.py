@@ -1,0 +1,91 @@
+"""The options that commands share, as types for their signatures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+
+
+class DebugSwitch(Protocol):
+    """What --debug turns on; the root context carries it as `obj`."""
+
+    debug: bool
+
+
+def _turn_on_debug(context: typer.Context, value: bool) -> bool:
+    if value and context.obj is not None:
+        context.obj.debug = True
+    return value
+
+
+_MODEL = "Model"
+_SAMPLING = "Sampling (defaults: the model's generation_config.json)"
+
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        help="Show a traceback for a failure.",
+        callback=_turn_on_debug,
+        is_eager=True,
+    ),
+]
+ModelDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--model-dir",
+        "-m",
+        help="The bundle to use. Default: out/ where that is one, else the demo.",
+        rich_help_panel=_MODEL,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="CPU threads. Default: the CPUs this process may really use.",
+        rich_help_panel=_MODEL,
+    ),
+]
+MaxImageTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="The most tokens a picture may take; larger ones are scaled down. Default: 1024.",
+        rich_help_panel=_MODEL,
+    ),
+]
+Images = Annotated[
+    list[Path] | None,
+    typer.Option("--image", "-i", help="A picture for the question; repeat for more."),
+]
+System = Annotated[str | None, typer.Option(help="Instructions before the conversation.")]
+MaxNewTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="The most tokens to generate. Default: up to the capacity."),
+]
+Thinking = Annotated[
+    bool | None,
+    typer.Option("--thinking/--no-thinking", help="Whether the model reasons before it answers."),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(help="End the answer before this text; repeat for more."),
+]
+Temperature = Annotated[float | None, typer.Option(min=0, rich_help_panel=_SAMPLING)]
+TopP = Annotated[float | None, typer.Option(min=0, max=1, rich_help_panel=_SAMPLING)]
+TopK = Annotated[int | None, typer.Option(min=0, rich_help_panel=_SAMPLING)]
+MinP = Annotated[float | None, typer.Option(min=0, max=1, rich_help_panel=_SAMPLING)]
+PresencePenalty = Annotated[float | None, typer.Option(min=-2, max=2, rich_help_panel=_SAMPLING)]
+RepetitionPenalty = Annotated[
+    float | None, typer.Option(min=0.01, max=100, rich_help_panel=_SAMPLING)
+]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Repeat a run exactly.", rich_help_panel=_SAMPLING)
+]
+Greedy = Annotated[
+    bool,
+    typer.Option("--greedy", help="Always the likeliest token.", rich_help_panel=_SAMPLING),
+]

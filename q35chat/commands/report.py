@@ -1,0 +1,87 @@
+"""The numbers of a finished turn: the object of `--json` and the lines of `--stats`.
+
+Pure functions of `Finished`; they know neither model nor stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from q35chat.chat.events import Finished, Timings
+
+
+def summary(finished: Finished, load_ms: float) -> dict[str, Any]:
+    """The object of `--json`. Milliseconds; counts are tokens, which are slots."""
+    usage = finished.usage
+    return {
+        "text": finished.text,
+        "reasoning": finished.reasoning,
+        "token_ids": list(finished.token_ids),
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "image_tokens": usage.image_tokens,
+        "finish_reason": finished.reason,
+        "capacity": {
+            "total": usage.capacity_total,
+            "used": usage.capacity_used,
+            "free": usage.capacity_free,
+        },
+        "timings": _timings(usage.timings, load_ms),
+    }
+
+
+def _timings(timings: Timings, load_ms: float) -> dict[str, Any]:
+    return {
+        "load_ms": _ms(load_ms),
+        "vision_ms": _ms(timings.vision_ms),
+        "prefill_ms": _ms(timings.prefill_ms),
+        "first_token_ms": _ms(timings.first_token_ms),
+        "decode_ms_per_token": {
+            "p50": percentile(timings.wall_ms, 50),
+            "p95": percentile(timings.wall_ms, 95),
+        },
+        "predict_ms": _ms(sum(timings.predict_ms)),
+        "wall_ms": _ms(sum(timings.wall_ms)),
+    }
+
+
+def percentile(values: tuple[float, ...], percent: int) -> float | None:
+    """The smallest value that at least `percent` % of `values` do not exceed; None of none."""
+    if not values:
+        return None
+    rank = -(-len(values) * percent // 100)
+    return _ms(sorted(values)[max(rank, 1) - 1])
+
+
+def _ms(value: float) -> float:
+    return round(value, 3)
+
+
+def stats_lines(finished: Finished, load_ms: float) -> list[str]:
+    """The lines of `--stats`."""
+    usage = finished.usage
+    times = usage.timings
+    read = usage.prompt_tokens - usage.reused_tokens
+    steps, wall_s = len(times.wall_ms), sum(times.wall_ms) / 1000
+    lines = [
+        f"load      {load_ms:.0f} ms",
+        f"prompt    {usage.prompt_tokens} tokens, {usage.image_tokens} for pictures; "
+        f"vision {times.vision_ms:.0f} ms, prefill {times.prefill_ms:.0f} ms"
+        + _speed(read, times.prefill_ms / 1000),
+    ]
+    thought = f"{usage.reasoning_tokens} of them reasoning"
+    first = f"first token after {times.first_token_ms:.0f} ms"
+    lines.append(f"answer    {usage.completion_tokens} tokens, {thought}; {first}")
+    if steps:
+        lines.append(
+            f"decode    {percentile(times.wall_ms, 50):.1f} ms a token (p50), "
+            f"{percentile(times.wall_ms, 95):.1f} ms (p95)"
+            + _speed(steps, wall_s)
+            + f"; {sum(times.predict_ms) / steps:.1f} ms in the runtime"
+        )
+    lines.append(f"capacity  {usage.capacity_used} of {usage.capacity_total} slots used")
+    return lines
+
+
+def _speed(tokens: int, seconds: float) -> str:
+    return f", {tokens / seconds:.1f} tokens/s" if seconds > 0 and tokens else ""

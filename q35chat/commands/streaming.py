@@ -1,0 +1,73 @@
+"""Work in a worker thread while the main thread shows events and answers Ctrl+C at once.
+
+A native graph run holds back Python's signal handlers, so nothing heavy runs in the main thread.
+The first Ctrl+C asks the work to stop, the second one kills the process.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import FrameType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Item(Generic[T]):
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    error: BaseException | None
+
+
+def in_worker(items: Iterable[T]) -> Iterator[T]:
+    """Consume `items` in a worker thread and yield them here; errors are raised here too."""
+    queue: SimpleQueue[_Item[T] | _End] = SimpleQueue()
+
+    def work() -> None:
+        error: BaseException | None = None
+        try:
+            for item in items:
+                queue.put(_Item(item))
+        except BaseException as caught:  # noqa: BLE001  (handed to the main thread as it is)
+            error = caught
+        queue.put(_End(error))
+
+    threading.Thread(target=work, name="q35chat-work", daemon=True).start()
+    while not isinstance(entry := queue.get(), _End):
+        yield entry.value
+    if entry.error is not None:
+        raise entry.error
+
+
+def call_in_worker(function: Callable[[], T]) -> T:
+    """The result of `function`, called in a worker thread."""
+    return next(in_worker(function() for _ in range(1)))
+
+
+@contextmanager
+def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """Inside, the first Ctrl+C calls `stop` and goes on, the second one kills the process."""
+
+    def first(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        stop()
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def work_is_running() -> bool:
+    """Whether a worker thread is still inside native code and would hold up a normal exit."""
+    return any(thread.name == "q35chat-work" for thread in threading.enumerate())

@@ -1,0 +1,75 @@
+"""One shape of call into a text graph: its input buffers, bound for both turns of the states.
+
+Knows the contract and the buffers; does not know which token comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from q35chat.engine.contract import TextContract
+from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
+from q35chat.engine.states import StateBuffers
+
+
+class Call:
+    """A run over `tokens` new tokens with `image_rows` rows of picture embeddings.
+
+    Buffers and host arrays are made once; `load` and `run` allocate nothing on the device.
+    """
+
+    def __init__(
+        self,
+        session: GraphSession,
+        contract: TextContract,
+        states: StateBuffers,
+        shared: Mapping[str, Buffer],
+        *,
+        tokens: int,
+        image_rows: int,
+    ) -> None:
+        rows = contract.position_rows
+        self._ids, ids = _pair(session, contract.input_ids, (1, tokens))
+        self._positions, positions = _pair(session, contract.position_ids, (rows, 1, tokens))
+        inputs = {
+            contract.input_ids.name: ids,
+            contract.position_ids.name: positions,
+            contract.attention_mask.name: shared[contract.attention_mask.name],
+        }
+        self._buffers = (ids, positions)
+        self._images: Buffer | None = None
+        if contract.image_embeds is not None:
+            width = contract.image_embeds.shape[-1]
+            assert width is not None
+            self._images = session.allocate(
+                (max(image_rows, 1), width), contract.image_embeds.dtype
+            )
+            inputs[contract.image_embeds.name] = self._images
+        logits = {contract.logits.name: shared[contract.logits.name]}
+        self._runs: tuple[BoundRun, BoundRun] = (
+            session.bind(inputs | dict(states.inputs(0)), logits | dict(states.outputs(0))),
+            session.bind(inputs | dict(states.inputs(1)), logits | dict(states.outputs(1))),
+        )
+        self._states = states
+
+    def load(self, ids: Array | int, positions: Array, slot: int, images: Array | None) -> None:
+        """Fill the inputs. `positions` [3, T] (or [3, 1]); `slot` is the first slot written."""
+        self._ids[0] = ids
+        if self._positions.shape[0] == 4:
+            self._positions[0, 0] = np.arange(slot, slot + self._positions.shape[-1])
+        self._positions[-3:, 0] = positions
+        self._buffers[0].write(self._ids)
+        self._buffers[1].write(self._positions)
+        if images is not None and self._images is not None:
+            self._images.write(images.astype(self._images.dtype, copy=False))
+
+    def run(self) -> None:
+        """Run once in the current turn and turn the states over."""
+        self._runs[self._states.turn]()
+        self._states.flip()
+
+
+def _pair(session: GraphSession, spec: TensorSpec, shape: tuple[int, ...]) -> tuple[Array, Buffer]:
+    return np.zeros(shape, spec.dtype), session.allocate(shape, spec.dtype)

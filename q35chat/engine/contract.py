@@ -1,0 +1,161 @@
+"""What a text graph promises, read from its own names, shapes and metadata.
+
+Owns the reading of the contract: roles of the inputs, state pairs, capacity. Knows nothing of
+buffers or of how the graph runs. Capacity comes from the shapes and from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from q35chat.engine.session import GraphSession, TensorSpec
+from q35chat.errors import BundleError
+
+CONTRACT_VERSION = "1"
+_PAST, _PRESENT = "past_", "present_"
+_CACHES = ("key_", "value_", "kv_cache")
+_ADVICE = "export the bundle again"
+
+
+@dataclass(frozen=True, slots=True)
+class StatePair:
+    """One state: read from `past`, written to `present`, both of one fixed shape and dtype.
+
+    A `cache` has one slot per token on its second-last axis and only ever grows; any other
+    state is overwritten as a whole. `in_place` pairs share one buffer.
+    """
+
+    past: str
+    present: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    cache: bool
+    in_place: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextContract:
+    """The inputs by role, the states and the fixed sizes of a text graph.
+
+    `image_embeds` is None in a graph that reads no pictures. `position_rows` is 3 (temporal,
+    height, width) or 4 (the text position first).
+    """
+
+    input_ids: TensorSpec
+    attention_mask: TensorSpec
+    position_ids: TensorSpec
+    image_embeds: TensorSpec | None
+    logits: TensorSpec
+    pairs: tuple[StatePair, ...]
+    capacity: int
+    vocab_size: int
+    position_rows: int
+
+
+def read_contract(session: GraphSession) -> TextContract:
+    """The contract of a text graph. Raises BundleError when the graph contradicts itself."""
+    metadata = session.metadata
+    _check_metadata(metadata)
+    inputs = {spec.name: spec for spec in session.inputs}
+    outputs = {spec.name: spec for spec in session.outputs}
+    pairs = _pairs(inputs, outputs, metadata.get("q35chat.in_place", ""))
+    mask = _required(inputs, "attention_mask")
+    position_ids = _required(inputs, "position_ids")
+    logits = _required(outputs, "logits")
+    return TextContract(
+        input_ids=_required(inputs, "input_ids"),
+        attention_mask=mask,
+        position_ids=position_ids,
+        image_embeds=inputs.get("image_embeds"),
+        logits=logits,
+        pairs=pairs,
+        capacity=_capacity(mask, pairs),
+        vocab_size=_fixed(logits, -1),
+        position_rows=_position_rows(position_ids),
+    )
+
+
+def same_states(first: TextContract, second: TextContract) -> bool:
+    """Whether two graphs can hand their states to one another."""
+    return first.pairs == second.pairs
+
+
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    version = metadata.get("q35chat.contract")
+    if version != CONTRACT_VERSION:
+        found = "none" if version is None else repr(version)
+        raise BundleError(
+            f"text graph has contract version {found}, this program reads "
+            f"{CONTRACT_VERSION!r}: {_ADVICE}"
+        )
+    kind = metadata.get("q35chat.graph", "text")
+    if kind != "text":
+        raise BundleError(f"expected a text graph, found a {kind} graph: {_ADVICE}")
+
+
+def _required(specs: Mapping[str, TensorSpec], name: str) -> TensorSpec:
+    if name not in specs:
+        raise BundleError(f"text graph has no tensor {name!r}: {_ADVICE}")
+    return specs[name]
+
+
+def _fixed(spec: TensorSpec, axis: int) -> int:
+    size = spec.shape[axis] if len(spec.shape) >= abs(axis) else None
+    if size is None or size <= 0:
+        raise BundleError(f"axis {axis} of {spec.name} {spec.shape} must be fixed: {_ADVICE}")
+    return size
+
+
+def _position_rows(spec: TensorSpec) -> int:
+    rows = _fixed(spec, 0)
+    if rows not in (3, 4):
+        raise BundleError(f"position_ids has {rows} rows, expected 3 or 4: {_ADVICE}")
+    return rows
+
+
+def _pairs(
+    inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec], promised: str
+) -> tuple[StatePair, ...]:
+    in_place = {name.strip() for name in promised.split(",") if name.strip()}
+    pasts = [name for name in inputs if name.startswith(_PAST)]
+    presents = {name for name in outputs if name.startswith(_PRESENT)}
+    _check_names("states promised in place", in_place - set(pasts))
+    _check_names(
+        "states that come out without going in",
+        presents - {_PRESENT + name.removeprefix(_PAST) for name in pasts},
+    )
+    return tuple(_pair(inputs[name], outputs, name in in_place) for name in pasts)
+
+
+def _check_names(what: str, names: Iterable[str]) -> None:
+    if found := sorted(names):
+        raise BundleError(f"text graph has {what}: {', '.join(found)}: {_ADVICE}")
+
+
+def _pair(past: TensorSpec, outputs: Mapping[str, TensorSpec], in_place: bool) -> StatePair:
+    name = past.name.removeprefix(_PAST)
+    present = _required(outputs, _PRESENT + name)
+    if past.shape != present.shape or past.dtype != present.dtype:
+        raise BundleError(
+            f"{past.name} is {past.dtype}{past.shape} but {present.name} is "
+            f"{present.dtype}{present.shape}: {_ADVICE}"
+        )
+    shape = tuple(_fixed(past, axis) for axis in range(len(past.shape)))
+    cache = name.startswith(_CACHES)
+    if in_place and not cache:
+        raise BundleError(f"{past.name} is promised in place but is no KV cache: {_ADVICE}")
+    return StatePair(past.name, present.name, shape, past.dtype, cache, in_place)
+
+
+def _capacity(mask: TensorSpec, pairs: Iterable[StatePair]) -> int:
+    capacity = _fixed(mask, -1)
+    for pair in pairs:
+        if pair.cache and pair.shape[-2] != capacity:
+            raise BundleError(
+                f"attention_mask has {capacity} slots but {pair.past} has {pair.shape[-2]}: "
+                f"{_ADVICE}"
+            )
+    return capacity

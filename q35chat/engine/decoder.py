@@ -1,0 +1,246 @@
+"""One sequence in a text graph: read a prompt in chunks, go on by one token, go back.
+
+Owns the slots, the positions and the states. Knows no runtime, no tokenizer and no sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from q35chat.engine.calls import Call
+from q35chat.engine.capacity import (
+    ImageRowsError,
+    PrefixMask,
+    check_capacities,
+    check_prompt,
+)
+from q35chat.engine.contract import read_contract, same_states
+from q35chat.engine.session import Array, GraphSession
+from q35chat.engine.states import StateBuffers
+from q35chat.errors import BundleError
+
+DEFAULT_CHUNK = 128
+_EMPTY = np.iinfo(np.int64).min
+
+Progress = Callable[[int, int], None]
+ShouldStop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A point to go back to: states on the host, and what was read up to it.
+
+    The KV rows stay on the device, so it is good only while those slots are not written again.
+    """
+
+    states: Mapping[str, Array]
+    keys: Array
+    rope_position: int
+
+    @property
+    def count(self) -> int:
+        """Tokens read up to this point."""
+        return len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        """Host memory held."""
+        return self.keys.nbytes + sum(array.nbytes for array in self.states.values())
+
+
+class Decoder:
+    """A text graph with the state of one sequence.
+
+    `prefill` is a second graph for prompts, over the same states; without it `decode` does both.
+    `image_token_id` marks the tokens that take a row of picture embeddings. `predict_ms` is the
+    time of the last run inside the runtime.
+    """
+
+    def __init__(
+        self,
+        decode: GraphSession,
+        *,
+        image_token_id: int | None = None,
+        prefill: GraphSession | None = None,
+        chunk: int = DEFAULT_CHUNK,
+    ) -> None:
+        self._prefill = prefill or decode
+        self._prompt_contract = read_contract(self._prefill)
+        self._contract = contract = read_contract(decode)
+        check_capacities(self._prompt_contract.capacity, contract.capacity)
+        if not same_states(self._prompt_contract, contract):
+            raise BundleError("prefill and decode graphs have different states: export them again")
+        self._image_token_id = image_token_id
+        self._chunk = chunk
+        self._states = StateBuffers(decode, contract.pairs)
+        self._mask = PrefixMask(contract.capacity, contract.attention_mask.dtype)
+        self._mask_buffer = decode.allocate(self._mask.array.shape, self._mask.array.dtype)
+        self._logits = decode.allocate((1, 1, contract.vocab_size), contract.logits.dtype)
+        self._shared = {
+            contract.attention_mask.name: self._mask_buffer,
+            contract.logits.name: self._logits,
+        }
+        self._step = Call(decode, contract, self._states, self._shared, tokens=1, image_rows=1)
+        self._last_chunk: tuple[tuple[int, int], Call] | None = None
+        self._position = np.zeros((3, 1), np.int64)
+        self._keys: Array = np.full(contract.capacity, _EMPTY, np.int64)
+        self._filled = 0
+        self.rope_position = 0
+        self.predict_ms = 0.0
+
+    @property
+    def capacity(self) -> int:
+        """Slots in all."""
+        return self._contract.capacity
+
+    @property
+    def vocab_size(self) -> int:
+        """Length of the logits."""
+        return self._contract.vocab_size
+
+    @property
+    def used(self) -> int:
+        """Slots that hold a token of the sequence."""
+        return self._mask.count
+
+    @property
+    def keys(self) -> Array:
+        """What fills the used slots, int64: a token id, or what `extend` was given for it."""
+        return self._keys[: self.used]
+
+    def reset(self) -> None:
+        """Forget the sequence."""
+        self._states.reset()
+        self._mask.rewind(0)
+        self.rope_position = 0
+
+    def extend(
+        self,
+        ids: Array,
+        positions: Array,
+        image_embeds: Array | None = None,
+        *,
+        attention_mask: Array | None = None,
+        keys: Array | None = None,
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
+    ) -> Array | None:
+        """Read `ids` [T] or [1, T] after what is already there, in chunks.
+
+        `positions` [3, T] are mRoPE positions, `image_embeds` [M, H] the rows of the M picture
+        tokens among `ids`, `attention_mask` [1, T] marks right padding, `keys` [T] replaces the
+        ids as the identity of the slots. `on_progress(done, total)` follows each chunk;
+        `should_stop` is asked before each. Returns the logits [V] of the last token, a view that
+        the next run overwrites, or None when stopped: then `used` tells how far it came.
+        Raises before anything runs: one of the refusals of `capacity`, ImageRowsError.
+        """
+        ids = np.atleast_2d(np.asarray(ids))
+        mask = np.ones(ids.shape, np.int32) if attention_mask is None else attention_mask
+        count = check_prompt(ids, mask, self.used, self.capacity)
+        if count == 0:
+            raise ValueError("there is no token to read")
+        tokens = ids[0, :count]
+        image_ends = self._image_ends(tokens, image_embeds)
+        keys = tokens if keys is None else keys
+        for start in range(0, count, self._chunk):
+            if should_stop is not None and should_stop():
+                return None
+            end = min(start + self._chunk, count)
+            rows = None
+            if image_embeds is not None and image_ends[end] > image_ends[start]:
+                rows = image_embeds[image_ends[start] : image_ends[end]]
+            self._read(tokens[start:end], positions[:, start:end], keys[start:end], rows)
+            if on_progress is not None:
+                on_progress(end, count)
+        return self.logits()
+
+    def step(self, token: int) -> Array:
+        """Read one more text token; return the logits [V], a view that the next run overwrites.
+
+        Raises NoSlotError when every slot is used.
+        """
+        self._position[:] = self.rope_position
+        self._step.load(token, self._position, self.used, None)
+        self._run(self._step, 1)
+        self._mark(1, token)
+        self.rope_position += 1
+        return self.logits()
+
+    def logits(self) -> Array:
+        """The logits [V] float32 of the last run."""
+        return self._logits.host().reshape(-1).astype(np.float32, copy=False)
+
+    def snapshot(self) -> Snapshot:
+        """A point that `restore` can go back to."""
+        return Snapshot(self._states.save(), self.keys.copy(), self.rope_position)
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Whether the KV rows of `snapshot` are still in their slots."""
+        return np.array_equal(self._keys[: snapshot.count], snapshot.keys)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
+        if not self.holds(snapshot):
+            raise ValueError(f"the slots of a snapshot of {snapshot.count} tokens were overwritten")
+        self._states.load(snapshot.states)
+        self._mask.rewind(snapshot.count)
+        self.rope_position = snapshot.rope_position
+
+    def _image_ends(self, tokens: Array, image_embeds: Array | None) -> Array:
+        """Picture tokens before each place, [T + 1]."""
+        is_image = tokens == self._image_token_id
+        ends = np.concatenate([[0], np.cumsum(is_image)])
+        rows = 0 if image_embeds is None else len(image_embeds)
+        if ends[-1] != rows:
+            raise ImageRowsError(
+                f"prompt has {ends[-1]} picture tokens but {rows} picture embeddings"
+            )
+        return ends
+
+    def _read(self, tokens: Array, positions: Array, keys: Array, rows: Array | None) -> None:
+        call = self._chunk_call(len(tokens), 0 if rows is None else len(rows))
+        call.load(tokens, positions, self.used, rows)
+        self._run(call, len(tokens))
+        self._mark(len(tokens), keys)
+        self.rope_position = max(self.rope_position, int(positions.max()) + 1)
+
+    def _chunk_call(self, tokens: int, rows: int) -> Call:
+        """The call of this shape, kept until another shape is needed: chunks mostly repeat."""
+        shape = (tokens, rows)
+        if self._last_chunk is None or self._last_chunk[0] != shape:
+            self._last_chunk = None
+            call = Call(
+                self._prefill,
+                self._prompt_contract,
+                self._states,
+                self._shared,
+                tokens=tokens,
+                image_rows=rows,
+            )
+            self._last_chunk = (shape, call)
+        return self._last_chunk[1]
+
+    def _run(self, call: Call, tokens: int) -> None:
+        """Light the slots and run; a run that fails leaves the sequence as it was."""
+        before = self.used
+        self._mask.light(tokens)
+        self._mask_buffer.write(self._mask.array)
+        started = perf_counter()
+        try:
+            call.run()
+        except BaseException:
+            self._mask.rewind(before)
+            raise
+        self.predict_ms = (perf_counter() - started) * 1e3
+
+    def _mark(self, tokens: int, keys: Array | int) -> None:
+        """Name the slots just written. Rows beyond them belong to another past: forget them."""
+        end = self.used
+        self._keys[end - tokens : end] = keys
+        if self._filled > end:
+            self._keys[end : self._filled] = _EMPTY
+        self._filled = end

@@ -1,0 +1,76 @@
+"""What the engine asks of a runtime: buffers that stay on the device, and runs bound to them.
+
+A runtime is one class behind `GraphSession`. It owns device memory and the native library and
+must not know what the tensors mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Name, shape and dtype of a graph input or output; a dynamic axis is `None`."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+
+class Buffer(Protocol):
+    """Memory of one tensor on the device; its shape and dtype never change."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The concrete shape."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+
+    def write(self, array: Array) -> None:
+        """Copy `array` (same shape and dtype) from the host to the device."""
+
+    def host(self) -> Array:
+        """The contents on the host: a view that the next run may overwrite, copy to keep."""
+
+
+class BoundRun(Protocol):
+    """A graph with all inputs and outputs bound to buffers, ready to run again and again."""
+
+    def __call__(self) -> None:
+        """Run once; outputs are written into their buffers. Releases the GIL while it runs."""
+
+
+class GraphSession(Protocol):
+    """One loaded graph."""
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Declared inputs, in graph order."""
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Declared outputs, in graph order."""
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Key-value pairs stored in the graph by the exporter."""
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
+        """A zero-filled buffer on this session's device."""
+
+    def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> BoundRun:
+        """Bind every input and output by name. The same buffer may be on both sides only
+        where the graph's metadata promises it (`q35chat.in_place`)."""
+
+    def close(self) -> None:
+        """Free the graph and its device memory; further calls are errors."""

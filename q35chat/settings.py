@@ -1,0 +1,120 @@
+"""The user's settings file: TOML in the configuration folder, read strictly, written at once.
+
+Knows the keys, their types and their defaults; knows nothing of who uses them. A command's
+option always wins over the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_config_path
+
+from q35chat.errors import UsageError
+from q35chat.safe_text import safe_line
+
+FILE_NAME = "settings.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user sets once."""
+
+    model_dir: str = ""
+    """The bundle to use when no --model-dir is given; empty: `out/`, else the demo."""
+
+    max_image_tokens: int = 1024
+    """The most tokens a picture may take."""
+
+    theme: str = ""
+    """The screen's theme; empty: the default."""
+
+    thinking: bool = False
+    """Whether the model reasons before it answers."""
+
+
+def settings_path() -> Path:
+    """Where the settings file is, whether or not it exists."""
+    return user_config_path("q35chat") / FILE_NAME
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """The settings in the file `path`; the defaults where there is none.
+
+    Raises UsageError naming file, line and key for anything that is not understood.
+    """
+    path = path or settings_path()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {safe_line(str(path))}: {error}; fix or delete it"
+        ) from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason = safe_line(str(error))
+        raise UsageError(f"{safe_line(str(path))} is not TOML: {reason}; fix it") from error
+    return Settings(**_checked(values, text, path))
+
+
+def save_settings(settings: Settings, path: Path | None = None) -> None:
+    """Write every setting that differs from its default. The file is replaced as a whole."""
+    path = path or settings_path()
+    lines = [
+        f"{field.name} = {_toml(getattr(settings, field.name))}\n"
+        for field in fields(settings)
+        if getattr(settings, field.name) != field.default
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(lines)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _checked(values: Mapping[str, Any], text: str, path: Path) -> dict[str, Any]:
+    kinds: dict[str, type] = {field.name: type(field.default) for field in fields(Settings)}
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        where = f"{safe_line(str(path))}, line {_line_of(key, text)}: {safe_line(key)}"
+        if key not in kinds:
+            raise UsageError(f"{where} is no setting; the settings are {', '.join(kinds)}")
+        if type(value) is not kinds[key]:
+            raise UsageError(f"{where} must be {_NAMES[kinds[key]]}, not {safe_line(repr(value))}")
+        if isinstance(value, int) and key == "max_image_tokens" and value < 1:
+            raise UsageError(f"{where} must be at least 1, not {value}")
+        checked[key] = value
+    return checked
+
+
+_NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
+
+
+def _line_of(key: str, text: str) -> int:
+    pattern = re.compile(rf"\s*(\[+\s*)?[\"']?{re.escape(key)}\b")
+    return next((n for n, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
+
+
+def _toml(value: str | int | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    escaped = "".join(
+        f"\\u{ord(char):04x}" if ord(char) < 0x20 or char in '"\\\x7f' else char for char in value
+    )
+    return f'"{escaped}"'

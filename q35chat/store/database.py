@@ -1,0 +1,90 @@
+"""One SQLite connection shared by the threads of a process: short transactions, plain errors.
+
+Committed rows survive the death of the process; the last ones may be lost with the power.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from q35chat.errors import StoreError
+from q35chat.store.folding import fold
+
+BUSY_SECONDS = 10.0
+PRAGMAS = ("journal_mode = wal", "synchronous = normal", "foreign_keys = on", "secure_delete = on")
+DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that the file itself is broken."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode that waits for other writers. Raises sqlite3.Error."""
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.create_function("fold", 1, fold, deterministic=True)
+    try:
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class Database:
+    """Transactions on one file, one thread at a time."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One consistent view of the file. Raises StoreError."""
+        with self._transaction("BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """All changes or none, waiting up to `BUSY_SECONDS` for others. Raises StoreError."""
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the file; further calls are errors."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._connection.execute(begin)
+                try:
+                    yield self._connection
+                    self._connection.execute("COMMIT")
+                finally:
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise StoreError(self._explain(error)) from error
+
+    def _explain(self, error: sqlite3.Error) -> str:
+        if is_damage(error):
+            return (
+                f"The conversation file {self.path} is damaged ({error}). "
+                "Start q35chat again: it sets the file aside and begins a new one."
+            )
+        return (
+            f"The conversation file {self.path} cannot be used ({error}). "
+            "Check free space and permissions, then try again."
+        )

@@ -1,0 +1,11 @@
+"""The schema's history: one file a step, applied in order, never changed once released.
+
+`PRAGMA user_version` counts the steps that a file has seen.
+"""
+
+from __future__ import annotations
+
+from q35chat.store.migrations import m0001_conversations, m0002_search
+
+STEPS: tuple[tuple[str, ...], ...] = (m0001_conversations.SQL, m0002_search.SQL)
+SCHEMA = len(STEPS)

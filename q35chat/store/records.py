@@ -1,0 +1,53 @@
+"""What the store keeps, as values: a turn with its place in the tree, a conversation, a hit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from q35chat.chat.events import Usage
+from q35chat.chat.values import ChatSettings, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """A turn in the tree. Turns with one `parent` are branches, oldest first.
+
+    `tokenizer` names the vocabulary that `turn.token_ids` belong to; `left_out` turns stay
+    readable but are no longer part of the prompt. `created` is in seconds since the epoch.
+    """
+
+    id: str
+    parent: str | None
+    turn: Turn
+    created: float
+    model: str = ""
+    tokenizer: str = ""
+    settings: ChatSettings | None = None
+    usage: Usage | None = None
+    note: str = ""
+    left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRecord:
+    """A conversation without its turns. `head` is the last turn of the branch being read."""
+
+    id: str
+    title: str
+    created: float
+    updated: float
+    head: str | None
+    settings: ChatSettings
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A turn that holds every searched word, with the text around the first of them."""
+
+    session: str
+    title: str
+    turn: str
+    role: str
+    excerpt: str
+    updated: float

@@ -1,0 +1,177 @@
+"""Conversations and turns to rows and back, inside a transaction of the caller."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from q35chat.chat.values import Attachment, ChatSettings, Turn
+from q35chat.store.codec import (
+    pack_ids,
+    pack_steps,
+    settings_from_text,
+    settings_to_text,
+    unpack_ids,
+    usage_from_columns,
+    usage_to_text,
+)
+from q35chat.store.pictures import PictureFiles
+from q35chat.store.records import ConversationRecord, TurnRecord
+
+_CONVERSATION = "id, title, created, updated, head, settings, revision"
+_TURN = (
+    "id, parent, role, text, reasoning, token_ids, finish, note, left_out, model, tokenizer, "
+    "settings, usage, step_times, created"
+)
+_UPSERT = f"""
+    INSERT INTO turns (conversation, {_TURN}) VALUES ({", ".join("?" * 16)})
+    ON CONFLICT (id) DO UPDATE SET
+        text = excluded.text, reasoning = excluded.reasoning, token_ids = excluded.token_ids,
+        finish = excluded.finish, note = excluded.note, left_out = excluded.left_out,
+        model = excluded.model, tokenizer = excluded.tokenizer, settings = excluded.settings,
+        usage = excluded.usage, step_times = excluded.step_times, indexed = 0
+    RETURNING key
+"""  # noqa: S608 - the columns are the constants above
+
+
+def insert_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> None:
+    """Add a conversation."""
+    connection.execute(
+        f"INSERT INTO conversations ({_CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (
+            record.id,
+            record.title,
+            record.created,
+            record.updated,
+            record.head,
+            settings_to_text(record.settings),
+            record.revision,
+        ),
+    )
+
+
+def update_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> bool:
+    """Write everything but the title; False when the conversation is gone."""
+    changed = connection.execute(
+        "UPDATE conversations SET updated = ?, head = ?, settings = ?, revision = revision + 1 "
+        "WHERE id = ?",
+        (record.updated, record.head, settings_to_text(record.settings), record.id),
+    )
+    return changed.rowcount == 1
+
+
+def read_conversation(connection: sqlite3.Connection, session: str) -> ConversationRecord | None:
+    """The conversation with this id."""
+    row = connection.execute(
+        f"SELECT {_CONVERSATION} FROM conversations WHERE id = ?",  # noqa: S608
+        (session,),
+    ).fetchone()
+    return None if row is None else _conversation(row)
+
+
+def write_turn(
+    connection: sqlite3.Connection, session: str, record: TurnRecord, files: PictureFiles
+) -> None:
+    """Add a turn with its pictures, or write a known one as it is now."""
+    turn = record.turn
+    known = connection.execute("SELECT 1 FROM turns WHERE id = ?", (record.id,)).fetchone()
+    (key,) = connection.execute(
+        _UPSERT,
+        (
+            session,
+            record.id,
+            record.parent,
+            turn.role,
+            turn.text,
+            turn.reasoning,
+            pack_ids(turn.token_ids),
+            turn.finish,
+            record.note,
+            record.left_out,
+            record.model,
+            record.tokenizer,
+            settings_to_text(record.settings),
+            usage_to_text(record.usage),
+            pack_steps(record.usage),
+            record.created,
+        ),
+    ).fetchone()
+    if known is None:
+        _write_pictures(connection, key, turn.attachments, files)
+
+
+def read_turns(
+    connection: sqlite3.Connection, session: str, files: PictureFiles
+) -> tuple[TurnRecord, ...]:
+    """All turns of a conversation, parents before children, branches oldest first.
+
+    A picture whose file is gone or altered has empty `data`.
+    """
+    pictures = _read_pictures(connection, session, files)
+    rows = connection.execute(
+        f"SELECT key, {_TURN} FROM turns WHERE conversation = ? ORDER BY key",  # noqa: S608
+        (session,),
+    )
+    return tuple(_turn(row[1:], pictures.get(row[0], ())) for row in rows)
+
+
+def _write_pictures(
+    connection: sqlite3.Connection, key: int, pictures: Sequence[Attachment], files: PictureFiles
+) -> None:
+    for position, picture in enumerate(pictures):
+        files.keep(picture.sha256, picture.data)
+        connection.execute(
+            "INSERT INTO turn_pictures (turn, position, sha256, name, width, height, tokens) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                key,
+                position,
+                picture.sha256,
+                picture.name,
+                picture.width,
+                picture.height,
+                picture.tokens,
+            ),
+        )
+
+
+def _read_pictures(
+    connection: sqlite3.Connection, session: str, files: PictureFiles
+) -> dict[int, tuple[Attachment, ...]]:
+    rows = connection.execute(
+        "SELECT turn, sha256, name, width, height, tokens FROM turn_pictures "
+        "JOIN turns ON turns.key = turn WHERE conversation = ? ORDER BY turn, position",
+        (session,),
+    )
+    data: dict[str, bytes] = {}
+    found: dict[int, tuple[Attachment, ...]] = {}
+    for key, sha256, name, width, height, tokens in rows:
+        if sha256 not in data:
+            data[sha256] = files.read(sha256) or b""
+        picture = Attachment(sha256, name, data[sha256], width, height, tokens)
+        found[key] = (*found.get(key, ()), picture)
+    return found
+
+
+def _conversation(row: tuple[Any, ...]) -> ConversationRecord:
+    record = ConversationRecord(*row)
+    return replace(record, settings=settings_from_text(row[5]) or ChatSettings())
+
+
+def _turn(row: tuple[Any, ...], pictures: tuple[Attachment, ...]) -> TurnRecord:
+    (ident, parent, role, text, reasoning, ids, finish, note, left_out, *rest) = row
+    (model, tokenizer, settings, usage, steps, created) = rest
+    return TurnRecord(
+        id=ident,
+        parent=parent,
+        turn=Turn(role, text, pictures, reasoning, unpack_ids(ids), finish),
+        created=created,
+        model=model,
+        tokenizer=tokenizer,
+        settings=settings_from_text(settings),
+        usage=usage_from_columns(usage, steps),
+        note=note,
+        left_out=bool(left_out),
+    )

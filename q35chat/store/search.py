@@ -1,0 +1,89 @@
+"""Find turns by words. Words of three letters and more use the index, shorter ones a scan.
+
+Two Chinese characters are a word, and the index knows no piece that short.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from q35chat.store.folding import fold
+from q35chat.store.records import SearchHit
+
+_PIECE = 3
+_BATCH = 200
+_AROUND = 40
+
+
+def catch_up(connection: sqlite3.Connection) -> bool:
+    """Index up to a batch of turns that changed; True when more are waiting."""
+    keys = connection.execute("SELECT key FROM turns WHERE indexed = 0 LIMIT ?", (_BATCH,))
+    found = [(key,) for (key,) in keys]
+    connection.executemany("DELETE FROM turn_search WHERE rowid = ?", found)
+    connection.executemany(
+        "INSERT INTO turn_search (rowid, text) SELECT key, fold(text) FROM turns WHERE key = ?",
+        found,
+    )
+    connection.executemany("UPDATE turns SET indexed = 1 WHERE key = ?", found)
+    return len(found) == _BATCH
+
+
+def forget(connection: sqlite3.Connection, session: str) -> None:
+    """Take the turns of a conversation out of the index."""
+    connection.execute(
+        "DELETE FROM turn_search WHERE rowid IN (SELECT key FROM turns WHERE conversation = ?)",
+        (session,),
+    )
+
+
+def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchHit]:
+    """Turns that hold every word of `query`, those of the latest conversations first."""
+    words = fold(query).split()
+    if not words:
+        return []
+    where, values = _where(words)
+    rows = connection.execute(
+        "SELECT c.id, c.title, t.id, t.role, t.text, c.updated FROM turn_search "  # noqa: S608
+        "JOIN turns t ON t.key = turn_search.rowid JOIN conversations c ON c.id = t.conversation "
+        f"WHERE {where} ORDER BY c.updated DESC, t.key LIMIT ?",
+        (*values, limit),
+    )
+    return [
+        SearchHit(session, title, turn, role, excerpt(text, words[0]), updated)
+        for session, title, turn, role, text, updated in rows
+    ]
+
+
+def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
+    """Conversations whose title or one of whose turns holds every word of `query`."""
+    words = fold(query).split()
+    where, values = _where(words)
+    by_text = connection.execute(
+        "SELECT DISTINCT t.conversation FROM turn_search "  # noqa: S608
+        f"JOIN turns t ON t.key = turn_search.rowid WHERE {where}",
+        values,
+    )
+    found = {session for (session,) in by_text}
+    titles = connection.execute("SELECT id, fold(title) FROM conversations")
+    return found | {ident for ident, title in titles if all(word in title for word in words)}
+
+
+def excerpt(text: str, word: str) -> str:
+    """One line of `text` around the first `word`, which is folded."""
+    line = " ".join(text.split())
+    at = max(fold(line).find(word), 0)
+    start, end = max(at - _AROUND, 0), at + len(word) + _AROUND
+    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
+
+
+def _where(words: list[str]) -> tuple[str, list[str]]:
+    long = [word for word in words if len(word) >= _PIECE]
+    parts, values = [], []
+    if long:
+        parts.append("turn_search MATCH ?")
+        values.append(" ".join('"' + word.replace('"', '""') + '"' for word in long))
+    for word in words:
+        if len(word) < _PIECE:
+            parts.append("instr(turn_search.text, ?) > 0")
+            values.append(word)
+    return " AND ".join(parts), values

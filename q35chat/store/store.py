@@ -1,0 +1,177 @@
+"""The conversation store: what the chat, the screens and the commands ask of it.
+
+All calls are short transactions and may come from any thread; several processes may have the
+same folder open. One process at a time answers in a conversation (`answering`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from q35chat.chat.service import SessionSummary
+from q35chat.errors import StoreError
+from q35chat.store import rows, search
+from q35chat.store.folder import data_folder, private_folder
+from q35chat.store.locks import exclusive
+from q35chat.store.opening import open_database
+from q35chat.store.pictures import PictureFiles
+from q35chat.store.records import ConversationRecord, SearchHit, TurnRecord
+
+
+class Store:
+    """Conversations, turns and pictures in one private folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Open or create the store. Raises StoreError (newer schema, no access, no space).
+
+        `message` is not empty when a damaged file was set aside.
+        """
+        self.folder = private_folder(folder or data_folder())
+        self._locks = private_folder(self.folder / "locks")
+        self.pictures = PictureFiles(private_folder(self.folder / "pictures"))
+        self._database, self.message = open_database(self.folder)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; further calls are errors."""
+        self._database.close()
+
+    def create(self, record: ConversationRecord, turns: Sequence[TurnRecord]) -> None:
+        """Add a conversation with its first turns. Raises StoreError."""
+        with self._database.writing() as connection:
+            rows.insert_conversation(connection, record)
+            for turn in turns:
+                rows.write_turn(connection, record.id, turn, self.pictures)
+
+    def save(self, record: ConversationRecord, turns: Sequence[TurnRecord]) -> None:
+        """Write a known conversation, all but its title, and the turns that changed.
+
+        Raises StoreError, also when the conversation was deleted meanwhile.
+        """
+        with self._database.writing() as connection:
+            if not rows.update_conversation(connection, record):
+                raise StoreError(
+                    f"The conversation {record.title!r} was deleted by another q35chat. "
+                    "Start a new one."
+                )
+            for turn in turns:
+                rows.write_turn(connection, record.id, turn, self.pictures)
+
+    def load(self, session: str) -> tuple[ConversationRecord, tuple[TurnRecord, ...]]:
+        """A conversation and all its turns, parents first. Raises StoreError if unknown."""
+        with self._database.reading() as connection:
+            record = rows.read_conversation(connection, session)
+            if record is None:
+                raise _unknown(session)
+            return record, rows.read_turns(connection, session, self.pictures)
+
+    def revision(self, session: str) -> int:
+        """How often the conversation was written. Raises StoreError if unknown."""
+        with self._database.reading() as connection:
+            record = rows.read_conversation(connection, session)
+        if record is None:
+            raise _unknown(session)
+        return record.revision
+
+    def resolve(self, name: str) -> str:
+        """The id that begins with `name`. Raises StoreError when none or several do."""
+        with self._database.reading() as connection:
+            found = connection.execute(
+                "SELECT id FROM conversations WHERE substr(id, 1, ?) = ? LIMIT 2",
+                (len(name), name),
+            ).fetchall()
+        if len(found) > 1 and name:
+            raise StoreError(f"Several conversations begin with {name!r}. Give more of the id.")
+        if not found or not name:
+            raise _unknown(name)
+        return str(found[0][0])
+
+    def sessions(self, query: str = "") -> list[SessionSummary]:
+        """Conversations, latest first; with a query those that hold all its words."""
+        wanted = self._matching(query) if query.split() else None
+        with self._database.reading() as connection:
+            found = connection.execute(
+                "SELECT c.id, c.title, c.updated, count(t.key) FROM conversations c "
+                "LEFT JOIN turns t ON t.conversation = c.id AND t.role = 'user' "
+                "GROUP BY c.id ORDER BY c.updated DESC, c.id"
+            ).fetchall()
+        return [SessionSummary(*row) for row in found if wanted is None or row[0] in wanted]
+
+    def search(self, query: str, limit: int = 50) -> list[SearchHit]:
+        """Turns that hold every word of `query`, those of the latest conversations first."""
+        self.index()
+        with self._database.reading() as connection:
+            return search.find(connection, query, limit)
+
+    def index(self) -> None:
+        """Bring the search index up to date, a short transaction at a time."""
+        more = True
+        while more:
+            with self._database.writing() as connection:
+                more = search.catch_up(connection)
+
+    def rename(self, session: str, title: str) -> None:
+        """Give a conversation another title. Raises StoreError if unknown."""
+        with self._database.writing() as connection:
+            changed = connection.execute(
+                "UPDATE conversations SET title = ?, revision = revision + 1 WHERE id = ?",
+                (title, session),
+            )
+            if changed.rowcount == 0:
+                raise _unknown(session)
+
+    def delete(self, session: str) -> None:
+        """Delete a conversation and the pictures that no other one shows. Raises StoreError."""
+        self.revision(session)
+        with self.answering(session), self._database.writing() as connection:
+            shown = connection.execute(
+                "SELECT DISTINCT sha256 FROM turn_pictures JOIN turns ON turns.key = turn "
+                "WHERE conversation = ?",
+                (session,),
+            ).fetchall()
+            search.forget(connection, session)
+            connection.execute("DELETE FROM conversations WHERE id = ?", (session,))
+            for (sha256,) in shown:
+                if not connection.execute(
+                    "SELECT 1 FROM turn_pictures WHERE sha256 = ?", (sha256,)
+                ).fetchone():
+                    self.pictures.remove(sha256)
+        with contextlib.suppress(OSError):
+            self._lock_file(session).unlink()
+
+    @contextlib.contextmanager
+    def answering(self, session: str) -> Iterator[None]:
+        """Hold a conversation while an answer is written. Raises StoreError if another does."""
+        busy = (
+            "Another q35chat is writing an answer in this conversation. "
+            "Wait for it or stop it there, then try again."
+        )
+        with exclusive(self._lock_file(session), busy):
+            yield
+
+    def _lock_file(self, session: str) -> Path:
+        return self._locks / f"{session}.lock"
+
+    def _matching(self, query: str) -> set[str]:
+        self.index()
+        with self._database.reading() as connection:
+            return search.matching_sessions(connection, query)
+
+
+def _unknown(session: str) -> StoreError:
+    return StoreError(
+        f"There is no conversation {session!r}. `q35chat sessions list` shows their ids."
+    )

@@ -1,0 +1,129 @@
+"""The one table of everything the application can do.
+
+Bindings, help, palette and slash commands are all made from it, so they cannot disagree.
+`ChatScreen` runs a command by its id; nothing here knows how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from textual.binding import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One thing to do: `id` names it in the settings file and in `do_<id>`; keys are defaults."""
+
+    id: str
+    title: str
+    help: str
+    group: str
+    keys: str = ""
+    slash: str = ""
+    argument: str = ""
+
+
+CONVERSATION: Final = "Conversation"
+WRITING: Final = "Writing"
+LOOKING: Final = "Reading and copying"
+APPLICATION: Final = "Application"
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    Command("stop", "Stop", "Stop the answer; what was written stays", CONVERSATION, "escape"),
+    Command("regenerate", "Regenerate", "Answer the last question again; the earlier answer is "
+            "kept as a branch", CONVERSATION, "ctrl+r", "regenerate"),
+    Command("edit", "Edit and resend", "Change your last question; press again for earlier ones",
+            CONVERSATION, "ctrl+e", "edit"),
+    Command("proceed", "Continue the answer", "Go on with an answer that was stopped or cut",
+            CONVERSATION, "ctrl+g", "continue"),
+    Command("branch_back", "Earlier branch", "Show the answer before this one",
+            CONVERSATION, "alt+left", "earlier"),
+    Command("branch_forward", "Later branch", "Show the answer after this one",
+            CONVERSATION, "alt+right", "later"),
+    Command("drop_oldest", "Drop the oldest turn", "Leave out the oldest question and answer to "
+            "win room", CONVERSATION, "", "drop"),
+    Command("new", "New conversation", "Start afresh; this one stays in the list",
+            CONVERSATION, "ctrl+n", "new"),
+    Command("sessions", "Conversations", "Search, open, rename and delete conversations",
+            CONVERSATION, "ctrl+l", "sessions"),
+    Command("thinking", "Thinking", "Off, on, or on with a budget of tokens",
+            CONVERSATION, "ctrl+t", "think", "off | on | TOKENS"),
+    Command("attach", "Attach a picture", "Choose a picture with a preview",
+            WRITING, "ctrl+o", "image", "PATH"),
+    Command("copy_answer", "Copy the answer", "Copy the last answer", LOOKING, "f3", "copy"),
+    Command("copy_code", "Copy the last code block", "Copy the newest code block of the "
+            "conversation", LOOKING, "f4", "code"),
+    Command("copy_chat", "Copy the conversation", "Copy the whole conversation as Markdown",
+            LOOKING, "", "copychat"),
+    Command("export", "Export to Markdown", "Write the conversation to a folder, pictures beside "
+            "it", LOOKING, "", "export", "FOLDER"),
+    Command("follow", "Go to the end", "Scroll to the newest text and follow it",
+            LOOKING, "ctrl+end", "end"),
+    Command("scroll_up", "Scroll up", "One page towards the beginning", LOOKING, "pageup"),
+    Command("scroll_down", "Scroll down", "One page towards the end", LOOKING, "pagedown"),
+    Command("earliest", "Load earlier turns", "Show turns before the first one on screen",
+            LOOKING, "ctrl+home", "more"),
+    Command("settings", "Settings", "Sampling, system prompt, limits, theme",
+            APPLICATION, "f2", "settings"),
+    Command("help", "Help", "All keys and commands", APPLICATION, "f1", "help"),
+    Command("palette", "Command palette", "Find any command by name", APPLICATION, "ctrl+p"),
+    Command("quit", "Quit", "Everything is already saved", APPLICATION, "ctrl+q", "quit"),
+)  # fmt: skip
+
+BY_ID: Final = {command.id: command for command in COMMANDS}
+BY_SLASH: Final = {command.slash: command for command in COMMANDS if command.slash}
+
+COMPOSER_KEYS: Final[tuple[tuple[str, str], ...]] = (
+    ("enter", "Send"),
+    ("ctrl+j", "New line (Shift+Enter where the terminal can tell it)"),
+    ("up", "On an empty line: your earlier questions; Down goes back to the draft"),
+    ("@", "Complete a path; a picture becomes an attachment"),
+    ("/", "Complete a command"),
+    ("backspace", "In an empty message: remove the last picture"),
+    ("ctrl+c", "Copy the selection; never clears, never quits"),
+)
+
+PANEL_KEYS: Final = ("f5", "f6", "f7", "f8")
+
+
+def screen_bindings() -> list[Binding]:
+    """The bindings of the chat screen; each id can be given other keys in the settings file."""
+    return [
+        Binding(
+            command.keys,
+            f"command('{command.id}')",
+            command.title,
+            id=command.id,
+            show=False,
+            priority=command.id != "stop",
+        )
+        for command in COMMANDS
+        if command.keys
+    ]
+
+
+def panel_bindings() -> list[Binding]:
+    """The keys of the choices that a panel offers."""
+    return [
+        Binding(key, f"choose({index})", "Choose", show=False, priority=True)
+        for index, key in enumerate(PANEL_KEYS)
+    ]
+
+
+def key_label(keys: str) -> str:
+    """How keys are written for people: `ctrl+r` is `Ctrl+R`, `escape` is `Esc`."""
+    names = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "enter": "Enter"}
+    first = keys.split(",")[0]
+    return "+".join(names.get(part, part[:1].upper() + part[1:]) for part in first.split("+"))
+
+
+def parse_slash(text: str) -> tuple[Command, str] | None:
+    """The command and argument of a single line like `/think 512`; None if it is no command."""
+    line = text.strip()
+    if not line.startswith("/") or "\n" in line:
+        return None
+    name, _, argument = line[1:].partition(" ")
+    command = BY_SLASH.get(name.lower())
+    return None if command is None else (command, argument.strip())

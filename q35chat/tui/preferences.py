@@ -1,0 +1,127 @@
+"""What the application itself remembers: theme, keys, pictures on or off, unsent drafts.
+
+`interface.toml` in the configuration folder is written for people to edit; drafts are kept in
+the state folder. Knows no widget and nothing of conversations.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+DEFAULT_THEME: Final = "q35-dark"
+_TEMPLATE: Final = """\
+# Written by the application when a setting changes; edit freely while it is closed.
+theme = {theme}
+pictures = {pictures}
+
+# Other keys for a command, by the ids that F1 shows. For example: regenerate = "f9"
+[keys]
+{keys}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The interface's own settings. `keys` maps command ids to keys like `ctrl+r,f9`."""
+
+    theme: str = DEFAULT_THEME
+    pictures: bool = True
+    keys: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+def preferences_path() -> Path:
+    """Where the settings file of the interface is."""
+    return platformdirs.user_config_path("q35chat") / "interface.toml"
+
+
+def load_preferences(path: Path) -> Preferences:
+    """Read the file; what is missing or wrong keeps its default, and `problem` says so."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return Preferences()
+    except (OSError, ValueError) as error:
+        return Preferences(problem=f"{path} cannot be read ({error}); the defaults are used")
+    theme, pictures = document.get("theme", DEFAULT_THEME), document.get("pictures", True)
+    keys = document.get("keys", {})
+    if not (isinstance(theme, str) and isinstance(pictures, bool) and isinstance(keys, dict)):
+        return Preferences(problem=f"{path}: theme must be text, pictures true or false, keys a table")
+    texts = {name: value for name, value in keys.items() if isinstance(value, str)}
+    return Preferences(theme, pictures, texts)
+
+
+def save_preferences(path: Path, preferences: Preferences) -> None:
+    """Replace the file as a whole. Raises OSError."""
+    keys = "".join(f"{name} = {json.dumps(keys)}\n" for name, keys in preferences.keys.items())
+    text = _TEMPLATE.format(
+        theme=json.dumps(preferences.theme),
+        pictures=json.dumps(preferences.pictures),
+        keys=keys,
+    )
+    _replace_file(path, text)
+
+
+class Drafts:
+    """Unsent texts by conversation id, in one small file; the newest `LIMIT` are kept."""
+
+    LIMIT: Final = 50
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._texts = _read_texts(path)
+
+    @classmethod
+    def at_home(cls) -> Drafts:
+        """The drafts of this user."""
+        return cls(platformdirs.user_state_path("q35chat") / "drafts.json")
+
+    def get(self, key: str) -> str:
+        """The draft of a conversation; empty if there is none."""
+        return self._texts.get(key, "")
+
+    def put(self, key: str, text: str) -> bool:
+        """Remember a draft, or forget it when empty; whether anything changed."""
+        if text == self._texts.get(key, ""):
+            return False
+        self._texts.pop(key, None)
+        if text.strip():
+            self._texts[key] = text
+        while len(self._texts) > self.LIMIT:
+            del self._texts[next(iter(self._texts))]
+        return True
+
+    def save(self) -> None:
+        """Write the file. Raises OSError."""
+        _replace_file(self._path, json.dumps(self._texts, ensure_ascii=False))
+
+
+def _read_texts(path: Path) -> dict[str, str]:
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(document, dict):
+        return {}
+    return {str(key): value for key, value in document.items() if isinstance(value, str)}
+
+
+def _replace_file(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+

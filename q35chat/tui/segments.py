@@ -1,0 +1,111 @@
+"""Cutting a growing Markdown text into pieces that are never touched again.
+
+A widget re-parses its whole last block at every write, so one long block would make every
+token dearer than the one before. Each piece here is bounded: a text is cut where Markdown
+would start afresh, and a very long fence or list is cut inside, with the fence closed and
+opened again. Pure functions; knows no widget.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+SOFT_LIMIT: Final = 1_200
+HARD_LIMIT: Final = 3_000
+LINE_LIMIT: Final = 6_000
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
+_LIST_ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+_LOOK_AHEAD: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A finished piece and the source that goes on; `inside_fence` when a code block was cut."""
+
+    done: str
+    rest: str
+    inside_fence: bool = False
+
+
+@dataclass(slots=True)
+class _Scan:
+    fence: str = ""
+    fence_line: str = ""
+    fence_start: int = 0
+    fresh: int = 0
+    item: int = 0
+
+
+def cut(source: str) -> Cut | None:
+    """The first part of `source` that is complete, once it is long enough; else None."""
+    if len(source) < SOFT_LIMIT:
+        return None
+    scan = _scan(source)
+    if scan.fresh:
+        return Cut(source[: scan.fresh], source[scan.fresh :])
+    if len(source) < HARD_LIMIT:
+        return None
+    if scan.fence:
+        return _cut_fence(source, scan)
+    if scan.item:
+        return Cut(source[: scan.item], source[scan.item :])
+    return _cut_anywhere(source)
+
+
+def pieces(source: str) -> list[tuple[str, bool]]:
+    """A whole text as (piece, goes on from a cut fence) pairs, in order."""
+    result: list[tuple[str, bool]] = []
+    continued = False
+    while (found := cut(source)) is not None:
+        result.append((found.done, continued))
+        source, continued = found.rest, found.inside_fence
+    if source or not result:
+        result.append((source, continued))
+    return result
+
+
+def _scan(source: str) -> _Scan:
+    """Where the text could be cut: `fresh` at a new block, `item` at a list item; 0 is nowhere."""
+    scan = _Scan()
+    offset, blank = 0, False
+    for line in source.splitlines(keepends=True):
+        fence = _FENCE.match(line.rstrip("\n"))
+        if scan.fence:
+            if fence and fence[1].startswith(scan.fence) and not fence[2].strip():
+                scan.fence = ""
+        else:
+            if blank and _starts_afresh(source, offset, line):
+                scan.fresh = offset
+            elif offset and _LIST_ITEM.match(line):
+                scan.item = offset
+            if fence:
+                scan.fence, scan.fence_line, scan.fence_start = fence[1], line, offset
+        blank = not line.strip()
+        offset += len(line)
+    return scan
+
+
+def _starts_afresh(source: str, offset: int, line: str) -> bool:
+    """Whether the line after a blank one cannot belong to the block before it."""
+    enough = line.endswith("\n") or len(source) - offset >= _LOOK_AHEAD
+    return enough and bool(line.strip()) and not line[0].isspace() and not _LIST_ITEM.match(line)
+
+
+def _cut_fence(source: str, scan: _Scan) -> Cut | None:
+    if scan.fence_start >= SOFT_LIMIT:
+        return Cut(source[: scan.fence_start], source[scan.fence_start :])
+    at = source.rfind("\n") + 1
+    if at <= scan.fence_start + len(scan.fence_line):
+        return None
+    return Cut(f"{source[:at]}{scan.fence}\n", f"{scan.fence_line}{source[at:]}", True)
+
+
+def _cut_anywhere(source: str) -> Cut | None:
+    if len(source) < LINE_LIMIT:
+        return None
+    at = source.rfind("\n", SOFT_LIMIT, LINE_LIMIT) + 1 or source.rfind(" ", 0, LINE_LIMIT) + 1
+    at = at or LINE_LIMIT
+    return Cut(source[:at], source[at:])

@@ -1,0 +1,88 @@
+"""Text that is safe and short enough for a terminal.
+
+Owns what may reach the screen from models and files, and how counts and times are written.
+Knows no widget.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.cells import cell_len
+
+from q35chat.chat.events import Finished, FinishReason, Usage
+from q35chat.safe_text import safe_text
+
+MARKS: Final[dict[FinishReason, str]] = {
+    "cancelled": "■ stopped",
+    "capacity": "▲ capacity reached",
+    "length": "▲ length limit reached",
+    "loop": "▲ stopped: the model was repeating itself",
+}
+"""What stands under an answer that did not end by itself."""
+
+
+def clean(text: str) -> str:
+    """The text without anything a terminal would obey; cleaned fragments join to the whole."""
+    return safe_text(text.replace("\r", ""))
+
+
+def one_line(text: str, width: int) -> str:
+    """The text on one line of at most `width` cells, with an ellipsis where it was cut."""
+    flat = " ".join(clean(text).split())
+    if cell_len(flat) <= width:
+        return flat
+    used = 0
+    for index, character in enumerate(flat):
+        used += cell_len(character)
+        if used > width - 1:
+            return flat[:index].rstrip() + "…"
+    return flat
+
+
+def count(number: float) -> str:
+    """A whole number with thousands separators."""
+    return f"{round(number):,}"
+
+
+def millis(value: float) -> str:
+    """Milliseconds with the digits that matter: `0.8 ms`, `54 ms`, `1.2 s`."""
+    if value >= 1000:
+        return seconds(value / 1000)
+    return f"{value:.1f} ms" if value < 10 else f"{value:.0f} ms"
+
+
+def seconds(value: float) -> str:
+    """A duration: `0.4 s`, `12 s`, `3 min 05 s`."""
+    if value < 10:
+        return f"{value:.1f} s"
+    if value < 60:
+        return f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+def rate(tokens_per_s: float) -> str:
+    """Tokens per second with one decimal below a hundred."""
+    return f"{tokens_per_s:.1f} tok/s" if tokens_per_s < 100 else f"{count(tokens_per_s)} tok/s"
+
+
+def usage_line(usage: Usage) -> str:
+    """The dim line under an answer: what was read, reused, made, and how fast."""
+    made = usage.reasoning_tokens + usage.completion_tokens
+    read = f"↑{count(usage.prompt_tokens - usage.reused_tokens)} new"
+    if usage.reused_tokens:
+        read += f" · {count(usage.reused_tokens)} reused"
+    parts = [read, f"↓{count(made)}"]
+    wall = usage.timings.wall_ms
+    if wall and sum(wall) > 0:
+        step = sum(wall) / len(wall)
+        parts += [rate(1000 / step), f"{millis(step)}/step"]
+    if usage.timings.first_token_ms:
+        parts.append(f"first token {seconds(usage.timings.first_token_ms / 1000)}")
+    return "  ".join(parts)
+
+
+def finish_mark(finished: Finished) -> str:
+    """The mark for how the answer ended; empty when it ended by itself."""
+    return MARKS.get(finished.reason, "")

@@ -1,0 +1,169 @@
+"""The meters beside the conversation on wide screens. Draws a `Reading`; computes nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from q35chat.tui.meter import Progress, Reading
+from q35chat.tui.text import count, millis, one_line, rate, seconds
+from q35chat.tui.widgets.capacity_bar import COLOURS, FREE, SIGNS, TURN, USED, CapacityBar
+from q35chat.tui.widgets.latency_graph import LatencyGraph
+
+_DIM: Final = "$foreground 60%"
+_WIDTH: Final = 32
+
+
+def capacity_head(reading: Reading) -> Content:
+    """The share in use, with a sign from 90 % on."""
+    capacity = reading.capacity
+    if not capacity.total:
+        return Content.styled("CAPACITY", f"{_DIM} bold")
+    share = f"{SIGNS[capacity.level]}{capacity.fraction:.0%}"
+    return Content.assemble(
+        ("CAPACITY".ljust(_WIDTH - len(share)), f"{_DIM} bold"),
+        (share, f"{COLOURS[capacity.level]} bold"),
+    )
+
+
+def capacity_legend(reading: Reading) -> Content:
+    """Used, this turn, free and the total, each with its mark."""
+    capacity = reading.capacity
+    turn = "this turn" if reading.running or not capacity.turn else "next turn"
+    rows = (
+        (USED, COLOURS[capacity.level], capacity.kept, "used"),
+        (TURN, "$accent", capacity.turn, turn),
+        (FREE, "$foreground 40%", capacity.free, f"free of {count(capacity.total)}"),
+    )
+    return Content("\n").join(
+        Content.assemble((mark, colour), (f" {count(slots):>7} ", "bold"), (label, _DIM))
+        for mark, colour, slots, label in rows
+    )
+
+
+def step_head(reading: Reading) -> Content:
+    """The title of the latency graph and how many steps it shows."""
+    shown = f"last {len(reading.steps)}" if reading.steps else ""
+    return Content.assemble(
+        ("STEP LATENCY".ljust(_WIDTH - len(shown)), f"{_DIM} bold"), (shown, _DIM)
+    )
+
+
+def step_legend(reading: Reading) -> Content:
+    """p50 and p95, and how much of a step the runtime takes."""
+    if not reading.steps:
+        return Content.styled("no steps yet", _DIM)
+    inside = reading.predict / reading.wall if reading.wall else 0.0
+    host = max(0.0, reading.wall - reading.predict)
+    return Content("\n").join(
+        [
+            _pair("p50", millis(reading.p50), "p95", millis(reading.p95)),
+            _pair("predict", millis(reading.predict), "wall", millis(reading.wall)),
+            Content.styled(f"{inside:.0%} in the runtime · {millis(host)} around it", _DIM),
+        ]
+    )
+
+
+def speed(reading: Reading) -> Content:
+    """Tokens per second, tokens made, time to the first token."""
+    if not reading.made:
+        return Content.styled("–", _DIM)
+    first = "–" if reading.first_token_s is None else seconds(reading.first_token_s)
+    return Content("\n").join(
+        [
+            Content.assemble(
+                (rate(reading.tokens_per_s), "$success bold"),
+                (f"  {count(reading.made)} tokens", _DIM),
+            ),
+            Content.assemble((first, "bold"), (" to the first token", _DIM)),
+        ]
+    )
+
+
+def progress_rows(progress: Progress, width: int) -> Content:
+    """What is read now: a bar, percentage, speed, time left."""
+    if not progress.total:
+        return Content.styled(progress.label + "…", "$accent")
+    numbers = f"{count(progress.done)} of {count(progress.total)}"
+    if progress.tokens_per_s:
+        numbers += f" · {rate(progress.tokens_per_s)}"
+    left = "" if progress.eta_s is None else f" · {seconds(progress.eta_s)} left"
+    return Content("\n").join(
+        [
+            Content.assemble((f"{progress.label} {progress.fraction:.0%}", "bold"), (left, _DIM)),
+            progress_bar(progress, width),
+            Content.styled(numbers, _DIM),
+        ]
+    )
+
+
+def progress_bar(progress: Progress, width: int) -> Content:
+    """Done in heavy, the rest in light."""
+    done = round(width * progress.fraction)
+    return Content.assemble(("━" * done, "$accent"), ("─" * (width - done), "$foreground 40%"))
+
+
+def model_rows(reading: Reading) -> Content:
+    """Model, target, precision and device."""
+    model = reading.model
+    if model is None:
+        return Content.styled("loading…", _DIM)
+    return Content("\n").join(
+        [
+            Content.styled(one_line(model.name, _WIDTH), "bold"),
+            Content.styled(one_line(f"{model.target} · {model.precision}", _WIDTH), _DIM),
+            Content.styled(one_line(model.device, _WIDTH), _DIM),
+        ]
+    )
+
+
+def _pair(name: str, value: str, other_name: str, other: str) -> Content:
+    left = f"{name} {value}"
+    return Content.assemble(
+        (f"{name} ", _DIM), (value, "bold"), " " * max(1, 17 - len(left)),
+        (f"{other_name} ", _DIM), (other, "bold"),
+    )  # fmt: skip
+
+
+class Meters(Vertical):
+    """The side panel."""
+
+    def compose(self) -> ComposeResult:
+        """Capacity, progress while reading, step latency, speed, model."""
+        yield Static(id="capacity-head")
+        yield CapacityBar(id="capacity-bar")
+        yield Static(id="capacity-legend")
+        yield Static("PROGRESS", id="progress-head", classes="head")
+        yield Static(id="progress")
+        yield Static(id="step-head", classes="head")
+        yield LatencyGraph(id="latency")
+        yield Static(id="step-legend")
+        yield Static("SPEED", classes="head")
+        yield Static(id="speed")
+        yield Static("MODEL", classes="head")
+        yield Static(id="model")
+
+    def show(self, reading: Reading) -> None:
+        """Draw a reading."""
+        self.query_one(CapacityBar).show(reading.capacity)
+        self.query_one(LatencyGraph).show(reading)
+        self._put("#capacity-head", capacity_head(reading))
+        self._put("#capacity-legend", capacity_legend(reading))
+        self._put("#step-head", step_head(reading))
+        self._put("#step-legend", step_legend(reading))
+        self._put("#speed", speed(reading))
+        self._put("#model", model_rows(reading))
+        reading_now = reading.progress is not None
+        self.query_one("#progress-head").display = reading_now
+        self.query_one("#progress").display = reading_now
+        if reading.progress is not None:
+            self._put("#progress", progress_rows(reading.progress, _WIDTH))
+
+    def _put(self, selector: str, content: Content) -> None:
+        static = self.query_one(selector, Static)
+        if static.content != content:
+            static.update(content)

@@ -1,0 +1,118 @@
+"""The model's reasoning: a box that grows with it and folds when the answer starts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from q35chat.tui.text import clean, count, seconds
+from q35chat.tui.widgets.follow_scroll import FollowScroll
+
+_CHUNK: Final = 1_500
+
+
+class Reasoning(Vertical):
+    """Plain text in bounded chunks, so that a long thought costs no more per token."""
+
+    def __init__(self, text: str = "", *, folded: bool = True) -> None:
+        super().__init__()
+        self._chunks = _chunks(clean(text))
+        self._folded = folded
+        self._by_reader = False
+        self._tokens = 0
+        self._seconds = 0.0
+        self._live = False
+        self.display = bool(text)
+
+    def compose(self) -> ComposeResult:
+        """A head that folds, and the text under it."""
+        yield Static(classes="reasoning-head")
+        with FollowScroll():
+            for chunk in self._chunks:
+                yield Static(chunk, markup=False)
+
+    def on_mount(self) -> None:
+        """Show the head as it stands."""
+        self._refresh_head()
+        self.query_one(FollowScroll).display = not self._folded
+
+    @property
+    def text(self) -> str:
+        """What is shown."""
+        return "".join(self._chunks)
+
+    @property
+    def folded(self) -> bool:
+        """Whether only the head shows."""
+        return self._folded
+
+    def write(self, fragment: str, tokens: int, spent_s: float) -> None:
+        """Add reasoning text as it comes."""
+        body = self.query_one(FollowScroll)
+        if not self._live:
+            self._live = True
+            self.display = True
+            self._set_folded(False)
+            body.follow()
+        self._tokens, self._seconds = self._tokens + tokens, spent_s
+        text = (self._chunks.pop() if self._chunks else "") + clean(fragment)
+        fresh = _chunks(text)
+        self._chunks += fresh
+        shown = list(body.query(Static))
+        if shown and len(self._chunks) - len(fresh) == len(shown) - 1:
+            shown[-1].update(Content(fresh[0]))
+            fresh = fresh[1:]
+        if fresh:
+            body.mount_all([Static(chunk, markup=False) for chunk in fresh])
+        self._refresh_head()
+
+    def settle(self) -> None:
+        """The answer has started or the turn has ended: fold, unless the reader chose."""
+        if not self._live:
+            return
+        self._live = False
+        if not self._by_reader:
+            self._set_folded(True)
+        self._refresh_head()
+
+    def toggle(self) -> None:
+        """Fold or unfold by the reader's wish."""
+        self._by_reader = True
+        self._set_folded(not self._folded)
+        self._refresh_head()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on the head folds or unfolds."""
+        event.stop()
+        self.toggle()
+
+    def _set_folded(self, folded: bool) -> None:
+        self._folded = folded
+        self.query_one(FollowScroll).display = not folded
+
+    def _refresh_head(self) -> None:
+        arrow = "▸" if self._folded else "▾"
+        words = "thinking…" if self._live else "thought"
+        parts = [f"{arrow} {words}"]
+        if self._tokens:
+            parts.append(f"{count(self._tokens)} tokens")
+        if self._seconds:
+            parts.append(seconds(self._seconds))
+        self.query_one(".reasoning-head", Static).update(Content(" · ".join(parts)))
+
+
+def _chunks(text: str) -> list[str]:
+    """The text in pieces that end at a line end once they are long enough."""
+    chunks: list[str] = []
+    while len(text) > _CHUNK:
+        at = text.find("\n", _CHUNK) + 1
+        if not at:
+            break
+        chunks.append(text[:at])
+        text = text[at:]
+    return [*chunks, text] if text else chunks

@@ -1,0 +1,184 @@
+"""Safe loading of picture files: JPEG, PNG, WebP, BMP and the first frame of a GIF.
+
+Trusts nothing in the file: the format is told by its first bytes, the size is checked before a
+pixel is decoded, and every failure is one line that names the file. Knows no model.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    ImageOps,
+    JpegImagePlugin,
+    PngImagePlugin,
+    WebPImagePlugin,
+)
+
+from q35chat.errors import PictureError
+from q35chat.safe_text import safe_line
+
+MAX_FILE_BYTES = 512 << 20
+MAX_PIXELS = 1 << 27
+"""134 million: over any camera's picture, under half a gigabyte of RGB."""
+
+FORMATS = "JPEG, PNG, WebP, GIF and BMP"
+
+_PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
+    "JPEG": JpegImagePlugin.JpegImageFile,
+    "PNG": PngImagePlugin.PngImageFile,
+    "GIF": GifImagePlugin.GifImageFile,
+    "WebP": WebPImagePlugin.WebPImageFile,
+    "BMP": BmpImagePlugin.BmpImageFile,
+}
+_SIGNATURES = (
+    (0, b"\xff\xd8\xff", "JPEG"),
+    (0, b"\x89PNG\r\n\x1a\n", "PNG"),
+    (0, b"GIF87a", "GIF"),
+    (0, b"GIF89a", "GIF"),
+    (8, b"WEBP", "WebP"),
+    (0, b"II*\x00", "TIFF"),
+    (0, b"MM\x00*", "TIFF"),
+    (4, b"ftyphei", "HEIC"),
+    (4, b"ftypmif1", "HEIC"),
+    (4, b"ftypavif", "AVIF"),
+    (0, b"%PDF", "PDF"),
+    (0, b"<svg", "SVG"),
+    (0, b"<?xml", "SVG or XML"),
+)
+_BMP_HEADER_SIZES = (12, 16, 40, 52, 56, 64, 108, 124)
+
+
+@dataclass(frozen=True, slots=True)
+class PictureHeader:
+    """What a picture file says of itself; width and height as it will be shown, in pixels."""
+
+    format: str
+    width: int
+    height: int
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of the picture file at `path`, at most `MAX_FILE_BYTES`. Raises PictureError."""
+    name = safe_line(str(path))
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise PictureError(f"{name} is a folder; name a picture file in it")
+        if not stat.S_ISREG(status.st_mode):
+            raise PictureError(f"{name} is not a regular file; copy the picture into one")
+        if status.st_size > MAX_FILE_BYTES:
+            raise PictureError(
+                f"{name} has {status.st_size >> 20} MB, more than the {MAX_FILE_BYTES >> 20} MB "
+                "a picture may have; save it smaller"
+            )
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise PictureError(f"{name} does not exist; check the path") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise PictureError(f"cannot read {name}: {reason}; check its permissions") from error
+    if not data:
+        raise PictureError(f"{name} is empty (0 bytes); copy or download it again")
+    return data
+
+
+def header(data: bytes, name: str) -> PictureHeader:
+    """Format and upright size of the picture file `data`, without decoding it.
+
+    Raises PictureError if it is not a picture, of another format, or too large.
+    """
+    with _open(data, name) as image:
+        width, height = image.size
+        turned = _orientation(image) >= 5
+        kind = _format_of(data) or ""
+    return PictureHeader(kind, *((height, width) if turned else (width, height)))
+
+
+def decode(data: bytes, name: str) -> Image.Image:
+    """The picture in the file `data`: mode RGB, upright, transparency on white, first frame.
+
+    Raises PictureError; `name` is for messages only.
+    """
+    with _open(data, name) as image:
+        try:
+            image.load()
+            upright = ImageOps.exif_transpose(image) if _orientation(image) > 1 else image
+            return _to_rgb(upright)
+        except MemoryError as error:
+            raise PictureError(
+                f"not enough memory to decode {safe_line(name)} "
+                f"({image.width} x {image.height} pixels); save it smaller"
+            ) from error
+        except Exception as error:  # plugins raise whatever a broken file led them to
+            raise _damaged(data, name) from error
+
+
+def _open(data: bytes, name: str) -> ImageFile.ImageFile:
+    kind = _format_of(data)
+    if not data:
+        raise PictureError(f"{safe_line(name)} is empty (0 bytes); copy or download it again")
+    if kind is None:
+        raise PictureError(f"{safe_line(name)} is not a picture; use one of {FORMATS}")
+    if kind not in _PLUGINS:
+        raise PictureError(
+            f"{safe_line(name)} is {kind}, which is not supported; convert it to one of {FORMATS}"
+        )
+    try:
+        # the plugin itself, not Image.open: no other decoder is ever tried, and the size is ours
+        # to check (Pillow's own limit is global and only warns up to twice its value)
+        image = _PLUGINS[kind](BytesIO(data))
+    except Exception as error:  # SyntaxError, struct.error, KeyError, ...
+        raise _damaged(data, name) from error
+    if image.width * image.height > MAX_PIXELS:
+        size = f"{image.width} x {image.height}"
+        image.close()
+        raise PictureError(
+            f"{safe_line(name)} has {size} pixels, more than the {MAX_PIXELS // 10**6} million "
+            "a picture may have; save it smaller"
+        )
+    return image
+
+
+def _format_of(data: bytes) -> str | None:
+    for offset, magic, kind in _SIGNATURES:
+        if data[offset : offset + len(magic)] == magic:
+            return kind
+    # two letters are no proof of a bitmap, the size of its second header is
+    if data[:2] == b"BM" and int.from_bytes(data[14:18], "little") in _BMP_HEADER_SIZES:
+        return "BMP"
+    return None
+
+
+def _damaged(data: bytes, name: str) -> PictureError:
+    return PictureError(
+        f"{safe_line(name)} is a damaged or incomplete {_format_of(data)} file "
+        f"({len(data)} bytes); copy or download it again"
+    )
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation, 1 to 8; 1 where there is none or the EXIF block is broken."""
+    try:
+        value = image.getexif().get(0x0112, 1)
+    except Exception:  # noqa: BLE001  (broken EXIF must not cost the picture)
+        return 1
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        # 16 bits a pixel: Pillow's own conversion clips everything over 255 to white
+        return image.convert("I").point(lambda value: value * (1 / 256)).convert("L").convert("RGB")
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        paper = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(paper, layer).convert("RGB")
+    return image.convert("RGB")

@@ -1,0 +1,1 @@
+"""Measurements, run by hand. Not tests: nothing here passes or fails."""

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from q35chat.engine.contract import read_contract
+from q35chat.engine.session import TensorSpec
+from q35chat.errors import BundleError
+from tests.doubles.numpy_session import NumpySession
+
+
+@dataclass
+class Edited(NumpySession):
+    """A numpy graph with one declared tensor changed or left out."""
+
+    name: str = ""
+    shape: tuple[int | None, ...] | None = None
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self._edit(NumpySession.inputs.fget(self))  # type: ignore[attr-defined]
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return self._edit(NumpySession.outputs.fget(self))  # type: ignore[attr-defined]
+
+    def _edit(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
+        return tuple(
+            replace(spec, shape=self.shape) if spec.name == self.name and self.shape else spec
+            for spec in specs
+            if spec.name != self.name or self.shape
+        )
+
+
+def test_roles_states_and_sizes_are_read_from_the_graph() -> None:
+    contract = read_contract(NumpySession(capacity=16, vocab=23, rows=4))
+
+    assert (contract.capacity, contract.vocab_size, contract.position_rows) == (16, 23, 4)
+    assert [pair.past for pair in contract.pairs if pair.cache] == ["past_key_1", "past_value_1"]
+    assert [pair.past for pair in contract.pairs if not pair.cache] == [
+        "past_conv_0",
+        "past_recurrent_0",
+    ]
+    assert all(pair.in_place == pair.cache for pair in contract.pairs)
+
+
+def test_dtypes_are_the_graphs_own() -> None:
+    contract = read_contract(NumpySession(integers=np.dtype(np.int32)))
+
+    assert contract.input_ids.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("attention_mask", (1, 12), "attention_mask has 12 slots but past_key_1 has 16"),
+        ("attention_mask", (1, None), "axis -1 of attention_mask (1, None) must be fixed"),
+        ("past_key_1", (1, 1, 12, 6), "past_key_1 is float32(1, 1, 12, 6) but present_key_1"),
+        ("present_value_1", (1, 1, 12, 6), "present_value_1 is float32(1, 1, 12, 6)"),
+        ("present_conv_0", None, "no tensor 'present_conv_0'"),
+        ("past_conv_0", None, "states that come out without going in: present_conv_0"),
+        ("logits", None, "no tensor 'logits'"),
+        ("logits", (1, 1, None), "axis -1 of logits"),
+        ("position_ids", (2, 1, None), "position_ids has 2 rows, expected 3 or 4"),
+        ("past_key_1", None, "promised in place: past_key_1"),
+    ],
+)
+def test_graphs_that_contradict_themselves_are_refused(
+    name: str, shape: tuple[int | None, ...] | None, message: str
+) -> None:
+    with pytest.raises(BundleError) as error:
+        read_contract(Edited(name=name, shape=shape))
+
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"q35chat.contract": "2"}, "contract version '2', this program reads '1'"),
+        ({"q35chat.graph": "vision"}, "expected a text graph, found a vision graph"),
+        ({"q35chat.in_place": "past_conv_0"}, "past_conv_0 is promised in place but is no KV"),
+    ],
+)
+def test_metadata_of_another_kind_is_refused(metadata: dict[str, str], message: str) -> None:
+    session = NumpySession()
+    session.metadata.update(metadata)
+
+    with pytest.raises(BundleError, match=message):
+        read_contract(session)
+
+
+def test_a_graph_without_a_contract_version_is_refused() -> None:
+    session = NumpySession()
+    del session.metadata["q35chat.contract"]
+
+    with pytest.raises(BundleError, match="contract version none"):
+        read_contract(session)

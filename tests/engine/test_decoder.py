@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from q35chat.engine.capacity import CapacityMismatchError, ImageRowsError, NoSlotError
+from q35chat.engine.decoder import Decoder
+from q35chat.engine.session import Array
+from q35chat.errors import BundleError
+from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession
+
+PROMPT = np.array([7, 1, IMAGE_TOKEN, IMAGE_TOKEN, 2, IMAGE_TOKEN, 9, 11, 3])
+PICTURES = np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32)
+POSITIONS = np.stack([np.arange(9), np.arange(9) // 2, np.arange(9) % 4])
+
+
+def decoder(session: NumpySession | None = None, chunk: int = 128) -> Decoder:
+    return Decoder(session or NumpySession(), image_token_id=IMAGE_TOKEN, chunk=chunk)
+
+
+def read(engine: Decoder) -> Array:
+    logits = engine.extend(PROMPT, POSITIONS, PICTURES)
+    assert logits is not None
+    return logits.copy()
+
+
+def text(engine: Decoder, *ids: int) -> Array:
+    start = engine.rope_position
+    positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
+    logits = engine.extend(np.array(ids), positions)
+    assert logits is not None
+    return logits.copy()
+
+
+def test_logits_are_one_float_vector_of_the_vocabulary() -> None:
+    engine = decoder()
+
+    logits = read(engine)
+
+    assert logits.shape == (23,)
+    assert logits.dtype == np.float32
+    assert engine.vocab_size == 23
+
+
+@pytest.mark.parametrize("chunk", range(1, 10))
+@pytest.mark.parametrize("rows", [3, 4])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_chunks_of_every_length_give_the_same_logits(chunk: int, rows: int, in_place: bool) -> None:
+    session = NumpySession(rows=rows, in_place=in_place)
+
+    np.testing.assert_array_equal(read(decoder(session, chunk)), read(decoder()))
+    assert max(session.runs) == min(chunk, 9)
+
+
+def test_steps_give_the_same_logits_as_reading_at_once() -> None:
+    stepped, whole = decoder(), decoder()
+    for token in (7, 1, 2, 9):
+        logits = stepped.step(token)
+
+    np.testing.assert_array_equal(logits, text(whole, 7, 1, 2, 9))
+
+
+def test_integers_are_fed_in_the_graphs_own_dtype() -> None:
+    narrow = NumpySession(integers=np.dtype(np.int32))
+
+    np.testing.assert_array_equal(read(decoder(narrow)), read(decoder()))
+
+
+def test_a_step_goes_on_at_the_highest_position_read() -> None:
+    engine = decoder()
+    engine.extend(np.array([1, 2]), np.array([[0, 1], [0, 9], [0, 4]]))
+
+    assert engine.rope_position == 10
+    engine.step(3)
+    assert (engine.rope_position, engine.used) == (11, 3)
+
+
+def test_a_step_allocates_and_binds_nothing() -> None:
+    session = NumpySession()
+    engine = decoder(session)
+    read(engine)
+    before = session.allocated, session.bound
+
+    for _ in range(5):
+        engine.step(4)
+
+    assert (session.allocated, session.bound) == before
+
+
+def test_chunks_of_one_length_share_their_buffers() -> None:
+    session = NumpySession(capacity=64)
+    engine = decoder(session, chunk=8)
+    text(engine, *[1] * 8)
+    before = session.allocated, session.bound
+
+    text(engine, *[1] * 48)
+
+    assert (session.allocated, session.bound) == before
+
+
+def test_the_last_slot_is_used_and_the_step_after_it_refused() -> None:
+    session = NumpySession(capacity=10)
+    engine = decoder(session)
+    read(engine)
+    engine.step(1)
+    runs = len(session.runs)
+
+    with pytest.raises(NoSlotError, match="all 10 slots are used"):
+        engine.step(1)
+    assert len(session.runs) == runs
+    assert engine.used == 10
+
+
+def test_reset_forgets_the_sequence() -> None:
+    engine = decoder()
+    first = read(engine)
+    engine.step(8)
+    engine.reset()
+
+    assert (engine.used, engine.rope_position, engine.keys.tolist()) == (0, 0, [])
+    np.testing.assert_array_equal(read(engine), first)
+
+
+def test_keys_name_what_is_in_the_state() -> None:
+    engine = decoder()
+    engine.extend(
+        np.array([1, IMAGE_TOKEN]), POSITIONS[:, :2], PICTURES[:1], keys=np.array([1, -77])
+    )
+    engine.step(4)
+
+    assert engine.keys.tolist() == [1, -77, 4]
+
+
+@pytest.mark.parametrize("rows", [None, PICTURES[:2], np.concatenate([PICTURES, PICTURES])])
+def test_picture_rows_must_match_picture_tokens_before_anything_runs(rows: Array | None) -> None:
+    session = NumpySession()
+
+    with pytest.raises(ImageRowsError, match="prompt has 3 picture tokens but"):
+        decoder(session).extend(PROMPT, POSITIONS, rows)
+    assert session.runs == []
+
+
+def test_reading_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no token"):
+        decoder().extend(np.array([], np.int64), np.zeros((3, 0), np.int64))
+
+
+def test_progress_follows_each_chunk() -> None:
+    seen: list[tuple[int, int]] = []
+
+    decoder(chunk=4).extend(
+        PROMPT, POSITIONS, PICTURES, on_progress=lambda *done: seen.append(done)
+    )
+
+    assert seen == [(4, 9), (8, 9), (9, 9)]
+
+
+def test_stopping_between_chunks_leaves_a_state_to_go_on_from() -> None:
+    engine = decoder(chunk=4)
+    answers = iter([False, True])
+
+    stopped = engine.extend(PROMPT, POSITIONS, PICTURES, should_stop=lambda: next(answers))
+
+    assert stopped is None
+    assert engine.keys.tolist() == PROMPT[:4].tolist()
+    rest = engine.extend(PROMPT[4:], POSITIONS[:, 4:], PICTURES[2:])
+    np.testing.assert_array_equal(rest, read(decoder()))
+
+
+def test_a_run_that_fails_leaves_the_state_as_it_was() -> None:
+    session = NumpySession()
+    engine = decoder(session)
+    text(engine, 1, 2)
+    reference = decoder()
+    text(reference, 1, 2)
+
+    session.before_run = failing
+    with pytest.raises(RuntimeError):
+        engine.step(3)
+    session.before_run = lambda: None
+
+    assert engine.keys.tolist() == [1, 2]
+    np.testing.assert_array_equal(engine.step(3), reference.step(3))
+
+
+def failing() -> None:
+    raise RuntimeError("the graph failed")
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_going_back_to_a_snapshot_is_exact(in_place: bool) -> None:
+    engine = decoder(NumpySession(in_place=in_place))
+    read(engine)
+    snapshot = engine.snapshot()
+    first = [engine.step(token).copy() for token in (1, 2, 3)]
+    engine.restore(snapshot)
+
+    assert (engine.used, snapshot.count) == (9, 9)
+    again = [engine.step(token).copy() for token in (1, 2, 3)]
+    np.testing.assert_array_equal(again, first)
+
+
+def test_a_snapshot_is_a_copy_with_a_size() -> None:
+    engine = decoder()
+    read(engine)
+    snapshot = engine.snapshot()
+    saved = {name: array.copy() for name, array in snapshot.states.items()}
+    engine.step(1)
+    engine.step(2)
+
+    assert set(saved) == {"past_conv_0", "past_recurrent_0"}
+    for name, array in saved.items():
+        np.testing.assert_array_equal(snapshot.states[name], array)
+    assert snapshot.nbytes == (18 + 36) * 4 + 9 * 8
+
+
+def later_branch(engine: Decoder) -> None:
+    text(engine, 8, 9)
+
+
+def same_length_other_ids(engine: Decoder) -> None:
+    text(engine, 1, 9)
+
+
+def same_ids_after_another_past(engine: Decoder) -> None:
+    text(engine, 8, 2)
+    engine.reset()
+    text(engine, 4)
+    engine.step(1)
+
+
+@pytest.mark.parametrize(
+    "overwrite", [later_branch, same_length_other_ids, same_ids_after_another_past]
+)
+def test_a_snapshot_whose_slots_were_written_again_is_refused(
+    overwrite: Callable[[Decoder], None],
+) -> None:
+    engine = decoder()
+    text(engine, 4)
+    early = engine.snapshot()
+    text(engine, 1, 2)
+    late = engine.snapshot()
+    engine.restore(early)
+    overwrite(engine)
+
+    assert engine.holds(early)
+    assert not engine.holds(late)
+    with pytest.raises(ValueError, match="snapshot of 3 tokens were overwritten"):
+        engine.restore(late)
+
+
+def test_going_forward_again_works_while_nothing_was_written() -> None:
+    engine, reference = decoder(), decoder()
+    text(engine, 4)
+    early = engine.snapshot()
+    text(engine, 1, 2)
+    late = engine.snapshot()
+    engine.restore(early)
+    engine.restore(late)
+    text(reference, 4, 1, 2)
+
+    np.testing.assert_array_equal(engine.step(3), reference.step(3))
+
+
+def test_the_runtimes_time_is_reported() -> None:
+    engine = decoder()
+    read(engine)
+
+    assert engine.predict_ms > 0
+
+
+def test_a_separate_prefill_graph_hands_its_states_to_the_decode_graph() -> None:
+    prefill, decode = NumpySession(), NumpySession()
+    engine = Decoder(decode, prefill=prefill, image_token_id=IMAGE_TOKEN)
+
+    read(engine)
+    stepped = engine.step(4).copy()
+
+    assert (prefill.runs, decode.runs) == ([9], [1])
+    one = decoder()
+    read(one)
+    np.testing.assert_array_equal(stepped, one.step(4))
+
+
+def test_graphs_of_different_capacity_are_refused_before_anything_is_allocated() -> None:
+    prefill, decode = NumpySession(capacity=32), NumpySession(capacity=16)
+
+    with pytest.raises(CapacityMismatchError, match="prefill graph has 32 slots, decode graph 16"):
+        Decoder(decode, prefill=prefill)
+    assert (prefill.allocated, decode.allocated) == (0, 0)
+
+
+def test_graphs_of_different_states_are_refused() -> None:
+    with pytest.raises(BundleError, match="different states"):
+        Decoder(NumpySession(width=6), prefill=NumpySession(width=8))

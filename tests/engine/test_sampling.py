@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from q35chat.engine.sampling import (
+    Sampler,
+    draw,
+    min_p,
+    penalise_presence,
+    penalise_repetition,
+    top_k,
+    top_p,
+)
+from q35chat.engine.session import Array
+from q35chat.errors import RuntimeFailure
+
+VOCAB = 248_320
+
+
+@dataclass(frozen=True)
+class Rules:
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+
+
+def logits(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+def of_probabilities(*values: float) -> Array:
+    return np.log(np.array(values, np.float32))
+
+
+def wide(seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(0, 4, VOCAB).astype(np.float32)
+
+
+def test_repetition_divides_positive_and_multiplies_negative_logits() -> None:
+    assert penalise_repetition(logits(4, -4, 2, 0), [0, 1, 3], 2.0).tolist() == [2, -8, 2, 0]
+
+
+def test_presence_subtracts_once() -> None:
+    assert penalise_presence(logits(4, -4, 2), [0, 1], 1.5).tolist() == [2.5, -5.5, 2]
+
+
+def test_penalties_leave_the_logits_as_they_were() -> None:
+    values = logits(1, 2, 3)
+    penalise_presence(values, [0], 1.0)
+    penalise_repetition(values, [0], 2.0)
+
+    assert values.tolist() == [1, 2, 3]
+
+
+def test_top_k_keeps_the_largest() -> None:
+    assert top_k(logits(1, 5, 3, 4), 2).tolist() == [1, 3]
+
+
+def test_top_k_keeps_ties_with_the_smallest() -> None:
+    assert top_k(logits(3, 5, 3, 1), 2).tolist() == [0, 1, 2]
+
+
+def test_top_k_over_the_vocabulary_keeps_all() -> None:
+    assert top_k(logits(3, 5), 9).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("k", [1, 20, 1000, 5000])
+def test_top_k_of_a_whole_vocabulary_equals_a_full_sort(k: int) -> None:
+    scores = wide(k)
+
+    assert top_k(scores, k).tolist() == sorted(np.argsort(-scores)[:k].tolist())
+
+
+def test_top_p_keeps_the_fewest_that_reach_the_mass_best_first() -> None:
+    scores = of_probabilities(0.1, 0.5, 0.15, 0.25)
+
+    assert top_p(scores, 0.7).tolist() == [1, 3]
+    assert top_p(scores, 0.8).tolist() == [1, 3, 2]
+    assert top_p(scores, 0.01).tolist() == [1]
+
+
+@pytest.mark.parametrize("spread", [0.01, 1.0, 4.0])
+@pytest.mark.parametrize("p", [0.3, 0.95])
+def test_top_p_of_a_whole_vocabulary_equals_a_full_sort(spread: float, p: float) -> None:
+    scores = wide() * np.float32(spread)
+    order = np.argsort(-scores, kind="stable")
+    chances = np.exp(scores[order].astype(np.float64))
+    before = np.cumsum(chances / chances.sum()) - chances / chances.sum()
+    expected = order[before < p]
+
+    kept = top_p(scores, p)
+
+    assert abs(len(kept) - len(expected)) <= 1
+    shared = min(len(kept), len(expected))
+    assert kept[:shared].tolist() == expected[:shared].tolist()
+
+
+def test_min_p_is_a_share_of_the_best_probability() -> None:
+    scores = of_probabilities(0.5, 0.26, 0.24)
+
+    assert min_p(scores, 0.5).tolist() == [0, 1]
+    assert min_p(scores, 1.0).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("chance", "place"), [(0.0, 0), (0.24, 0), (0.26, 1), (0.74, 1), (0.76, 2)]
+)
+def test_a_draw_lays_probabilities_end_to_end(chance: float, place: int) -> None:
+    assert draw(of_probabilities(0.25, 0.5, 0.25), chance) == place
+
+
+@given(st.integers(0, 2**32), st.floats(0, 1, exclude_max=True))
+def test_a_draw_never_falls_on_an_impossible_token(seed: int, chance: float) -> None:
+    scores = np.random.default_rng(seed).normal(size=6).astype(np.float32)
+    scores[::2] = -np.inf
+
+    assert draw(scores, chance) % 2 == 1
+
+
+def test_temperature_zero_takes_the_best_and_ignores_the_filters() -> None:
+    sampler = Sampler(Rules(temperature=0, top_k=1, top_p=0.1), [], seed=None)
+
+    assert sampler(logits(1, 7, 7, 2)) == 1
+
+
+def test_greedy_still_penalises() -> None:
+    sampler = Sampler(Rules(temperature=0, repetition_penalty=2.0), [0], seed=None)
+
+    assert [sampler(logits(4, 3, 2.5)) for _ in range(3)] == [1, 2, 0]
+
+
+def test_presence_counts_generated_tokens_only() -> None:
+    sampler = Sampler(Rules(temperature=0, presence_penalty=2.0), [0], seed=None)
+
+    assert [sampler(logits(4, 3)) for _ in range(2)] == [0, 1]
+
+
+def test_a_forced_token_counts_as_generated() -> None:
+    sampler = Sampler(Rules(temperature=0, presence_penalty=2.0), [], seed=None)
+    sampler.observe(0)
+
+    assert sampler(logits(4, 3)) == 1
+
+
+def test_filters_work_on_what_the_one_before_left() -> None:
+    # Of the top two, 0.6 and 0.2, the first alone holds 0.75: without top-k it would be 0.6.
+    rules = Rules(top_k=2, top_p=0.7)
+    scores = of_probabilities(0.6, 0.2, 0.1, 0.1)
+
+    assert {Sampler(rules, [], seed)(scores) for seed in range(50)} == {0}
+
+
+def test_temperature_comes_before_top_p() -> None:
+    # At temperature 0.5 the chances are squared: 0.6 becomes 0.82.
+    rules = Rules(temperature=0.5, top_p=0.8)
+    scores = of_probabilities(0.6, 0.25, 0.1, 0.05)
+
+    assert {Sampler(rules, [], seed)(scores) for seed in range(50)} == {0}
+
+
+def test_draws_follow_the_probabilities() -> None:
+    sampler = Sampler(Rules(), [], seed=5)
+    scores = of_probabilities(0.7, 0.2, 0.1)
+    counts = np.bincount([sampler(scores) for _ in range(4000)]) / 4000
+
+    np.testing.assert_allclose(counts, [0.7, 0.2, 0.1], atol=0.03)
+
+
+@pytest.mark.parametrize(
+    "rules", [Rules(), Rules(top_k=20, top_p=0.95), Rules(temperature=0.6, min_p=0.05)]
+)
+def test_the_same_seed_gives_the_same_tokens(rules: Rules) -> None:
+    scores = wide() * np.float32(0.3)
+    runs = [[sampler(scores) for _ in range(4)] for sampler in _samplers(rules, 11, 11, 12)]
+
+    assert runs[0] == runs[1] != runs[2]
+
+
+def _samplers(rules: Rules, *seeds: int) -> list[Sampler]:
+    return [Sampler(rules, [], seed) for seed in seeds]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_nan_logits_are_an_error(temperature: float) -> None:
+    with pytest.raises(RuntimeFailure, match="NaN"):
+        Sampler(Rules(temperature=temperature), [], 0)(logits(1, float("nan"), 2))
+
+
+def test_logits_are_left_as_they_were() -> None:
+    scores = wide()
+    before = scores.copy()
+    Sampler(Rules(0.7, 20, 0.9, 0.1, 1.5, 1.1), [1, 2], 0)(scores)
+
+    np.testing.assert_array_equal(scores, before)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from q35export.quantize import BlockFormat, dequantize, quantize
+
+FORMATS = [BlockFormat(4, 32), BlockFormat(8, 32), BlockFormat(4, 64)]
+
+
+def _weights(rows: int, k: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, k)).astype(np.float32)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("k", [32, 100, 192])
+def test_every_value_is_within_half_a_step_or_clipped_at_the_peak(
+    fmt: BlockFormat, k: int
+) -> None:
+    weights = _weights(7, k)
+    packed, scales = quantize(weights, fmt)
+    error = np.abs(dequantize(packed, scales, k, fmt) - weights)
+    steps = np.repeat(np.abs(scales), fmt.block, axis=1)[:, :k]
+    clipped = np.abs(weights) > steps * (fmt.half - 1)
+    assert (error[~clipped] <= steps[~clipped] * 0.5001).all()
+    assert (error[clipped] <= np.abs(weights[clipped]) * 0.2).all()
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_packed_shapes_are_those_of_matmulnbits(fmt: BlockFormat) -> None:
+    packed, scales = quantize(_weights(5, 100), fmt)
+    assert packed.shape == (5, fmt.blocks(100), fmt.block * fmt.bits // 8)
+    assert packed.dtype == np.uint8
+    assert scales.shape == (5, fmt.blocks(100))
+
+
+def test_low_half_of_a_byte_holds_the_even_position() -> None:
+    weights = np.zeros((1, 32), np.float32)
+    weights[0, :3] = [-8.0, 1.0, 2.0]
+    packed, scales = quantize(weights, BlockFormat(4, 32))
+    assert scales[0, 0] == pytest.approx(1.0)
+    assert packed[0, 0, 0] == (1 + 8) << 4 | 0
+    assert packed[0, 0, 1] == 8 << 4 | (2 + 8)
+
+
+def test_four_bit_scale_search_beats_the_plain_largest_value() -> None:
+    weights = _weights(64, 128)
+    fmt = BlockFormat(4, 32)
+    packed, scales = quantize(weights, fmt)
+    searched = np.square(dequantize(packed, scales, 128, fmt) - weights).mean()
+    blocks = weights.reshape(64, 4, 32)
+    step = np.abs(blocks).max(-1, keepdims=True) / 7
+    plain = np.square(np.clip(np.rint(blocks / step), -8, 7) * step - blocks).mean()
+    assert searched < plain * 0.97
+
+
+def test_rows_of_zeros_stay_zero() -> None:
+    for fmt in FORMATS:
+        packed, scales = quantize(np.zeros((2, 64), np.float32), fmt)
+        assert np.isfinite(scales).all()
+        assert not dequantize(packed, scales, 64, fmt).any()

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from q35chat.errors import StoreError
+from q35chat.store import Store
+from tests.store.builders import SETTINGS, answer, conversation, later, picture, user
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data")
+
+
+def reopened(store: Store) -> Store:
+    store.close()
+    return Store(store.folder)
+
+
+def test_a_conversation_reopens_as_it_was(store: Store) -> None:
+    turns = (user("u", None, "What? 什么？", picture()), answer("a", "u", "A cat. 🐈"))
+    store.create(conversation(head="a"), turns)
+    record, found = reopened(store).load("c1")
+    assert record == conversation(head="a")
+    assert found == turns
+
+
+def test_branches_keep_their_order_and_earlier_answers(store: Store) -> None:
+    turns = (user("u", None, "q"), answer("b", "u", "first"), answer("a", "u", "second"))
+    store.create(conversation(head="a"), turns)
+    assert [turn.id for turn in reopened(store).load("c1")[1]] == ["u", "b", "a"]
+
+
+def test_saving_again_replaces_a_turn_in_place(store: Store) -> None:
+    first = answer("a", "u", "par")
+    store.create(conversation(head="a"), (user("u", None, "q"), first, answer("b", "u", "other")))
+    whole = replace(first, turn=replace(first.turn, text="partly done", finish="cancelled"))
+    store.save(later(conversation(), "a", 300.0), (whole,))
+    record, turns = reopened(store).load("c1")
+    assert record.updated == 300.0
+    assert turns[1] == whole
+    assert len(turns) == 3
+
+
+def test_every_save_raises_the_revision(store: Store) -> None:
+    store.create(conversation(), ())
+    before = store.revision("c1")
+    store.save(conversation(), ())
+    store.rename("c1", "New")
+    assert store.revision("c1") == before + 2
+
+
+def test_a_conversation_deleted_elsewhere_is_not_written_back(store: Store) -> None:
+    store.create(conversation(), (user("u", None, "q"),))
+    store.delete("c1")
+    with pytest.raises(StoreError, match="deleted by another"):
+        store.save(conversation(), (user("u", None, "q"),))
+    assert store.sessions() == []
+
+
+def test_pictures_are_copied_once_and_survive_the_original(store: Store, tmp_path: Path) -> None:
+    original = tmp_path / "cat.png"
+    original.write_bytes(b"bytes of a cat")
+    cat = picture(original.read_bytes())
+    store.create(conversation(head="v"), (user("u", None, "a", cat, cat), user("v", "u", "b", cat)))
+    original.unlink()
+    loaded = reopened(store).load("c1")[1]
+    assert [held.data for turn in loaded for held in turn.turn.attachments] == [cat.data] * 3
+    files = [path for path in (store.folder / "pictures").rglob("*") if path.is_file()]
+    assert files == [store.pictures.path(cat.sha256)]
+
+
+@pytest.mark.parametrize("damage", [b"", b"something else"])
+def test_an_altered_picture_is_empty_and_the_conversation_still_opens(
+    store: Store, damage: bytes
+) -> None:
+    cat = picture()
+    store.create(conversation(head="u"), (user("u", None, "see", cat),))
+    store.pictures.path(cat.sha256).write_bytes(damage)
+    (turn,) = store.load("c1")[1]
+    assert turn.turn.attachments == (replace(cat, data=b""),)
+
+
+def test_an_altered_picture_is_repaired_by_attaching_it_again(store: Store) -> None:
+    cat = picture()
+    store.create(conversation(head="u"), (user("u", None, "see", cat),))
+    store.pictures.path(cat.sha256).write_bytes(b"damaged")
+    store.save(conversation(head="v"), (user("v", "u", "again", cat),))
+    assert all(turn.turn.attachments == (cat,) for turn in store.load("c1")[1])
+
+
+def test_delete_removes_only_pictures_that_no_other_conversation_shows(store: Store) -> None:
+    shared, own = picture(b"shared"), picture(b"own")
+    store.create(conversation("c1", "u"), (user("u", None, "x", shared, own),))
+    store.create(conversation("c2", "v"), (user("v", None, "y", shared),))
+    store.delete("c1")
+    assert store.pictures.read(own.sha256) is None
+    assert store.load("c2")[1][0].turn.attachments == (shared,)
+
+
+def test_delete_is_refused_while_an_answer_is_written(store: Store) -> None:
+    store.create(conversation(), ())
+    other = Store(store.folder)
+    with store.answering("c1"), pytest.raises(StoreError, match="writing an answer"):
+        other.delete("c1")
+    other.delete("c1")
+
+
+def test_a_conversation_answers_in_one_place_at_a_time(store: Store) -> None:
+    other = Store(store.folder)
+    with store.answering("c1"):
+        with other.answering("c2"):
+            pass
+        with pytest.raises(StoreError, match="writing an answer"), other.answering("c1"):
+            pass
+    with other.answering("c1"):
+        pass
+
+
+def test_sessions_come_latest_first_and_count_questions(store: Store) -> None:
+    store.create(later(conversation("old"), None, 1.0), ())
+    turns = (user("u", None, "q"), answer("a", "u", "x"), answer("b", "u", "y"))
+    store.create(later(conversation("new"), "b", 2.0), turns)
+    assert [(found.id, found.turns) for found in store.sessions()] == [("new", 1), ("old", 0)]
+
+
+def test_rename_stays_when_the_conversation_is_saved_later(store: Store) -> None:
+    store.create(conversation(title="first words"), ())
+    store.rename("c1", "My title")
+    store.save(conversation(title="first words"), ())
+    assert store.load("c1")[0].title == "My title"
+
+
+def test_resolve_takes_the_beginning_of_an_id(store: Store) -> None:
+    store.create(conversation("abc1"), ())
+    store.create(conversation("abd2"), ())
+    assert store.resolve("abc") == "abc1"
+    with pytest.raises(StoreError, match="Several"):
+        store.resolve("ab")
+    for unknown in ("", "x", "%", "_bc1"):
+        with pytest.raises(StoreError, match="no conversation"):
+            store.resolve(unknown)
+
+
+@pytest.mark.parametrize("call", ["load", "revision", "delete"])
+def test_an_unknown_conversation_is_named_in_the_message(store: Store, call: str) -> None:
+    with pytest.raises(StoreError, match="no conversation 'nope'"):
+        getattr(store, call)("nope")
+    with pytest.raises(StoreError, match="no conversation 'nope'"):
+        store.rename("nope", "title")
+
+
+def test_a_failed_save_changes_nothing(store: Store) -> None:
+    store.create(conversation(head="u"), (user("u", None, "q"),))
+    orphan = user("x", "missing parent", "q")
+    with pytest.raises(StoreError, match="cannot be used"):
+        store.save(later(conversation(), "x", 999.0), (user("v", "u", "fine"), orphan))
+    record, turns = store.load("c1")
+    assert (record.head, record.updated, len(turns)) == ("u", 200.0, 1)
+
+
+def test_text_with_nul_and_steering_characters_is_kept_exactly(store: Store) -> None:
+    text = "a\x00b\x1b[31m\u202e\r\nc"
+    store.create(conversation(title=text), (user("u", None, text),))
+    record, turns = reopened(store).load("c1")
+    assert record.title == text
+    assert turns[0].turn.text == text
+
+
+def test_settings_written_by_an_older_or_newer_build_get_defaults(store: Store) -> None:
+    store.create(conversation(), ())
+    with store._database.writing() as connection:
+        connection.execute(
+            "UPDATE conversations SET settings = ?", ('{"thinking": true, "unheard": 1}',)
+        )
+    settings = store.load("c1")[0].settings
+    assert settings.thinking
+    assert settings.sampling == replace(SETTINGS, sampling=type(SETTINGS.sampling)()).sampling

@@ -1,0 +1,1 @@
+"""What tests share: random checkpoints, the transformers reference, golden files."""

@@ -1,0 +1,139 @@
+"""The arrows of the house: who may import whom, read from the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.imports import ROOT, Import, imports, imports_of, modules
+
+# What each part may import of the project beside itself and the leaves, which everybody may use.
+LEAVES = ("q35chat.errors", "q35chat.safe_text", "q35chat.__version__")
+ARROWS: dict[str, tuple[str, ...]] = {
+    "q35chat.errors": (),
+    "q35chat.safe_text": (),
+    "q35chat.manifest": (),
+    "q35chat.bundle": ("q35chat.manifest",),
+    "q35chat.settings": (),
+    "q35chat.vision": (),
+    "q35chat.engine": (),
+    "q35chat.runtimes": ("q35chat.engine",),
+    "q35chat.chat": ("q35chat.engine", "q35chat.vision", "q35chat.bundle", "q35chat.manifest"),
+    "q35chat.store": ("q35chat.chat", "q35chat.settings"),
+    "q35chat.tui": ("q35chat.chat", "q35chat.settings"),
+    "q35chat.cli": ("q35chat", "q35export"),
+    "q35chat.commands": ("q35chat", "q35export"),
+    "q35chat.__main__": ("q35chat.cli",),
+    "q35export": ("q35chat.bundle", "q35chat.manifest"),
+    "q35export.verify": ("q35chat", "q35export"),
+}
+
+# Libraries that only the named parts may import.
+OWNERS: dict[str, tuple[str, ...]] = {
+    "torch": ("q35export.verify",),
+    "textual": ("q35chat.tui",),
+    "onnxruntime": ("q35chat.runtimes.onnxruntime",),
+    "mindspore_lite": ("q35chat.runtimes.mindspore_lite",),
+    "typer": ("q35chat.cli", "q35chat.commands"),
+    "sqlite3": ("q35chat.store",),
+    "onnx_ir": ("q35export",),
+    "transformers": ("q35chat.chat", "q35chat.vision", "q35export.verify"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One source file: its dotted name and what it imports."""
+
+    name: str
+    imports: frozenset[Import]
+
+
+def _inside(module: str, part: str) -> bool:
+    return module == part or module.startswith(f"{part}.")
+
+
+def _part(module: str, parts: dict[str, tuple[str, ...]]) -> str | None:
+    found = [part for part in parts if _inside(module, part)]
+    return max(found, key=len) if found else None
+
+
+def all_modules() -> Iterator[Module]:
+    for package in ("q35chat", "q35export"):
+        for name, file in modules(package):
+            yield Module(name, frozenset(imports(name, file)))
+
+
+def broken_arrows(module: Module) -> list[str]:
+    """Imports within the project that no arrow allows."""
+    part = _part(module.name, ARROWS)
+    allowed = (*LEAVES, *ARROWS[part], part) if part else ()
+    return [
+        f"{module.name} -> {item.module}"
+        for item in module.imports
+        if item.module.startswith(("q35chat", "q35export"))
+        and not any(_inside(item.module, name) for name in allowed)
+    ]
+
+
+def borrowed_libraries(module: Module) -> list[str]:
+    """Libraries that belong to another part."""
+    return [
+        f"{module.name} -> {item.module}"
+        for item in module.imports
+        for library, owners in OWNERS.items()
+        if _inside(item.module, library) and not any(_inside(module.name, o) for o in owners)
+    ]
+
+
+MODULES = sorted(all_modules(), key=lambda module: module.name)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_arrows_point_one_way(module: Module) -> None:
+    assert broken_arrows(module) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_a_library_stays_with_its_owner(module: Module) -> None:
+    assert borrowed_libraries(module) == []
+
+
+def test_every_part_of_the_project_has_its_arrows_written_down() -> None:
+    loose = {module.name for module in MODULES if _part(module.name, ARROWS) is None}
+    assert loose <= {"q35chat", "q35chat.assets"}
+
+
+def test_torch_is_imported_only_when_a_comparison_runs() -> None:
+    eager = {
+        f"{module.name} -> {item.module}"
+        for module in MODULES
+        for item in module.imports
+        if _inside(item.module, "torch") and not (item.lazy or item.typing)
+    }
+    assert eager == set()
+
+
+def test_no_file_is_too_long_to_hold_one_thing() -> None:
+    files = [file for folder in ("q35chat", "export") for file in (ROOT / folder).rglob("*.py")]
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    assert {file.name: lines for file, lines in lengths.items() if lines > 400} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "wrong"),
+    [
+        ("q35chat.engine.decoder", "import q35chat.runtimes.onnxruntime", True),
+        ("q35chat.engine.decoder", "from q35chat import chat", True),
+        ("q35chat.engine.decoder", "from ..chat import values", True),
+        ("q35chat.engine.decoder", "from .states import States", False),
+        ("q35chat.chat.generate", "def go():\n    from q35chat.tui import app", True),
+        ("q35chat.cli", "from q35chat.tui import app", False),
+        ("q35export.pipeline", "from q35chat.engine import decoder", True),
+    ],
+)
+def test_a_wrong_arrow_is_seen_wherever_it_hides(name: str, source: str, wrong: bool) -> None:
+    found = imports_of(source, name.rpartition(".")[0])
+    assert bool(broken_arrows(Module(name, frozenset(found)))) is wrong

@@ -1,0 +1,1 @@
+"""Picture loading, resizing, patches and geometry."""

@@ -1,0 +1,62 @@
+"""Training batches: pools of conversations, sorted by length and cut to a budget of tokens.
+
+A pool is a pure function of seed, index and progress, so training resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from .dialogues import training_conversation
+from .pictures import patches
+from .tokenizer import Example, encode
+
+POOL = 288
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors of one step: `ids [B, T]`, `labels [B, T]` (-100: not learnt), `pixels [P, 1536]`, `grids [I, 3]`."""
+
+    ids: Tensor
+    labels: Tensor
+    pixels: Tensor | None
+    grids: Tensor | None
+
+
+def pool(tokenizer: Tokenizer, seed: int, index: int, progress: float, budget: int) -> Iterator[Batch]:
+    """The batches of one pool, each with at most `budget` tokens after padding, in random order."""
+    names = [f"train/{seed}/{index}/{number}" for number in range(POOL)]
+    examples = sorted(
+        (encode(tokenizer, training_conversation(name, progress), name) for name in names), key=lambda e: len(e.ids)
+    )
+    groups: list[list[Example]] = [[]]
+    for example in examples:
+        if groups[-1] and (len(groups[-1]) + 1) * len(example.ids) > budget:
+            groups.append([])
+        groups[-1].append(example)
+    random.Random(f"order/{seed}/{index}").shuffle(groups)
+    yield from (tensors(group) for group in groups)
+
+
+def tensors(examples: Sequence[Example]) -> Batch:
+    """Pad on the right: causal layers never look there, and the loss leaves it out."""
+    longest = max(len(example.ids) for example in examples)
+    ids = torch.zeros(len(examples), longest, dtype=torch.long)
+    labels = torch.full_like(ids, -100)
+    for row, example in enumerate(examples):
+        values = torch.tensor(example.ids)
+        ids[row, : len(values)] = values
+        labels[row, : len(values)] = torch.where(torch.tensor(example.learn), values, -100)
+    seen = [patches(picture) for example in examples for picture in example.pictures]
+    if not seen:
+        return Batch(ids, labels, None, None)
+    pixels = torch.from_numpy(np.concatenate([values for values, _ in seen]))
+    return Batch(ids, labels, pixels, torch.tensor([(1, *grid) for _, grid in seen]))

@@ -1,0 +1,152 @@
+"""Whole conversations: which kinds of turns follow each other, with which pictures and system prompt.
+
+A conversation is a pure function of its seed string, so training ("train/…") and
+measuring ("held-out/…") never share one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+from PIL import Image
+
+from . import small_talk
+from .picture_talk import CANNOT_SEE, View, ask_chinese, ask_one, ask_two
+from .phrases import Turn, expand, typed
+from .pictures import Scene, draw, photo_like, random_scene
+from .small_talk import Facts
+
+SYSTEM_PROMPTS = (
+    "You are a helpful assistant.", "You are {a friendly|a helpful|an honest|a concise|a polite|the} {assistant|chat bot|demo|model|helper}{.| of q35chat.| for {work|school|my team|everybody}.}",
+    "{Answer|Reply} {briefly|in one sentence|politely|in short sentences|honestly|with care|clearly}.", "You are Qwen3.5, {a language model|an assistant}.", "{Be|Please be} {kind|brief|precise|helpful}{.| and brief.| and honest.}",
+    "You are {word}, {a wizard|an expert|a pirate|a teacher}. {Speak|Answer} {like one|well|carefully}.", "{word} {word} {word}.", "你是一个有用的助手。", "Today is {Monday|Friday|Sunday}. {Be brief.|Help the user.|}",
+)
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation whose last turn is the newest; `thinking` is the setting for that turn."""
+
+    turns: tuple[Turn, ...]
+    system: str | None
+    thinking: bool
+
+
+class Writer:
+    """Writes one conversation turn by turn, keeping what was shown and told so far."""
+
+    def __init__(self, rng: random.Random, measuring: bool = False) -> None:
+        self.rng = rng
+        self.measuring = measuring
+        self.facts = Facts()
+        self.scenes: tuple[Scene, ...] = ()
+        self.seen_any = False
+
+    def show(self, count: int) -> Turn:
+        """A message with one or two new pictures and a question about them."""
+        self.scenes = tuple(
+            random_scene(self.rng, self.rng.choice((1, 1, 2, 2, 3)) if count == 2 else None) for _ in range(count)
+        )
+        self.seen_any = True
+        return replace(self.about_shown(), pictures=tuple(draw(scene, self.rng) for scene in self.scenes))
+
+    def about_shown(self) -> Turn:
+        """A question about the newest pictures."""
+        if len(self.scenes) == 2:
+            turn = ask_two(self.rng, *self.scenes)
+        elif not self.measuring and self.rng.random() < 0.07:
+            return ask_chinese(self.rng, self.scenes[0])
+        else:
+            turn = ask_one(self.rng, View(self.scenes[0]))
+        return replace(turn, question=typed(self.rng, turn.question, slips=0.04))
+
+    def photo(self) -> Turn:
+        """A picture from outside the demo's world."""
+        self.scenes, self.seen_any = (), True
+        question = typed(self.rng, expand(self.rng, "{what do you see|what is this|describe the picture|what is in the picture|how many shapes are there|describe this image|what is in this photo|what's this}?"))
+        return Turn(question, CANNOT_SEE, "I look at the picture: no simple shapes.", (photo_like(self.rng),))
+
+    def memory(self) -> Turn:
+        """Tell something, or ask for something told."""
+        if self.facts.told and self.rng.random() < 0.62 or self.rng.random() < 0.06:
+            return small_talk.recall(self.rng, self.facts)
+        if self.rng.random() < 0.12:
+            return small_talk.shared_fact(self.rng, self.facts, self.measuring)
+        return small_talk.tell(self.rng, self.facts, measuring=self.measuring)
+
+    def other(self) -> Turn:
+        """Neither picture nor memory."""
+        dice = self.rng.random()
+        if dice < 0.5:
+            return small_talk.about_q35chat(self.rng)
+        if dice < 0.84:
+            return small_talk.unknown(self.rng)
+        if dice < 0.94 or self.seen_any:
+            return small_talk.counting(self.rng, 15)
+        return small_talk.no_picture(self.rng)
+
+    def mixed(self) -> Turn:
+        """Any kind of turn."""
+        dice = self.rng.random()
+        if dice < 0.1:
+            return self.show(1 if self.rng.random() < 0.75 else 2)
+        if dice < 0.35 and self.scenes:
+            return self.about_shown()
+        return self.memory() if dice < 0.7 else self.other()
+
+
+def training_conversation(seed: str, progress: float) -> Conversation:
+    """The conversation of a seed string; `progress` (0..1) of training makes conversations longer."""
+    rng = random.Random(seed)
+    writer = Writer(rng)
+    ease = 0.4 + 0.6 * min(1.0, progress * 3)
+    kind = rng.random()
+    turns: list[Turn] = []
+    if kind < 0.50:
+        turns.append(writer.show(1 if rng.random() < 0.74 else 2))
+        for _ in range(rng.choice((0, 1, 2, 3))):
+            turns.append(writer.about_shown() if rng.random() < 0.85 else writer.mixed())
+    elif kind < 0.52:
+        turns.append(writer.photo())
+    elif kind < 0.74:
+        turns.append(writer.memory())
+        for _ in range(rng.randint(1, max(1, round(6 * ease)))):
+            turns.append(writer.memory() if rng.random() < 0.6 else writer.other())
+    elif kind < 0.88:
+        turns = [writer.other() for _ in range(rng.choice((1, 2, 3, 4)))]
+    elif kind < 0.925:
+        longest = rng.choice((10, 20, 30, 60) if rng.random() < 0.8 else (120, 300)) if rng.random() < ease else 20
+        turns.append(small_talk.counting(rng, longest))
+    else:
+        turns = [writer.mixed() for _ in range(rng.randint(3, max(4, round(12 * ease))))]
+    return Conversation(tuple(turns), system_prompt(rng), rng.random() < 0.2)
+
+
+def system_prompt(rng: random.Random) -> str | None:
+    """A system prompt, or none (two times in three)."""
+    if rng.random() < 0.66:
+        return None
+    pattern = rng.choice(SYSTEM_PROMPTS)
+    while "{word}" in pattern:
+        pattern = pattern.replace("{word}", small_talk.made_up_word(rng), 1)
+    return expand(rng, pattern)
+
+
+def content(turn: Turn) -> Any:
+    """The user message's content: plain text, or a list of picture parts and one text part."""
+    if not turn.pictures:
+        return turn.question
+    return [{"type": "image"} for _ in turn.pictures] + [{"type": "text", "text": turn.question}]
+
+
+def messages(conversation: Conversation) -> tuple[list[dict[str, Any]], list[Image.Image]]:
+    """Chat messages up to and including the last question, and all pictures in order."""
+    said: list[dict[str, Any]] = []
+    if conversation.system is not None:
+        said.append({"role": "system", "content": conversation.system})
+    for turn in conversation.turns:
+        said.append({"role": "user", "content": content(turn)})
+        said.append({"role": "assistant", "content": turn.answer})
+    return said[:-1], [picture for turn in conversation.turns for picture in turn.pictures]

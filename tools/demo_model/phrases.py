@@ -1,0 +1,85 @@
+"""Small tools for making sentences: choices in braces, typing slips, number words, lists of things.
+
+Knows nothing of what the sentences are about.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PIL import Image
+
+NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+CHOICE = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One question with its answer.
+
+    `thought` is what the model writes between the think tags when thinking is on; `check`
+    says whether an answer means the right thing (None: only the exact text is known).
+    """
+
+    question: str
+    answer: str
+    thought: str
+    pictures: tuple[Image.Image, ...] = ()
+    check: Callable[[str], bool] | None = None
+
+
+def expand(rng: random.Random, pattern: str) -> str:
+    """Replace each `{a|b|c}` by one of its choices, innermost first, and tidy the spaces."""
+    while found := CHOICE.search(pattern):
+        pattern = pattern[: found.start()] + rng.choice(found[1].split("|")) + pattern[found.end() :]
+    return re.sub(r"\s+([?.!,])", r"\1", " ".join(pattern.split()))
+
+
+def typed(rng: random.Random, sentence: str, slips: float = 0.12) -> str:
+    """The sentence as people type it: other case, no full stop, and with probability `slips` one typing slip."""
+    if rng.random() < slips and len(sentence) > 12:
+        spot = rng.randrange(2, len(sentence) - 2)
+        if sentence[spot : spot + 2].isalpha():
+            kind = rng.randrange(3)
+            middle = (sentence[spot + 1] + sentence[spot], sentence[spot], sentence[spot] * 2 + sentence[spot + 1])[kind]
+            sentence = sentence[:spot] + middle + sentence[spot + 2 :]
+    style = rng.random()
+    if style < 0.3:
+        sentence = sentence.lower()
+    elif style < 0.34:
+        sentence = sentence.upper()
+    elif style < 0.85:
+        sentence = sentence[:1].upper() + sentence[1:]
+    if rng.random() < 0.3:
+        sentence = sentence.rstrip("?.!。？")
+    return sentence
+
+
+def listed(items: Sequence[str]) -> str:
+    """"a", "a and b", "a, b and c"."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def article(noun: str) -> str:
+    """The noun with "a" or "an"."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def counted(number: int, noun: str) -> str:
+    """"one circle", "no circles": the number as a word before its noun."""
+    return f"{NUMBER_WORDS[number]} {noun}{'' if number == 1 else 's'}"
+
+
+def kept_for_measuring(value: str) -> bool:
+    """Whether a remembered value (a name, a number) is used by held-out questions only: one in eight is."""
+    return zlib.crc32(value.lower().encode()) % 8 == 0
+
+
+def made_up_word(rng: random.Random) -> str:
+    """A pronounceable word of two or three syllables that no list contains."""
+    parts = [rng.choice("bcdfghjklmnprstvwz") + rng.choice("aeiou") for _ in range(rng.choice((1, 2, 2, 3)))]
+    return "".join(parts) + rng.choice(("n", "s", "l", "r", "", "", "k", "th", "ra", "x", "m", "ndo", "lia"))

@@ -1,0 +1,72 @@
+"""Weights as int4 or int8 in blocks of 32 along K, for measuring and for the last part of training.
+
+Covers every linear projection but the tiny `in_proj_a` and `in_proj_b`; norms, convolution and
+the embedding lookup stay in float.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+BLOCK = 32
+KEPT_IN_FLOAT = ("in_proj_a", "in_proj_b")
+MODES = ("float", "int8", "int4", "int4-signed")
+
+
+def rounded(weight: Tensor, mode: str) -> Tensor:
+    """The weight `[N, K]` after a round trip through integers with one scale per block of 32 along K.
+
+    "int8" and "int4" scale by the largest magnitude over 127 and 7; "int4-signed" lets the value
+    of largest magnitude be -8. Gradients pass straight through.
+    """
+    if mode == "float":
+        return weight
+    blocks = weight.detach().reshape(weight.shape[0], -1, BLOCK)
+    low, high = (-128, 127) if mode == "int8" else (-8, 7)
+    if mode == "int4-signed":
+        peak = blocks.gather(-1, blocks.abs().argmax(-1, keepdim=True))
+        scale = peak / low
+    else:
+        scale = blocks.abs().amax(-1, keepdim=True) / high
+    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
+    whole = (blocks / scale).round().clamp(low, high) * scale
+    return weight + (whole.reshape(weight.shape) - weight.detach())
+
+
+class Quantiser:
+    """Replaces the forward of a model's projections so that `mode` decides how their weights are read."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.mode = "float"
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Linear) and name.rsplit(".", 1)[-1] not in KEPT_IN_FLOAT:
+                module.forward = self._linear(module)  # type: ignore[method-assign]
+            elif name.endswith("patch_embed"):
+                module.forward = self._patch_embed(module)  # type: ignore[method-assign]
+
+    def _linear(self, module: nn.Linear) -> Any:
+        return lambda x: F.linear(x, rounded(module.weight, self.mode), module.bias)
+
+    def _patch_embed(self, module: Any) -> Any:
+        """The patch convolution as the matrix product that it is: stride equals kernel."""
+
+        def forward(x: Tensor) -> Tensor:
+            weight = module.proj.weight.reshape(module.embed_dim, -1)
+            return F.linear(x.reshape(-1, weight.shape[1]), rounded(weight, self.mode), module.proj.bias)
+
+        return forward
+
+    @contextlib.contextmanager
+    def reading(self, mode: str) -> Iterator[None]:
+        """Use `mode` inside the block."""
+        before, self.mode = self.mode, mode
+        try:
+            yield
+        finally:
+            self.mode = before

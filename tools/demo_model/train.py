@@ -1,0 +1,148 @@
+"""The training loop: AdamW with warm-up and cosine, checkpoints, a resume file and a log.
+
+Knows batches and the model; knows nothing of what the conversations say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from .batches import Batch, pool
+from .checkpoint import save_checkpoint
+from .model import new_model, special_id
+from .quantise import Quantiser
+
+SAVE_EVERY_S = 120.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the weights: the same plan gives the same training."""
+
+    seed: int = 7
+    steps: int = 3000
+    budget: int = 5600
+    """Tokens of a batch, padding included."""
+    peak: float = 2e-3
+    """Largest learning rate."""
+    warm_up: int = 150
+    """Steps."""
+    quantised_from: float = 0.75
+    """Share of the steps after which the projections are read in int4 in two steps of three."""
+    threads: int = 2
+
+
+def rate(plan: Plan, step: int) -> float:
+    """Learning rate of a step."""
+    if step < plan.warm_up:
+        return plan.peak * (step + 1) / plan.warm_up
+    done = (step - plan.warm_up) / max(1, plan.steps - plan.warm_up)
+    return plan.peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def optimiser(model: nn.Module) -> torch.optim.AdamW:
+    """AdamW; matrices decay, vectors and embeddings do not."""
+    decayed = [p for name, p in model.named_parameters() if p.ndim > 1 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim < 2 or "embed" in name]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98))
+
+
+def loss_of(model: Any, batch: Batch) -> Tensor:
+    """Mean cross entropy over the tokens to learn."""
+    kinds = (batch.ids == special_id("<|image_pad|>")).int()
+    hidden = model.model(
+        input_ids=batch.ids, pixel_values=batch.pixels, image_grid_thw=batch.grids, mm_token_type_ids=kinds, use_cache=False
+    ).last_hidden_state
+    targets = batch.labels[:, 1:]
+    learnt = targets >= 0
+    loss: Tensor = F.cross_entropy(model.lm_head(hidden[:, :-1][learnt]), targets[learnt])
+    return loss
+
+
+class Trainer:
+    """One training run in a work folder, which holds `resume.pt`, `log.jsonl` and `checkpoint/`."""
+
+    def __init__(self, plan: Plan, tokenizer: Tokenizer, work: Path) -> None:
+        torch.set_num_threads(plan.threads)
+        torch.manual_seed(plan.seed)
+        self.plan, self.tokenizer, self.work = plan, tokenizer, work
+        work.mkdir(parents=True, exist_ok=True)
+        self.model = new_model().train()
+        self.quantiser = Quantiser(self.model)
+        self.optimiser = optimiser(self.model)
+        self.step, self.pools, self.seconds = 0, 0, 0.0
+        if (work / "resume.pt").exists():
+            self._resume()
+
+    def _resume(self) -> None:
+        state = torch.load(self.work / "resume.pt", weights_only=True)
+        if state["plan"] != asdict(self.plan):
+            raise ValueError(f"{self.work / 'resume.pt'} belongs to another plan ({state['plan']}): remove it to start anew.")
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.step, self.pools, self.seconds = state["step"], state["pools"], state["seconds"]
+
+    def _save(self) -> None:
+        state = {
+            "plan": asdict(self.plan), "model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(),
+            "step": self.step, "pools": self.pools, "seconds": self.seconds,
+        }  # fmt: skip
+        torch.save(state, self.work / "resume.pt.new")
+        (self.work / "resume.pt.new").replace(self.work / "resume.pt")
+        save_checkpoint(self.model, self.tokenizer, self.work / "checkpoint")
+
+    def run(self) -> None:
+        """Train to the end; saves at the ends of pools, at most every two minutes."""
+        saved = time.monotonic()
+        while self.step < self.plan.steps:
+            started = time.monotonic()
+            for batch in pool(self.tokenizer, self.plan.seed, self.pools, self.step / self.plan.steps, self.plan.budget):
+                if self.step < self.plan.steps:
+                    self._learn(batch)
+            self.pools += 1
+            self.seconds += time.monotonic() - started
+            if time.monotonic() - saved > SAVE_EVERY_S or self.step >= self.plan.steps:
+                self._save()
+                saved = time.monotonic()
+
+    def _mode(self) -> str:
+        """How this step reads the projections' weights."""
+        if self.step < self.plan.quantised_from * self.plan.steps:
+            return "float"
+        return random.Random(f"{self.plan.seed}/{self.step}").choice(("float", "int4", "int4-signed"))
+
+    def _learn(self, batch: Batch) -> None:
+        started = time.monotonic()
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate(self.plan, self.step)
+        with self.quantiser.reading(self._mode()):
+            loss = loss_of(self.model, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        if self.step % 10 == 0:
+            self._log(loss.item(), norm.item(), batch, time.monotonic() - started)
+        self.step += 1
+
+    def _log(self, loss: float, norm: float, batch: Batch, seconds: float) -> None:
+        entry = {
+            "step": self.step, "loss": round(loss, 4), "norm": round(norm, 3), "rate": rate(self.plan, self.step),
+            "shape": list(batch.ids.shape), "step_s": round(seconds, 2),
+        }  # fmt: skip
+        with (self.work / "log.jsonl").open("a") as log:
+            log.write(json.dumps(entry) + "\n")
+        left = (self.plan.steps - self.step) * self.seconds / max(1, self.step) / 60
+        print(f"step {self.step:5d} of {self.plan.steps}  loss {loss:.4f}  about {left:.0f} min left", flush=True)
