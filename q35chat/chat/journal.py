@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from q35chat.chat.values import ChatSettings
-from q35chat.errors import StoreError
 from q35chat.store import ConversationRecord, Store, TurnRecord
 from q35chat.store.tree import TurnTree
 
@@ -131,7 +130,8 @@ class Journal:
         record = replace(record, updated=time.time())
         changed = tuple({**self._unwritten, **{turn.id: turn for turn in turns}}.values())
         if self._stored:
-            self._revision += self.store.save(record, changed) == self._revision + 1
+            if self.store.save(record, changed) == self._revision + 1:
+                self._revision += 1
         else:
             self.store.create(record, changed)
             self._stored = True
@@ -150,6 +150,3 @@ def untitled(ident: str, settings: ChatSettings) -> ConversationRecord:
     """A conversation in which nothing was said."""
     now = time.time()
     return ConversationRecord(ident, UNTITLED, now, now, None, settings)
-
-
-__all__ = ["Journal", "StoreError", "title_of", "untitled"]

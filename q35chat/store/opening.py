@@ -17,7 +17,7 @@ from q35chat.store.locks import exclusive
 from q35chat.store.migrations import SCHEMA, STEPS
 
 NAME = "conversations.db"
-OLDEST_SQLITE = (3, 34)  # the trigram tokeniser
+OLDEST_SQLITE = (3, 35)  # the trigram tokeniser, RETURNING
 
 
 def open_database(folder: Path) -> tuple[Database, str]:
@@ -27,7 +27,7 @@ def open_database(folder: Path) -> tuple[Database, str]:
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreError(
-            f"This Python has SQLite {sqlite3.sqlite_version}; conversations need 3.34. "
+            f"This Python has SQLite {sqlite3.sqlite_version}; conversations need 3.35. "
             "Use a newer Python build."
         )
     path = folder / NAME

@@ -52,14 +52,14 @@ def insert_conversation(connection: sqlite3.Connection, record: ConversationReco
     )
 
 
-def update_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> bool:
-    """Write everything but the title; False when the conversation is gone."""
-    changed = connection.execute(
+def update_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> int | None:
+    """Write everything but the title; the new revision, or None when it is gone."""
+    row = connection.execute(
         "UPDATE conversations SET updated = ?, head = ?, settings = ?, revision = revision + 1 "
-        "WHERE id = ?",
+        "WHERE id = ? RETURNING revision",
         (record.updated, record.head, settings_to_text(record.settings), record.id),
-    )
-    return changed.rowcount == 1
+    ).fetchone()
+    return None if row is None else int(row[0])
 
 
 def read_conversation(connection: sqlite3.Connection, session: str) -> ConversationRecord | None:

@@ -56,19 +56,21 @@ class Store:
             for turn in turns:
                 rows.write_turn(connection, record.id, turn, self.pictures)
 
-    def save(self, record: ConversationRecord, turns: Sequence[TurnRecord]) -> None:
+    def save(self, record: ConversationRecord, turns: Sequence[TurnRecord]) -> int:
         """Write a known conversation, all but its title, and the turns that changed.
 
-        Raises StoreError, also when the conversation was deleted meanwhile.
+        Returns its new revision. Raises StoreError, also when it was deleted meanwhile.
         """
         with self._database.writing() as connection:
-            if not rows.update_conversation(connection, record):
+            revision = rows.update_conversation(connection, record)
+            if revision is None:
                 raise StoreError(
                     f"The conversation {record.title!r} was deleted by another q35chat. "
                     "Start a new one."
                 )
             for turn in turns:
                 rows.write_turn(connection, record.id, turn, self.pictures)
+        return revision
 
     def load(self, session: str) -> tuple[ConversationRecord, tuple[TurnRecord, ...]]:
         """A conversation and all its turns, parents first. Raises StoreError if unknown."""
@@ -154,10 +156,10 @@ class Store:
 
     @contextlib.contextmanager
     def answering(self, session: str) -> Iterator[None]:
-        """Hold a conversation while an answer is written. Raises StoreError if another does."""
+        """Hold a conversation while an answer is written. Raises StoreError if it is held."""
         busy = (
-            "Another q35chat is writing an answer in this conversation. "
-            "Wait for it or stop it there, then try again."
+            "An answer is being written in this conversation, perhaps by another q35chat. "
+            "Wait for it or stop it, then try again."
         )
         with exclusive(self._lock_file(session), busy):
             yield

@@ -56,14 +56,13 @@ def cut(source: str) -> Cut | None:
 
 
 def pieces(source: str) -> list[tuple[str, bool]]:
-    """A whole text as (piece, goes on from a cut fence) pairs, in order."""
+    """A whole text as (piece, whether it ends inside a code block) pairs, in order."""
     result: list[tuple[str, bool]] = []
-    continued = False
     while (found := cut(source)) is not None:
-        result.append((found.done, continued))
-        source, continued = found.rest, found.inside_fence
+        result.append((found.done, found.inside_fence))
+        source = found.rest
     if source or not result:
-        result.append((source, continued))
+        result.append((source, False))
     return result
 
 

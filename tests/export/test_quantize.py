@@ -14,9 +14,7 @@ def _weights(rows: int, k: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("k", [32, 100, 192])
-def test_every_value_is_within_half_a_step_or_clipped_at_the_peak(
-    fmt: BlockFormat, k: int
-) -> None:
+def test_every_value_is_within_half_a_step_or_clipped_at_the_peak(fmt: BlockFormat, k: int) -> None:
     weights = _weights(7, k)
     packed, scales = quantize(weights, fmt)
     error = np.abs(dequantize(packed, scales, k, fmt) - weights)

@@ -32,7 +32,10 @@ def test_tensors_lie_at_page_offsets_and_hash_as_the_file(tmp_path: Path) -> Non
 
 
 def test_a_tensor_of_the_wrong_length_is_an_error(tmp_path: Path) -> None:
-    with FileSink(tmp_path / "model.bin", lambda _: None) as sink, pytest.raises(ValueError, match="32"):
+    with (
+        FileSink(tmp_path / "model.bin", lambda _: None) as sink,
+        pytest.raises(ValueError, match="32"),
+    ):
         sink.store(31, _pieces)
 
 

@@ -104,7 +104,7 @@ def test_delete_removes_only_pictures_that_no_other_conversation_shows(store: St
 def test_delete_is_refused_while_an_answer_is_written(store: Store) -> None:
     store.create(conversation(), ())
     other = Store(store.folder)
-    with store.answering("c1"), pytest.raises(StoreError, match="writing an answer"):
+    with store.answering("c1"), pytest.raises(StoreError, match="answer is being written"):
         other.delete("c1")
     other.delete("c1")
 
@@ -114,7 +114,7 @@ def test_a_conversation_answers_in_one_place_at_a_time(store: Store) -> None:
     with store.answering("c1"):
         with other.answering("c2"):
             pass
-        with pytest.raises(StoreError, match="writing an answer"), other.answering("c1"):
+        with pytest.raises(StoreError, match="answer is being written"), other.answering("c1"):
             pass
     with other.answering("c1"):
         pass

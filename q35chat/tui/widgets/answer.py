@@ -31,9 +31,13 @@ def _parser() -> MarkdownIt:
 class Piece(Markdown):
     """A part of an answer."""
 
-    def __init__(self, source: str, *, continued: bool = False) -> None:
+    def __init__(self, source: str, *, goes_on: bool = False) -> None:
         super().__init__(source, parser_factory=_parser, open_links=False)
-        self.set_class(continued, "-continued")
+        self.set_goes_on(goes_on)
+
+    def set_goes_on(self, goes_on: bool) -> None:
+        """Whether the next piece is the rest of the same code block."""
+        self.set_class(goes_on, "-goes-on")
 
 
 class Answer(Vertical):
@@ -103,17 +107,18 @@ class Answer(Vertical):
         self._open += fragment
         found = cut(self._open)
         if self._piece is None:
-            await self._start_piece(self._open, continued=False)
+            await self._start_piece(self._open)
         elif found is None:
             await self._piece.append(fragment)
         while found is not None and self._piece is not None:
+            self._piece.set_goes_on(found.inside_fence)
             await self._piece.update(found.done)
             self._open = found.rest
-            await self._start_piece(found.rest, continued=found.inside_fence)
+            await self._start_piece(found.rest)
             found = cut(self._open)
 
-    async def _start_piece(self, source: str, *, continued: bool) -> None:
-        self._piece = Piece(source, continued=continued)
+    async def _start_piece(self, source: str) -> None:
+        self._piece = Piece(source)
         await self.mount(self._piece)
 
     async def _replace(self, text: str) -> None:
@@ -128,6 +133,7 @@ class Answer(Vertical):
         if not text:
             self._open, self._piece = "", None
             return []
-        made = [Piece(source, continued=continued) for source, continued in pieces(text)]
-        self._open, self._piece = pieces(text)[-1][0], made[-1]
+        parts = pieces(text)
+        made = [Piece(source, goes_on=goes_on) for source, goes_on in parts]
+        self._open, self._piece = parts[-1][0], made[-1]
         return made

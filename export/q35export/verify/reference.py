@@ -1,0 +1,221 @@
+"""transformers' own PyTorch model as the reference: prompts, states, logits, greedy tokens.
+
+The only module that needs torch, and it imports it when a `Reference` is made. It uses nothing
+of q35chat, so that an error there cannot hide in both sides of a comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from q35chat.errors import Q35Error
+from q35export.verify.samples import Sample
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+
+class TorchMissingError(Q35Error):
+    """The comparison needs PyTorch, which the base install leaves out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patches:
+    """One picture as the vision tower takes it: `values` [P, patch] and its grid in patches."""
+
+    values: Float32
+    grid_h: int
+    grid_w: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """Token ids [T] with one image token a merged patch, and the pictures in their order."""
+
+    ids: Int64
+    pictures: tuple[Patches, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefilled:
+    """After reading a prompt: logits [V] of its last token and every state, named `conv_0`,
+    `recurrent_0`, `key_3`, `value_3` after its layer."""
+
+    logits: Float32
+    states: Mapping[str, Float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Greedy:
+    """`tokens` [N] chosen greedily and the `logits` [N, V] each was chosen from."""
+
+    tokens: Int64
+    logits: Float32
+
+    def margins(self) -> Float32:
+        """How far the first choice lay before the second at each step, [N]."""
+        best = np.partition(self.logits, -2, axis=-1)[:, -2:]
+        return np.asarray(best[:, 1] - best[:, 0], np.float32)
+
+
+def require_torch() -> Any:
+    """The torch module. Raises TorchMissingError with the command that installs it."""
+    try:
+        import torch  # noqa: PLC0415
+    except ImportError as error:
+        raise TorchMissingError(
+            "comparing with transformers needs PyTorch: pip install 'q35chat[verify]'"
+        ) from error
+    return torch
+
+
+class Reference:
+    """A checkpoint in transformers, in FP32 on the CPU."""
+
+    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+        self._torch = torch = require_torch()
+        from transformers import (  # noqa: PLC0415
+            AutoTokenizer,
+            GenerationConfig,
+            Qwen3_5ForConditionalGeneration,
+        )
+        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (  # noqa: PLC0415
+            Qwen2VLImageProcessorPil,
+        )
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        with _quiet():
+            self.model = Qwen3_5ForConditionalGeneration.from_pretrained(
+                folder, dtype=torch.float32
+            ).eval()
+        self.model.generation_config = GenerationConfig()
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
+        self._image_token = int(self.model.config.image_token_id)
+        self._merge = int(self.model.config.vision_config.spatial_merge_size)
+
+    def encode(self, sample: Sample) -> Prompt:
+        """The sample through the checkpoint's own template, tokenizer and picture processor."""
+        parts = [{"type": "image"} for _ in sample.drawings] + [
+            {"type": "text", "text": sample.text}
+        ]
+        content = parts if sample.drawings else sample.text
+        text = self._tokenizer.apply_chat_template(
+            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+        )
+        pictures = tuple(self._patches(drawing.image()) for drawing in sample.drawings)
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return Prompt(self._expand(ids, pictures), pictures)
+
+    def positions(self, prompt: Prompt) -> Int64:
+        """mRoPE positions [3, T]."""
+        if not prompt.pictures:
+            return np.tile(np.arange(len(prompt.ids)), (3, 1))
+        inputs = self._inputs(prompt)
+        positions, _ = self.model.model.get_rope_index(
+            inputs["input_ids"],
+            mm_token_type_ids=inputs["mm_token_type_ids"],
+            image_grid_thw=inputs["image_grid_thw"],
+        )
+        return np.asarray(positions[:, 0].numpy(), np.int64)
+
+    def vision(self, picture: Patches) -> Float32:
+        """Embeddings [M, H] of one picture."""
+        torch = self._torch
+        grid = torch.tensor([[1, picture.grid_h, picture.grid_w]])
+        with torch.inference_mode():
+            output = self.model.model.visual(torch.from_numpy(picture.values), grid_thw=grid)
+        return np.asarray(output.pooler_output.numpy(), np.float32)
+
+    def prefill(self, prompt: Prompt) -> Prefilled:
+        """Read the prompt in one call."""
+        with self._torch.inference_mode():
+            output = self.model(**self._inputs(prompt), use_cache=True, logits_to_keep=1)
+        logits = np.asarray(output.logits[0, -1].numpy(), np.float32)
+        return Prefilled(logits, dict(self._states(output.cache)))
+
+    def greedy(self, prompt: Prompt, count: int) -> Greedy:
+        """Exactly `count` tokens of `generate`, stop tokens included."""
+        with self._torch.inference_mode(), _quiet():
+            output = self.model.generate(
+                **self._inputs(prompt),
+                max_new_tokens=count,
+                do_sample=False,
+                return_dict_in_generate=True,
+                output_logits=True,
+            )
+        tokens = output.sequences[0, len(prompt.ids) :].numpy()
+        logits = self._torch.cat(output.logits).numpy()
+        return Greedy(np.asarray(tokens, np.int64), np.asarray(logits, np.float32))
+
+    def load(self, weights: Mapping[str, Float32]) -> None:
+        """Replace weights by name, for instance by those a bundle really stores."""
+        tied = self.model.config.tie_word_embeddings
+        parameters = dict(self.model.named_parameters(remove_duplicate=not tied))
+        with self._torch.inference_mode():
+            for name, values in weights.items():
+                target = parameters[name]
+                target.copy_(self._torch.from_numpy(values).reshape(target.shape))
+
+    def _patches(self, image: Any) -> Patches:
+        output = self._processor(images=[image], return_tensors="np")
+        _, height, width = (int(size) for size in output["image_grid_thw"][0])
+        return Patches(np.asarray(output["pixel_values"], np.float32), height, width)
+
+    def _expand(self, ids: list[int], pictures: tuple[Patches, ...]) -> Int64:
+        """One image token becomes as many as its picture has merged patches."""
+        counts = iter(p.grid_h * p.grid_w // self._merge**2 for p in pictures)
+        runs = [[token] * (next(counts) if token == self._image_token else 1) for token in ids]
+        return np.concatenate([np.array(run, np.int64) for run in runs])
+
+    def _inputs(self, prompt: Prompt) -> dict[str, Any]:
+        torch = self._torch
+        ids = torch.from_numpy(prompt.ids)[None]
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if prompt.pictures:
+            pixels = np.concatenate([picture.values for picture in prompt.pictures])
+            grids = [[1, picture.grid_h, picture.grid_w] for picture in prompt.pictures]
+            inputs["pixel_values"] = torch.from_numpy(pixels)
+            inputs["image_grid_thw"] = torch.tensor(grids)
+            inputs["mm_token_type_ids"] = (ids == self._image_token).int()
+        return inputs
+
+    def _states(self, cache: Any) -> Iterator[tuple[str, Float32]]:
+        kinds = self.model.config.text_config.layer_types
+        for index, (kind, layer) in enumerate(zip(kinds, cache.layers, strict=True)):
+            if kind == "linear_attention":
+                # transformers keeps one more convolution input than the next step reads
+                pairs = (
+                    ("conv", layer.conv_states[0][..., 1:]),
+                    (
+                        "recurrent",
+                        layer.recurrent_states[0],
+                    ),
+                )
+            else:
+                pairs = ("key", layer.keys), ("value", layer.values)
+            for name, tensor in pairs:
+                yield f"{name}_{index}", np.asarray(tensor.numpy(), np.float32)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No advice about kernels that a CPU cannot use, no bars."""
+    from transformers.utils import logging  # noqa: PLC0415
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        logging.enable_progress_bar()

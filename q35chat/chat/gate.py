@@ -1,0 +1,71 @@
+"""One answer at a time over one model, and a way to stop it from any thread.
+
+A run that nobody consumes any more is ended by the next one; a run that is computing in
+another thread makes the next one fail.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+from q35chat.chat.events import Event
+from q35chat.errors import UsageError
+
+
+class Run:
+    """One asked-for answer: its stop flag, and the iterator that computes it."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._body: weakref.ref[Generator[Event]] | None = None
+
+    def stop(self) -> None:
+        """Ask it to end after its current step."""
+        self._stop.set()
+
+    def stopped(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stop.is_set()
+
+    def follow(self, body: Generator[Event]) -> Iterator[Event]:
+        """Remember what computes this run, as long as somebody else holds it."""
+        self._body = weakref.ref(body)
+        return body
+
+    def end(self) -> None:
+        """End a run that waits between two events. Raises ValueError while it computes."""
+        body = self._body() if self._body else None
+        if body is not None:
+            body.close()
+
+
+class Gate:
+    """Lets one run at a time through."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._current: Run | None = None
+
+    @contextmanager
+    def passing(self, run: Run) -> Iterator[None]:
+        """Hold the gate for `run`. Raises UsageError while another run computes."""
+        with self._lock:
+            if self._current is not None:
+                self._take_from(self._current)
+            self._current = run
+        try:
+            yield
+        finally:
+            if self._current is run:
+                self._current = None
+
+    def _take_from(self, run: Run) -> None:
+        try:
+            run.end()
+        except ValueError as error:
+            raise UsageError(
+                "An answer is still being written. Wait for it or stop it, then try again."
+            ) from error

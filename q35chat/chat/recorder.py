@@ -1,0 +1,114 @@
+"""A growing answer, written to disk beside the computation: never later than half a second.
+
+The thread that computes only appends to lists; another one writes, so that neither a slow disk
+nor a busy database costs a token, and a slow step does not keep the last token unsaved.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+
+from q35chat.chat.events import Event, Finished, FinishReason, Notice, Token, Usage
+from q35chat.errors import StoreError
+from q35chat.store import TurnRecord
+
+INTERVAL_S = 0.5
+
+
+class AnswerRecorder:
+    """Collects the events of one answer, on top of what `base` already says."""
+
+    def __init__(
+        self,
+        base: TurnRecord,
+        write: Callable[[TurnRecord], None],
+        keeps_ids: bool,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._base = base
+        self._write = write
+        self._keeps_ids = keeps_ids
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._answer: list[str] = []
+        self._reasoning: list[str] = []
+        self._ids: list[int] = []
+        self._notes: list[str] = []
+        self._usage: Usage | None = None
+        self._finish: FinishReason | None = None
+        self._seen = 0
+        self._problem = ""
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> AnswerRecorder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def started(self) -> bool:
+        """Whether there is anything of the answer."""
+        return self._seen > 0
+
+    def take(self, event: Event) -> None:
+        """Add what the event brings."""
+        with self._lock:
+            if isinstance(event, Token):
+                (self._answer if event.kind == "answer" else self._reasoning).append(event.text)
+                self._ids += [] if event.id is None else [event.id]
+            elif isinstance(event, Notice):
+                self._notes.append(event.text)
+            elif isinstance(event, Finished):
+                self._finish, self._usage = event.reason, event.usage
+                self._ids = list(event.token_ids)
+            else:
+                return
+            self._seen += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep_writing, daemon=True)
+            self._thread.start()
+
+    def problem(self) -> str:
+        """Why the answer could not be written, once; then empty until the next trouble."""
+        problem, self._problem = self._problem, ""
+        return problem
+
+    def record(self) -> TurnRecord:
+        """The answer so far."""
+        with self._lock:
+            turn = self._base.turn
+            turn = replace(
+                turn,
+                text=turn.text + "".join(self._answer),
+                reasoning=turn.reasoning + "".join(self._reasoning),
+                token_ids=(*turn.token_ids, *self._ids) if self._keeps_ids else (),
+                finish=self._finish,
+            )
+            note = " ".join(part for part in (self._base.note, *self._notes) if part)
+            return replace(self._base, turn=turn, note=note, usage=self._usage)
+
+    def _keep_writing(self) -> None:
+        written, troubled = 0, False
+        while not self._ended.wait(self._interval_s):
+            if self._seen == written:
+                continue
+            seen = self._seen
+            try:
+                self._write(self.record())
+            except StoreError as error:
+                self._problem = "" if troubled else str(error)
+                troubled = True
+            else:
+                written, troubled = seen, False

@@ -1,0 +1,40 @@
+"""One turn on the command line: run it in a worker, show its events, stop it on Ctrl+C."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from q35chat.chat.backend import ChatBackend
+from q35chat.chat.events import Finished
+from q35chat.chat.values import ChatSettings, Turn
+from q35chat.commands.render import Renderer
+from q35chat.commands.streaming import in_worker, stop_on_interrupt
+
+
+def answer(
+    backend: ChatBackend, turns: Sequence[Turn], settings: ChatSettings, renderer: Renderer
+) -> Finished:
+    """Answer `turns` and show it; how it ended.
+
+    Ctrl+C ends it after the current step, with what there is by then. If nobody reads the
+    output any more it is stopped, and BrokenPipeError raised.
+    """
+    stop = threading.Event()
+    finished: Finished | None = None
+    try:
+        with stop_on_interrupt(stop.set):
+            for event in in_worker(backend.run(turns, settings, stop.is_set)):
+                renderer.show(event)
+                if isinstance(event, Finished):
+                    finished = event
+    except BrokenPipeError:
+        raise
+    except BaseException:
+        renderer.close()
+        raise
+    finally:
+        stop.set()
+    if finished is None:
+        raise RuntimeError("the turn ended without telling how")
+    return finished

@@ -1,0 +1,25 @@
+"""From a bundle's folder to a model that answers: the one place where the parts are put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from q35chat.chat.backend import ChatBackend
+from q35chat.chat.values import SamplingSettings
+from q35chat.commands.model_choice import ModelChoice
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model that answers, and how its checkpoint wants tokens to be chosen."""
+
+    backend: ChatBackend
+    sampling: SamplingSettings
+
+
+def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
+    """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
+    from q35chat.chat.engine import ChatEngine  # noqa: PLC0415
+
+    engine = ChatEngine.load(choice.path, threads=threads, is_demo=choice.is_demo)
+    return LoadedModel(engine, engine.sampling_defaults)

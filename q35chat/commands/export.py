@@ -1,0 +1,49 @@
+"""`q35chat export`: a checkpoint in, a bundle out, compared with transformers at the end."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from q35chat.commands.console import Console
+from q35chat.commands.verify import compare
+from q35chat.errors import UsageError
+from q35export.pipeline import export
+from q35export.progress import readable_size, reporter_for
+from q35export.request import ExportPlan, ExportRequest
+
+
+def export_model(request: ExportRequest, console: Console, *, verify: bool | None) -> int:
+    """Export as `request` says; the exit code. `verify` None: where torch is installed.
+
+    Raises Q35Error.
+    """
+    has_torch = find_spec("torch") is not None
+    if verify and not has_torch:
+        raise UsageError("--verify needs torch: pip install 'q35chat[verify]', or use --no-verify")
+    with reporter_for(console.err) as reporter:
+        result = export(request, reporter)
+    if result.status == "planned" and result.plan:
+        _print_plan(result.plan, console)
+    console.note(result.message)
+    wanted = has_torch if verify is None else verify
+    if result.status == "exported" and wanted and result.checkpoint:
+        return compare(result.out, result.checkpoint, console)
+    if result.status != "planned":
+        console.note(f"chat with it: q35chat --model-dir {request.out}")
+    return 0
+
+
+def _print_plan(plan: ExportPlan, console: Console) -> None:
+    rows = [(file.path, file.size) for file in plan.files]
+    rows += [(f"{file.path} (kept)", file.size) for file in plan.kept]
+    width = max((len(path) for path, _ in rows), default=0)
+    for path, size in rows:
+        console.out.write(f"{path:{width}}  {readable_size(size):>10}\n")
+    memory = plan.memory
+    console.out.write(
+        f"to write: {readable_size(plan.total)} in {plan.out}\n"
+        f"memory for a chat: {readable_size(memory.total)} "
+        f"(weights {readable_size(memory.weights)}, states {readable_size(memory.states)}, "
+        f"KV cache {readable_size(memory.kv_cache)})\n"
+    )
+    console.out.flush()

@@ -1,0 +1,199 @@
+"""The composer: text, pictures, suggestions, and what sending would take.
+
+Says what the user did in messages; `ChatScreen` decides what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static, TextArea
+
+from q35chat.chat.service import Forecast
+from q35chat.chat.values import Attachment
+from q35chat.tui.completion import Choice, listing, path_word, slash_choices
+from q35chat.tui.text import clean, count
+from q35chat.tui.widgets.chips import Chip, Chips
+from q35chat.tui.widgets.editor import Editor
+from q35chat.tui.widgets.suggestions import Suggestions
+
+_DIM = "$foreground 60%"
+
+
+def forecast_content(forecast: Forecast) -> Content:
+    """One line: what the draft needs and what is left, or why it does not fit."""
+    pictures = f" ({count(forecast.image_slots)} picture)" if forecast.image_slots else ""
+    needs = f"this turn needs {count(forecast.turn_slots)} slots{pictures}"
+    if not forecast.fits:
+        reason = clean(forecast.reason) or "it does not fit"
+        return Content.assemble(("✗ ", "$error bold"), (f"{needs} · {reason}", "$error"))
+    left = f" · {count(forecast.left_for_answer)} left for the answer"
+    return Content.assemble((needs, "$foreground 80%"), (left, _DIM))
+
+
+class Composer(Vertical):
+    """Where a message is written."""
+
+    class Changed(Message):
+        """The text or the pictures changed."""
+
+    @dataclass
+    class Sent(Message):
+        """Enter: `typed` is false when something was pasted in."""
+
+        text: str
+        typed: bool
+
+    @dataclass
+    class PicturesNamed(Message):
+        """Files to attach."""
+
+        paths: tuple[Path, ...]
+
+    def compose(self) -> ComposeResult:
+        """Suggestions, pictures, text, status."""
+        yield Suggestions()
+        yield Static(id="mode", markup=False)
+        yield Chips()
+        yield Editor()
+        yield Static(id="status", markup=False)
+
+    def on_mount(self) -> None:
+        """Ready to type."""
+        self.query_one("#mode").display = False
+        self.editor.focus()
+
+    @property
+    def editor(self) -> Editor:
+        """The text box."""
+        return self.query_one(Editor)
+
+    @property
+    def chips(self) -> Chips:
+        """The pictures."""
+        return self.query_one(Chips)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing written, nothing attached."""
+        return not self.editor.text.strip() and not self.chips.chips
+
+    async def put(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
+        """Replace everything."""
+        await self.chips.clear()
+        for attachment in attachments:
+            await self.chips.add(attachment.name, attachment)
+        self.editor.put(text)
+        self.post_message(self.Changed())
+
+    def show_status(self, content: Content) -> None:
+        """The line under the text."""
+        self.query_one("#status", Static).update(content)
+
+    def show_mode(self, text: str) -> None:
+        """The line above the text, for editing; empty hides it."""
+        mode = self.query_one("#mode", Static)
+        mode.update(Content(text))
+        mode.display = bool(text)
+        self.set_class(bool(text), "-editing")
+
+    @on(TextArea.Changed)
+    def _text_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        if not self.editor.text:
+            self.editor.pasted = False
+        self._suggest()
+        self.post_message(self.Changed())
+
+    @on(Editor.Submitted)
+    def _submitted(self, event: Editor.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Sent(self.editor.full_text, not self.editor.pasted))
+
+    @on(Editor.PicturesPasted)
+    def _pasted(self, event: Editor.PicturesPasted) -> None:
+        event.stop()
+        self.post_message(self.PicturesNamed(event.paths))
+
+    @on(Editor.BackspacedEmpty)
+    async def _remove_last(self, event: Editor.BackspacedEmpty) -> None:
+        event.stop()
+        if self.chips.chips:
+            await self._drop(self.chips.chips[-1])
+
+    @on(Chip.Removed)
+    async def _chip_removed(self, event: Chip.Removed) -> None:
+        event.stop()
+        await self._drop(event.chip)
+        self.editor.focus()
+
+    async def _drop(self, chip: Chip) -> None:
+        await self.chips.drop(chip)
+        self.post_message(self.Changed())
+
+    def _suggest(self) -> None:
+        before = self.editor.before_cursor
+        single_line = self.editor.document.line_count == 1
+        commands = slash_choices(self.editor.text) if single_line and not self.editor.pasted else ()
+        word = path_word(before)
+        if word is not None:
+            self._list_paths(word)
+        else:
+            self._offer(commands)
+
+    @work(thread=True, exclusive=True, group="paths")
+    def _list_paths(self, word: str) -> None:
+        choices = listing(word, Path.cwd())
+        self.app.call_from_thread(self._offer_paths, word, choices)
+
+    def _offer_paths(self, word: str, choices: tuple[Choice, ...]) -> None:
+        if path_word(self.editor.before_cursor) == word:
+            self._offer(choices)
+
+    def _offer(self, choices: tuple[Choice, ...]) -> None:
+        self.query_one(Suggestions).offer(choices)
+        self.editor.suggesting = bool(choices)
+
+    @on(Editor.SuggestionKey)
+    def _suggestion_key(self, event: Editor.SuggestionKey) -> None:
+        event.stop()
+        suggestions = self.query_one(Suggestions)
+        match event.key:
+            case "up":
+                suggestions.move(-1)
+            case "down":
+                suggestions.move(1)
+            case "escape":
+                self._offer(())
+            case _:
+                self._accept(suggestions.chosen, send=event.key == "enter")
+
+    @on(Suggestions.Picked)
+    def _picked(self, event: Suggestions.Picked) -> None:
+        event.stop()
+        self._accept(event.choice, send=False)
+
+    def _accept(self, choice: Choice | None, *, send: bool) -> None:
+        self._offer(())
+        if choice is None:
+            return
+        editor = self.editor
+        if choice.insert.startswith("/"):
+            exact = editor.text.strip() == choice.insert.strip()
+            if send and (exact or " " not in choice.label):
+                editor.put(choice.insert.strip())
+                self.post_message(self.Sent(editor.text, True))
+            else:
+                editor.put(choice.insert)
+            return
+        word = path_word(editor.before_cursor)
+        editor.insert_picture_word(len(word or "") + 1, choice.insert)
+        if choice.picture is not None:
+            self.post_message(self.PicturesNamed((choice.picture,)))

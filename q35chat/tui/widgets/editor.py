@@ -1,0 +1,144 @@
+"""The text box of the composer. Enter asks to send; a paste never does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from q35chat.tui.history import History
+from q35chat.tui.paste import fold_before, fold_label, folds, picture_paths, unfold
+from q35chat.tui.text import clean
+
+
+class Editor(TextArea):
+    """Multi-line, grows with its text, remembers what was sent."""
+
+    class Submitted(Message):
+        """Enter was pressed."""
+
+    class BackspacedEmpty(Message):
+        """Backspace in an empty box."""
+
+    @dataclass
+    class PicturesPasted(Message):
+        """A paste named picture files."""
+
+        paths: tuple[Path, ...]
+
+    @dataclass
+    class SuggestionKey(Message):
+        """A key for the open list of suggestions."""
+
+        key: str
+
+    def __init__(self) -> None:
+        super().__init__(
+            id="editor",
+            compact=True,
+            highlight_cursor_line=False,
+            placeholder="Ask anything · @ attaches a picture · / for commands",
+        )
+        self.cursor_blink = False
+        self.history = History()
+        self.suggesting = False
+        self.pasted = False
+        self._folded: dict[int, str] = {}
+
+    @property
+    def full_text(self) -> str:
+        """The text with folded pastes in full."""
+        return unfold(self.text, self._folded)
+
+    def put(self, text: str) -> None:
+        """Replace the text and go to its end."""
+        self._folded.clear()
+        self.pasted = False
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def insert_picture_word(self, word_length: int, insert: str) -> None:
+        """Replace the word before the cursor by a completion."""
+        row, column = self.cursor_location
+        self.replace(insert, (row, column - word_length), (row, column))
+
+    @property
+    def before_cursor(self) -> str:
+        """The part of the cursor's line before the cursor."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._handled(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    def _handled(self, key: str) -> bool:
+        if self.suggesting and key in {"up", "down", "tab", "enter", "escape"}:
+            self.post_message(self.SuggestionKey(key))
+            return True
+        if key == "enter":
+            self.post_message(self.Submitted())
+            return True
+        if key in {"ctrl+j", "shift+enter", "alt+enter"}:
+            self._replace_via_keyboard("\n", *self.selection)
+            return True
+        if key == "up":
+            return self._walk_back()
+        return key == "down" and self._walk_on()
+
+    def _walk_back(self) -> bool:
+        if self.text and not self.history.shows(self.text):
+            return False
+        if self.text and not self.cursor_at_first_line:
+            return False
+        text = self.history.earlier(self.text)
+        if text is not None:
+            self.put(text)
+            self.move_cursor((0, 0))
+        return text is not None
+
+    def _walk_on(self) -> bool:
+        if not self.history.shows(self.text) or not self.cursor_at_last_line:
+            return False
+        text = self.history.later()
+        if text is not None:
+            self.put(text)
+        return text is not None
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        paths = picture_paths(event.text)
+        if paths:
+            self.post_message(self.PicturesPasted(paths))
+            return
+        self.pasted = True
+        text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        if folds(text):
+            number = len(self._folded) + 1
+            self._folded[number] = text
+            text = fold_label(number, text)
+        result = self._replace_via_keyboard(text, *self.selection)
+        if result is not None:
+            self.move_cursor(result.end_location)
+        self.focus()
+
+    def action_delete_left(self) -> None:
+        """Delete backwards; a folded paste goes as one."""
+        if not self.text:
+            self.post_message(self.BackspacedEmpty())
+            return
+        row, column = self.cursor_location
+        length = 0
+        if self.selection.is_empty:
+            length = fold_before(self.document.get_line(row), column)
+        if length:
+            self.delete((row, column - length), (row, column))
+        else:
+            super().action_delete_left()

@@ -1,0 +1,85 @@
+"""A panel above the composer: what happened, why, and the ways on, one key each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from q35chat.tui.commands import PANEL_KEYS, key_label
+from q35chat.tui.text import clean
+
+Tone = Literal["error", "warning", "note"]
+_SIGNS: dict[Tone, str] = {"error": "✗", "warning": "▲", "note": "●"}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way on: its label and what it does."""
+
+    label: str
+    run: Callable[[], Awaitable[None] | None]
+
+
+class WayLine(Static):
+    """A way on as a line that can be clicked."""
+
+    class Chosen(Message):
+        """This way was clicked."""
+
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
+    def __init__(self, index: int, label: str) -> None:
+        key = key_label(PANEL_KEYS[index])
+        super().__init__(
+            Content.assemble((f" {key} ", "reverse bold"), f" {clean(label)}"), classes="way"
+        )
+        self._index = index
+
+    def on_click(self) -> None:
+        """A click chooses."""
+        self.post_message(self.Chosen(self._index))
+
+
+class Panel(Vertical):
+    """At most one at a time; stays until a way is chosen or Esc."""
+
+    def __init__(self) -> None:
+        super().__init__(id="panel")
+        self.ways: tuple[Way, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Title and message; the ways are mounted when shown."""
+        yield Static(id="panel-title", markup=False)
+        yield Static(id="panel-text", markup=False)
+        yield Vertical(id="panel-ways")
+
+    def on_mount(self) -> None:
+        """Hidden until something happens."""
+        self.display = False
+
+    async def show(self, tone: Tone, title: str, text: str, ways: tuple[Way, ...]) -> None:
+        """Say it and offer the ways on."""
+        self.ways = ways
+        self.set_classes(f"-{tone}")
+        self.query_one("#panel-title", Static).update(Content(f"{_SIGNS[tone]} {clean(title)}"))
+        body = self.query_one("#panel-text", Static)
+        body.update(Content(clean(text)))
+        body.display = bool(text)
+        box = self.query_one("#panel-ways")
+        await box.remove_children()
+        await box.mount_all([WayLine(index, way.label) for index, way in enumerate(ways)])
+        self.display = True
+
+    def dismiss(self) -> None:
+        """Take it away."""
+        self.display = False
+        self.ways = ()

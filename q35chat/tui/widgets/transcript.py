@@ -1,0 +1,215 @@
+"""The conversation on screen: a bounded window of turns over a history of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from q35chat.chat.service import Step
+from q35chat.chat.values import Turn
+from q35chat.tui.text import count
+from q35chat.tui.widgets.follow_scroll import FollowScroll
+from q35chat.tui.widgets.turns import AnswerView, Question, TurnView, draft_step
+
+PAGE: Final = 12
+MOST_MOUNTED: Final = 36
+
+
+class Edge(Static):
+    """A line that stands for turns outside the window."""
+
+    class Asked(Message):
+        """Show more turns on this side."""
+
+        def __init__(self, side: Literal["earlier", "later"]) -> None:
+            super().__init__()
+            self.side = side
+
+    def __init__(self, side: Literal["earlier", "later"]) -> None:
+        super().__init__(classes="edge")
+        self.side = side
+        self.display = False
+
+    def show(self, hidden: int) -> None:
+        """Say how many turns are hidden; vanish when none are."""
+        self.display = hidden > 0
+        arrow, key = ("↑", "Ctrl+Home") if self.side == "earlier" else ("↓", "Ctrl+End")
+        self.update(Content(f"{arrow} {count(hidden)} {self.side} turns · {key} or click"))
+
+    def on_click(self) -> None:
+        """A click asks for more."""
+        self.post_message(self.Asked(self.side))
+
+
+class Transcript(FollowScroll):
+    """Owns which turns are mounted. Finished turns mirror the conversation; drafts stand last."""
+
+    def __init__(self, *, pictures: bool = True) -> None:
+        super().__init__(id="transcript")
+        self.pictures = pictures
+        self.model_name = ""
+        self._steps: list[Step] = []
+        self._start = 0
+        self._views: list[TurnView] = []
+
+    def compose(self) -> ComposeResult:
+        """The edges; turns are mounted between them."""
+        yield Edge("earlier")
+        yield Edge("later")
+
+    def on_mount(self) -> None:
+        """Follow from the beginning."""
+        self.follow()
+
+    @property
+    def views(self) -> Sequence[TurnView]:
+        """The mounted turns, oldest first."""
+        return self._views
+
+    @property
+    def hidden_before(self) -> int:
+        """Turns earlier than the window."""
+        return self._start
+
+    @property
+    def hidden_after(self) -> int:
+        """Turns later than the window."""
+        return max(0, len(self._steps) - self._start - len(self._views))
+
+    async def show(self, steps: Sequence[Step]) -> None:
+        """Show the end of another history."""
+        self._steps = _visible(steps)
+        self._start = max(0, len(self._steps) - PAGE)
+        with self.app.batch_update():
+            await self._unmount(self._views)
+            self._views = []
+            await self._mount_at_end(self._steps[self._start :])
+        self._refresh_edges()
+        self.follow()
+
+    async def settle(self, steps: Sequence[Step]) -> None:
+        """Make the window agree with the conversation, touching only what differs."""
+        self._steps = _visible(steps)
+        expected = self._steps[self._start :]
+        same = 0
+        for view, step in zip(self._views, expected, strict=False):
+            if not view.fits(step):
+                break
+            view.adopt(step)
+            same += 1
+        stale, self._views = self._views[same:], self._views[:same]
+        with self.app.batch_update():
+            await self._unmount(stale)
+            await self._mount_at_end(expected[same:])
+        if self.following:
+            await self._trim_start()
+        self._refresh_edges()
+
+    async def begin(self, question: Turn | None) -> AnswerView:
+        """Put a draft answer at the end, after a question if there is a new one."""
+        if self.hidden_after:
+            await self.show(self._steps)
+        fresh: list[TurnView] = []
+        if question is not None:
+            fresh.append(Question(draft_step(question), pictures=self.pictures))
+        answer = AnswerView(draft_step(Turn("assistant", "")), self.model_name)
+        fresh.append(answer)
+        await self._mount_views(fresh)
+        self.follow()
+        return answer
+
+    async def reopen_last(self) -> AnswerView | None:
+        """The last answer, made ready to go on."""
+        if self.hidden_after:
+            await self.show(self._steps)
+        last = self._views[-1] if self._views else None
+        if not isinstance(last, AnswerView):
+            return None
+        last.reopen()
+        self.follow()
+        return last
+
+    async def cut_from(self, step_id: str) -> None:
+        """Take the turn with this id and all later ones off the screen."""
+        ids = [step.id for step in self._steps]
+        if step_id not in ids:
+            return
+        keep = max(0, ids.index(step_id) - self._start)
+        stale, self._views = self._views[keep:], self._views[:keep]
+        await self._unmount(stale)
+
+    async def earlier(self) -> None:
+        """Mount a page of turns before the window; drop the far end when it grows too long."""
+        if not self._start:
+            return
+        first = max(0, self._start - PAGE)
+        fresh = [self._view(step) for step in self._steps[first : self._start]]
+        height, place = self.virtual_size.height, self.scroll_y
+        self.release_anchor()
+        with self.app.batch_update():
+            await self.mount_all(fresh, after=self.query_one(Edge))
+            self._views[:0] = fresh
+            self._start = first
+            stale, self._views = self._views[MOST_MOUNTED:], self._views[:MOST_MOUNTED]
+            self._refresh_edges()
+        tail = sum(view.outer_size.height for view in stale)
+        await self._unmount(stale)
+
+        def keep_place() -> None:
+            grown = self.virtual_size.height + tail - height
+            self.scroll_to(y=place + grown, animate=False, force=True)
+
+        self.call_after_refresh(keep_place)
+
+    async def later(self) -> None:
+        """Mount a page of turns after the window."""
+        if not self.hidden_after:
+            return
+        end = self._start + len(self._views)
+        await self._mount_at_end(self._steps[end : end + PAGE])
+        await self._trim_start()
+        self._refresh_edges()
+
+    async def to_end(self) -> None:
+        """Show the newest turns and follow them."""
+        if self.hidden_after:
+            await self.show(self._steps)
+        self.follow()
+
+    async def _trim_start(self) -> None:
+        surplus = len(self._views) - MOST_MOUNTED
+        if surplus > 0:
+            stale, self._views = self._views[:surplus], self._views[surplus:]
+            self._start += surplus
+            await self._unmount(stale)
+
+    async def _mount_at_end(self, steps: Sequence[Step]) -> None:
+        await self._mount_views([self._view(step) for step in steps])
+
+    async def _mount_views(self, fresh: list[TurnView]) -> None:
+        if fresh:
+            await self.mount_all(fresh, before=self.query(Edge).last())
+            self._views += fresh
+
+    async def _unmount(self, views: Sequence[TurnView]) -> None:
+        for view in views:
+            await view.remove()
+
+    def _view(self, step: Step) -> TurnView:
+        if step.turn.role == "user":
+            return Question(step, pictures=self.pictures)
+        return AnswerView(step, self.model_name)
+
+    def _refresh_edges(self) -> None:
+        earlier, later = self.query(Edge)
+        earlier.show(self.hidden_before)
+        later.show(self.hidden_after)
+
+
+def _visible(steps: Sequence[Step]) -> list[Step]:
+    return [step for step in steps if step.turn.role != "system"]

@@ -1,0 +1,159 @@
+"""The decoder graph itself, run by ONNX Runtime without the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+
+from q35export.checkpoint import Checkpoint
+from q35export.config import ModelConfig, load_config
+from q35export.graphs.text import build_text_graph
+from q35export.precision import Precision
+from q35export.weights import CountingSink, FileSink
+from tests.support.checkpoints import make_checkpoint
+
+CAPACITY = 24
+
+
+class Decoder:
+    """A graph with its states, fed by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.session = ort.InferenceSession(str(folder / "model.onnx"))
+        self.states = {
+            value.name: np.zeros(value.shape, np.float32)
+            for value in self.session.get_inputs()
+            if value.name.startswith("past_")
+        }
+        self.filled = 0
+
+    def run(self, ids: list[int], images: np.ndarray) -> np.ndarray:
+        self.filled += len(ids)
+        mask = np.zeros((1, CAPACITY), np.int32)
+        mask[0, : self.filled] = 1
+        places = np.arange(self.filled - len(ids), self.filled)
+        feeds = {
+            "input_ids": np.array([ids], np.int64),
+            "attention_mask": mask,
+            "position_ids": np.broadcast_to(places, (3, 1, len(ids))).astype(np.int64),
+            "image_embeds": images.astype(np.float32),
+            **self.states,
+        }
+        names = [value.name for value in self.session.get_outputs()]
+        outputs = dict(zip(names, self.session.run(None, feeds), strict=True))
+        for name in self.states:
+            self.states[name] = outputs[name.replace("past_", "present_")]
+        logits: np.ndarray = outputs["logits"][0, 0]
+        return logits
+
+
+def export(folder: Path, shape: str, precision: Precision = "fp32") -> tuple[ModelConfig, Path]:
+    checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=3)
+    config = load_config(checkpoint)
+    out = folder / precision
+    out.mkdir()
+    with FileSink(out / "model.bin", lambda _: None) as sink:
+        model = build_text_graph(
+            config, Checkpoint.open(checkpoint), sink, capacity=CAPACITY, precision=precision
+        )
+    ir.save(model, out / "model.onnx")
+    return config, out
+
+
+def _no_images(config: ModelConfig) -> np.ndarray:
+    return np.zeros((0, config.text.hidden_size), np.float32)
+
+
+@pytest.mark.parametrize("shape", ["plain", "even", "full_first"])
+def test_the_onnx_checker_accepts_the_standard_part(tmp_path: Path, shape: str) -> None:
+    _, out = export(tmp_path, shape)
+    model = onnx.load(out / "model.onnx", load_external_data=False)
+    assert {entry.key: entry.value for entry in model.metadata_props}["q35chat.graph"] == "text"
+    domains = {opset.domain for opset in model.opset_import}
+    assert domains == {"", "com.microsoft"}
+    names = [node.name for node in model.graph.node]
+    assert len(names) == len(set(names))
+
+
+def test_each_layer_adds_its_own_nodes_and_no_leftovers(tmp_path: Path) -> None:
+    config, out = export(tmp_path, "plain")
+    model = onnx.load(out / "model.onnx", load_external_data=False)
+    kinds = Counter(node.op_type for node in model.graph.node)
+    linear = config.text.layer_types.count("linear_attention")
+    full = config.text.layer_types.count("full_attention")
+    assert kinds["LinearAttention"] == kinds["CausalConvWithState"] == linear
+    assert kinds["GroupQueryAttention"] == full
+    assert kinds["Shape"] == 1
+    assert kinds["Transpose"] == kinds["Constant"] == 0
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_prompt_read_in_two_calls_gives_the_logits_of_one(tmp_path: Path, cut: int) -> None:
+    config, out = export(tmp_path, "plain")
+    ids = np.random.default_rng(1).integers(0, 300, 9).tolist()
+    none = _no_images(config)
+    whole, parts = Decoder(out), Decoder(out)
+    expected = whole.run(ids, none)
+    parts.run(ids[:cut], none)
+    np.testing.assert_allclose(parts.run(ids[cut:], none), expected, atol=2e-4)
+    for name, state in whole.states.items():
+        np.testing.assert_allclose(parts.states[name], state, atol=2e-4, err_msg=name)
+
+
+def test_picture_rows_are_used_in_order(tmp_path: Path) -> None:
+    config, out = export(tmp_path, "plain")
+    image = config.image_token_id
+    rows = np.random.default_rng(2).normal(size=(3, config.text.hidden_size))
+    together = Decoder(out)
+    expected = together.run([5, image, image, 7, image, 9], rows)
+    apart = Decoder(out)
+    apart.run([5, image], rows[:1])
+    apart.run([image, 7], rows[1:2])
+    np.testing.assert_allclose(apart.run([image, 9], rows[2:]), expected, atol=2e-4)
+    swapped = Decoder(out).run([5, image, image, 7, image, 9], rows[::-1].copy())
+    assert np.abs(swapped - expected).max() > 0.1
+
+
+def test_a_sampled_picture_token_without_a_row_keeps_its_own_embedding(tmp_path: Path) -> None:
+    config, out = export(tmp_path, "plain")
+    table = Checkpoint.open(tmp_path / "checkpoint")
+    own = table.rows(
+        "model.language_model.embed_tokens.weight", config.image_token_id, config.image_token_id + 1
+    )
+    by_token = Decoder(out).run([config.image_token_id], _no_images(config))
+    by_row = Decoder(out).run([config.image_token_id], own)
+    np.testing.assert_array_equal(by_token, by_row)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
+def test_a_tied_embedding_is_stored_once(tmp_path: Path, precision: Precision) -> None:
+    config, out = export(tmp_path, "plain", precision)
+    assert config.text.tied
+    model = onnx.load(out / "model.onnx", load_external_data=False)
+    places = [
+        {entry.key: entry.value for entry in tensor.external_data}
+        for tensor in model.graph.initializer
+        if tensor.name.startswith(("embed_tokens", "head/")) and "scales" not in tensor.name
+        if config.text.vocab_size in tensor.dims
+    ]
+    assert len({place["offset"] for place in places}) == 1
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
+def test_the_planned_size_is_the_written_size(tmp_path: Path, precision: Precision) -> None:
+    config, out = export(tmp_path, "even", precision)
+    plan = CountingSink()
+    build_text_graph(
+        config,
+        Checkpoint.open(tmp_path / "checkpoint"),
+        plan,
+        capacity=CAPACITY,
+        precision=precision,
+    )
+    assert plan.size == (out / "model.bin").stat().st_size
