@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
 from q35chat import __version__
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
-from q35chat.commands.failures import report
+from q35chat.commands.failures import BROKEN_PIPE, report
+from q35chat.commands.streaming import work_is_running
 
 app = typer.Typer(
     name="q35chat",
@@ -41,9 +41,9 @@ class Invocation:
 def main() -> None:
     """The console script: run the command of `sys.argv` and leave with its exit code."""
     code = run(sys.argv[1:])
-    for stream in (sys.stdout, sys.stderr):
-        code = _flushed(stream, code)
-    if _work_goes_on():
+    _flush(sys.stdout)
+    _flush(sys.stderr)
+    if work_is_running():
         os._exit(code)  # a thread inside native code would hold up or crash a normal exit
     sys.exit(code)
 
@@ -56,16 +56,18 @@ def run(arguments: Sequence[str], console: Console | None = None) -> int:
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default" if invocation.debug else "ignore")
+            warnings.simplefilter("ignore")
             code = app(list(arguments), prog_name="q35chat", standalone_mode=False, obj=invocation)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer turns it into an exit
+            return BROKEN_PIPE
+        return error.code if isinstance(error.code, int) else 1
     except BaseException as error:  # noqa: BLE001  (the one place where failures end)
-        if isinstance(error, SystemExit):
-            raise
         return report(error, console, debug=invocation.debug)
     return code if isinstance(code, int) else 0
 
 
-def _version(value: bool) -> None:
+def _show_version(value: bool) -> None:
     if value:
         typer.echo(f"q35chat {__version__}")
         raise typer.Exit
@@ -77,10 +79,11 @@ def chat_by_default(
     model_dir: opt.ModelDir = None,
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
     ] = False,
-    debug: opt.Debug = False,
+    _debug: opt.Debug = False,
 ) -> int:
     """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
     if context.invoked_subcommand:
@@ -98,7 +101,7 @@ def chat(
     plain: Annotated[
         bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
     ] = False,
-    debug: opt.Debug = False,
+    _debug: opt.Debug = False,
 ) -> int:
     """Open the chat; the same as q35chat without a command."""
     from q35chat.commands.chat import ChatOptions, open_chat  # noqa: PLC0415
@@ -129,7 +132,7 @@ def ask(
     model_dir: opt.ModelDir = None,
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
-    debug: opt.Debug = False,
+    _debug: opt.Debug = False,
 ) -> int:
     """Answer one question; the answer streams to stdout, everything else to stderr."""
     from q35chat.commands.ask import AskOptions, ask_once  # noqa: PLC0415
@@ -193,7 +196,7 @@ def export(
         Literal["huggingface", "modelscope"], typer.Option(help="The hub of a hub id.")
     ] = "huggingface",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
-    debug: opt.Debug = False,
+    _debug: opt.Debug = False,
 ) -> int:
     """Turn a Qwen3.5 checkpoint into a bundle that the chat can run."""
     from q35chat.commands.export import export_model  # noqa: PLC0415
@@ -220,7 +223,7 @@ def verify(
     against: Annotated[
         str, typer.Option("--against", help="The checkpoint it was made from: a folder or hub id.")
     ],
-    debug: opt.Debug = False,
+    _debug: opt.Debug = False,
 ) -> int:
     """Compare a bundle with transformers' own model (needs the extra: verify)."""
     from q35chat.commands.verify import verify_bundle  # noqa: PLC0415
@@ -233,18 +236,11 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _flushed(stream: Any, code: int) -> int:
-    """Flush now, where a reader that went away is no crash at exit; the exit code."""
+def _flush(stream: TextIO | None) -> None:
+    """Flush now, where a reader that went away is no crash at exit."""
+    if stream is None:
+        return
     try:
-        if stream is not None:
-            stream.flush()
+        stream.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return code or 141
-    except ValueError:  # closed
-        return code
-    return code
-
-
-def _work_goes_on() -> bool:
-    return any(thread.name == "q35chat-work" for thread in threading.enumerate())

@@ -85,19 +85,3 @@ def check_space(plan: ExportPlan) -> None:
             f"{readable_size(free)} are free; free {readable_size(needed - free)} "
             "or choose another --out"
         )
-
-
-def plan_lines(plan: ExportPlan) -> list[str]:
-    """The plan as lines for the user."""
-    lines = [f"would write {readable_size(plan.total)} to {plan.out}:"]
-    lines += [f"  {readable_size(file.size):>10}  {file.path}" for file in plan.files]
-    if plan.kept:
-        lines.append("would keep:")
-        lines += [f"  {readable_size(file.size):>10}  {file.path}" for file in plan.kept]
-    memory = plan.memory
-    lines.append(
-        f"the chat will need {readable_size(memory.total)} of memory: weights "
-        f"{readable_size(memory.weights)}, states {readable_size(memory.states)}, "
-        f"KV cache {readable_size(memory.kv_cache)}"
-    )
-    return lines

@@ -75,7 +75,7 @@ def resolve(request: ExportRequest, note: Note, *, weights: bool = True) -> Loca
 def _local_folder(model: str) -> Path | None:
     path = Path(model).expanduser()
     looks_like_path = model.startswith((".", "/", "~")) or path.exists()
-    return path if looks_like_path else None
+    return path if model and looks_like_path else None
 
 
 def _local(folder: Path) -> LocalCheckpoint:

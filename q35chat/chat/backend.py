@@ -40,6 +40,7 @@ class ChatBackend(Protocol):
     ) -> Iterator[Event]:
         """The events of a turn, `PromptPlan` first and `Finished` last, computed as consumed.
 
+        Texts and token ids are of this run alone, also when it goes on with an answer.
         Raises CapacityError before the first event when the prompt does not fit. Closing the
         iterator anywhere leaves the model usable.
         """

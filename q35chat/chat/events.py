@@ -55,7 +55,8 @@ class PrefillProgress:
 class Token:
     """One sampled token. `text` may be empty while a character is incomplete.
 
-    `id` is None for text that was held back and is released at the end of the turn.
+    `id` is None for text that was held back and is released at the end of the turn. Both clocks
+    are 0 for the first token, which comes out of reading the prompt.
     """
 
     id: int | None

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from q35chat.chat.values import ChatSettings
+from q35chat.errors import UsageError
 from q35chat.store import ConversationRecord, Store, TurnRecord
 from q35chat.store.tree import TurnTree
 
@@ -62,10 +63,12 @@ class Journal:
         with self._lock:
             return self._tree.latest_below(ident)
 
-    def knows(self, ident: str) -> bool:
-        """Whether this conversation has such a turn."""
+    def known(self, ident: str) -> TurnRecord:
+        """The turn with this id. Raises UsageError if there is none."""
         with self._lock:
-            return ident in self._tree
+            if ident not in self._tree:
+                raise UsageError(f"This conversation has no turn {ident!r}.")
+            return self._tree[ident]
 
     def add(self, turn: TurnRecord) -> None:
         """Write a turn and go on from it. Raises StoreError, and then nothing has changed."""
@@ -92,6 +95,11 @@ class Journal:
             self._write(replace(self._record, head=head), turns)
             for turn in turns:
                 self._tree.put(turn)
+
+    def begin(self, title: str, settings: ChatSettings) -> None:
+        """Store the conversation before anything is said in it. Raises StoreError."""
+        with self._lock:
+            self._write(replace(self._record, title=title, settings=settings), ())
 
     def change_settings(self, settings: ChatSettings) -> None:
         """Use other settings from the next turn on. Raises StoreError if they are not saved."""

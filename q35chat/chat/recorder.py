@@ -19,18 +19,19 @@ INTERVAL_S = 0.5
 
 
 class AnswerRecorder:
-    """Collects the events of one answer, on top of what `base` already says."""
+    """Collects the events of one answer, on top of what `base` already says.
+
+    Token ids are kept where `base.tokenizer` names their vocabulary.
+    """
 
     def __init__(
         self,
         base: TurnRecord,
         write: Callable[[TurnRecord], None],
-        keeps_ids: bool,
         interval_s: float = INTERVAL_S,
     ) -> None:
         self._base = base
         self._write = write
-        self._keeps_ids = keeps_ids
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._answer: list[str] = []
@@ -80,6 +81,13 @@ class AnswerRecorder:
             self._thread = threading.Thread(target=self._keep_writing, daemon=True)
             self._thread.start()
 
+    def end(self, finish: FinishReason | None, note: str = "") -> None:
+        """Say how it ended when no `Finished` came."""
+        with self._lock:
+            if self._usage is None:
+                self._finish = finish
+                self._notes += [note] if note else []
+
     def problem(self) -> str:
         """Why the answer could not be written, once; then empty until the next trouble."""
         problem, self._problem = self._problem, ""
@@ -93,7 +101,7 @@ class AnswerRecorder:
                 turn,
                 text=turn.text + "".join(self._answer),
                 reasoning=turn.reasoning + "".join(self._reasoning),
-                token_ids=(*turn.token_ids, *self._ids) if self._keeps_ids else (),
+                token_ids=(*turn.token_ids, *self._ids) if self._base.tokenizer else (),
                 finish=self._finish,
             )
             note = " ".join(part for part in (self._base.note, *self._notes) if part)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from q35chat.chat.events import Event
+from q35chat.chat.events import Event, Usage
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 
 
@@ -41,13 +41,31 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A turn in the conversation tree: its id, and its place among the answers to one question."""
+    """A turn in the conversation tree: its id, and its place among the answers to one question.
+
+    `note` holds the notices of the turn; a turn that is `left_out` is no longer in the prompt.
+    """
 
     id: str
     turn: Turn
     branch: int = 0
     branches: int = 1
     note: str = ""
+    usage: Usage | None = None
+    left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """What leaving out the oldest questions would do: which turns, and the cost in tokens.
+
+    `reread_tokens` of those that stay have to be read again before the next answer.
+    """
+
+    steps: tuple[Step, ...]
+    freed_slots: int
+    reread_tokens: int
+    slots_free: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,35 +82,62 @@ class Conversation(Protocol):
     """One open conversation and the model behind it."""
 
     @property
-    def id(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def model(self) -> ModelInfo: ...
-    @property
-    def steps(self) -> Sequence[Step]: ...
-    @property
-    def used_slots(self) -> int: ...
+    def id(self) -> str:
+        """Names the conversation in the store."""
 
-    def settings(self) -> ChatSettings: ...
-    def change_settings(self, settings: ChatSettings) -> None: ...
+    @property
+    def title(self) -> str:
+        """What the user called it, or its first words."""
+
+    @property
+    def model(self) -> ModelInfo:
+        """The model that answers."""
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The turns of the branch being read; an answer joins them when it has ended."""
+
+    @property
+    def used_slots(self) -> int:
+        """Slots that this branch takes."""
+
+    def settings(self) -> ChatSettings:
+        """What the next turn is generated with."""
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """Use `settings` from the next turn on."""
+
     def attach(self, path: Path) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
 
-    def forecast(self, text: str, attachments: Sequence[Attachment]) -> Forecast: ...
-    def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]: ...
-    def regenerate(self) -> Iterator[Event]: ...
+    def forecast(self, text: str, attachments: Sequence[Attachment]) -> Forecast:
+        """What sending this draft would take."""
+
+    def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
+        """Ask something. CapacityError comes before the first event and keeps nothing."""
+
+    def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
+        """Answer the last question, or that of `step_id`, once more beside the first answer."""
+
     def edit(
         self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
-    ) -> Iterator[Event]: ...
-    def continue_answer(self) -> Iterator[Event]: ...
+    ) -> Iterator[Event]:
+        """Put another turn beside an earlier one: a question is answered, an answer just kept."""
+
+    def continue_answer(self) -> Iterator[Event]:
+        """Go on with an answer that was stopped or cut. Raises UsageError when it is complete."""
+
     def cancel(self) -> None:
         """Ask the running turn to stop after its current step. Safe at any time."""
+
+    def plan_drop(self, pairs: int) -> DropPlan:
+        """What `drop_oldest` would do."""
 
     def drop_oldest(self, pairs: int) -> None:
         """Leave out the oldest `pairs` questions with their answers from now on."""
 
-    def choose_branch(self, step_id: str, branch: int) -> None: ...
+    def choose_branch(self, step_id: str, branch: int) -> None:
+        """Read branch number `branch` (from 0) at this turn, to its newest end."""
 
 
 class Workspace(Protocol):
@@ -102,10 +147,30 @@ class Workspace(Protocol):
         """Load the model; slow, for a worker thread. Raises Q35Error."""
 
     @property
-    def model(self) -> ModelInfo: ...
-    def new(self) -> Conversation: ...
-    def open(self, session_id: str) -> Conversation: ...
-    def sessions(self, query: str = "") -> Sequence[SessionSummary]: ...
-    def rename(self, session_id: str, title: str) -> None: ...
-    def delete(self, session_id: str) -> None: ...
-    def export_markdown(self, session_id: str, folder: Path) -> Path: ...
+    def model(self) -> ModelInfo:
+        """The model that answers."""
+
+    @property
+    def message(self) -> str:
+        """What the user should know about the store, if anything."""
+
+    def new(self) -> Conversation:
+        """An empty conversation; it is stored with its first question."""
+
+    def new_from_summary(self, conversation: Conversation) -> tuple[Conversation, Iterator[Event]]:
+        """A new conversation, and the events of the model writing its summary of the old one."""
+
+    def open(self, session_id: str) -> Conversation:
+        """A stored conversation, by its id or the beginning of it. Raises StoreError."""
+
+    def sessions(self, query: str = "") -> Sequence[SessionSummary]:
+        """Conversations, latest first; with a query those that hold all its words."""
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Give a conversation another title."""
+
+    def delete(self, session_id: str) -> None:
+        """Delete a conversation for good."""
+
+    def export_markdown(self, session_id: str, folder: Path) -> Path:
+        """Write the branch being read as Markdown with its pictures beside it."""

@@ -1,9 +1,10 @@
-"""From a bundle's folder to a model that answers: the one place where the parts are put together."""
+"""From a bundle's folder to a model that answers: the one place where parts are put together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from q35chat.bundle import Bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.model_choice import ModelChoice
@@ -19,7 +20,9 @@ class LoadedModel:
 
 def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
+    from q35chat.chat.defaults import GenerationDefaults  # noqa: PLC0415
     from q35chat.chat.engine import ChatEngine  # noqa: PLC0415
 
     engine = ChatEngine.load(choice.path, threads=threads, is_demo=choice.is_demo)
-    return LoadedModel(engine, engine.sampling_defaults)
+    config = Bundle.open(choice.path).processor_dir / "generation_config.json"
+    return LoadedModel(engine, GenerationDefaults.read(config).sampling)

@@ -5,7 +5,7 @@ Owns the slots, the positions and the states. Knows no runtime, no tokenizer and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -129,14 +129,39 @@ class Decoder:
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> Array | None:
-        """Read `ids` [T] or [1, T] after what is already there, in chunks.
+        """Read `ids` as `chunks` does; the logits [V] of the last token, a view as of `logits`.
+
+        `on_progress(done, total)` follows each chunk; `should_stop` is asked before each. None
+        when stopped: then `used` tells how far it came.
+        """
+        total = np.asarray(ids).size if attention_mask is None else int(attention_mask.sum())
+        chunks = self.chunks(
+            ids, positions, image_embeds, attention_mask=attention_mask, keys=keys
+        )
+        while should_stop is None or not should_stop():
+            done = next(chunks)
+            if on_progress is not None:
+                on_progress(done, total)
+            if done == total:
+                return self.logits()
+        return None
+
+    def chunks(
+        self,
+        ids: Array,
+        positions: Array,
+        image_embeds: Array | None = None,
+        *,
+        attention_mask: Array | None = None,
+        keys: Array | None = None,
+    ) -> Iterator[int]:
+        """Read `ids` [T] or [1, T] after what is already there; yield how many, chunk by chunk.
 
         `positions` [3, T] are mRoPE positions, `image_embeds` [M, H] the rows of the M picture
         tokens among `ids`, `attention_mask` [1, T] marks right padding, `keys` [T] replaces the
-        ids as the identity of the slots. `on_progress(done, total)` follows each chunk;
-        `should_stop` is asked before each. Returns the logits [V] of the last token, a view that
-        the next run overwrites, or None when stopped: then `used` tells how far it came.
-        Raises before anything runs: one of the refusals of `capacity`, ImageRowsError.
+        ids as the identity of the slots. Dropped between two chunks, the state is that of the
+        tokens read. Raises before anything runs: a refusal of `capacity`, or ValueError for no
+        token at all.
         """
         ids = np.atleast_2d(np.asarray(ids))
         mask = np.ones(ids.shape, np.int32) if attention_mask is None else attention_mask
@@ -147,19 +172,15 @@ class Decoder:
         image_ends = self._image_ends(tokens, image_embeds)
         keys = tokens if keys is None else keys
         for start in range(0, count, self._chunk):
-            if should_stop is not None and should_stop():
-                return None
             end = min(start + self._chunk, count)
             rows = None
             if image_embeds is not None and image_ends[end] > image_ends[start]:
                 rows = image_embeds[image_ends[start] : image_ends[end]]
             self._read(tokens[start:end], positions[:, start:end], keys[start:end], rows)
-            if on_progress is not None:
-                on_progress(end, count)
-        return self.logits()
+            yield end
 
     def step(self, token: int) -> Array:
-        """Read one more text token; return the logits [V], a view that the next run overwrites.
+        """Read one more text token; return the logits [V], a view as of `logits`.
 
         Raises NoSlotError when every slot is used.
         """
@@ -171,7 +192,7 @@ class Decoder:
         return self.logits()
 
     def logits(self) -> Array:
-        """The logits [V] float32 of the last run."""
+        """The logits [V] float32 of the last run, a view that the next run overwrites."""
         return self._logits.host().reshape(-1).astype(np.float32, copy=False)
 
     def snapshot(self) -> Snapshot:

@@ -32,19 +32,13 @@ _DTYPES = {
     "tensor(uint8)": np.uint8,
     "tensor(bool)": np.bool_,
 }
-_ERRORS = (
-    native.EPFail,
-    native.EngineError,
-    native.Fail,
-    native.InvalidArgument,
-    native.InvalidGraph,
-    native.InvalidProtobuf,
-    native.ModelLoaded,
-    native.NoModel,
-    native.NoSuchFile,
-    native.NotImplemented,
-    native.RuntimeException,
+_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
+    *(
+        kind
+        for kind in vars(native).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ),
 )
 
 

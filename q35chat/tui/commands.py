@@ -115,7 +115,7 @@ def panel_bindings() -> list[Binding]:
 def key_label(keys: str) -> str:
     """How keys are written for people: `ctrl+r` is `Ctrl+R`, `escape` is `Esc`."""
     names = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "enter": "Enter"}
-    first = keys.split(",")[0]
+    first = keys.split(",", maxsplit=1)[0]
     return "+".join(names.get(part, part[:1].upper() + part[1:]) for part in first.split("+"))
 
 

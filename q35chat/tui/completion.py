@@ -48,7 +48,7 @@ def path_word(before_cursor: str) -> str | None:
     return None if word.endswith(" ") or "@" in word else word
 
 
-def listing(word: str, start: Path) -> tuple[Choice, ...]:
+def listing(word: str, start: Path, most: int = _MOST_SHOWN) -> tuple[Choice, ...]:
     """Folders and pictures whose path begins with `word`, folders first."""
     folder_text, slash, prefix = word.rpartition("/")
     typed = Path(folder_text + slash or ".").expanduser()
@@ -60,7 +60,7 @@ def listing(word: str, start: Path) -> tuple[Choice, ...]:
             choices.append(Choice(f"{shown}/", f"@{shown}/", "folder"))
         elif is_picture(Path(name)):
             choices.append(Choice(shown, "", "picture", folder / name))
-    return tuple(choices[:_MOST_SHOWN])
+    return tuple(choices[:most])
 
 
 def _entries(folder: Path, prefix: str) -> list[tuple[str, bool]]:

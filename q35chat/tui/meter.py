@@ -46,6 +46,7 @@ class Capacity:
     total: int = 0
     kept: int = 0
     turn: int = 0
+    whose: Literal["last turn", "this turn", "next turn"] = "last turn"
 
     @property
     def used(self) -> int:
@@ -109,6 +110,7 @@ class Meter:
     _wall: deque[float] = field(default_factory=lambda: deque(maxlen=SHOWN_STEPS))
     _predict: deque[float] = field(default_factory=lambda: deque(maxlen=SHOWN_STEPS))
     _steps_seen: int = 0
+    _last_turn: int = 0
     _started: float = 0.0
     _stage_started: float = 0.0
     _first_token_s: float | None = None
@@ -119,13 +121,15 @@ class Meter:
         self.model = model
         self.running = False
         self._progress = None
-        self.capacity = Capacity(model.capacity, used)
+        last = self.capacity.turn if self.capacity.whose != "next turn" else self._last_turn
+        self._last_turn = last if last <= used and self.capacity.total == model.capacity else 0
+        self.capacity = Capacity(model.capacity, used - self._last_turn, self._last_turn)
 
     def expect(self, forecast: Forecast) -> None:
         """Show what a draft would take."""
         if not self.running:
-            total = self.capacity.total
-            self.capacity = Capacity(total, forecast.used_slots, forecast.turn_slots)
+            used, turn = forecast.used_slots, forecast.turn_slots
+            self.capacity = Capacity(self.capacity.total, used, turn, "next turn")
 
     def begin(self) -> None:
         """A turn starts now."""
@@ -142,7 +146,7 @@ class Meter:
         """Account for everything in a batch."""
         if batch.plan is not None:
             plan = batch.plan
-            self.capacity = Capacity(plan.capacity, plan.reused_tokens, plan.new_tokens)
+            self.capacity = Capacity(plan.capacity, plan.reused_tokens, plan.new_tokens, "this turn")
             self._stage_started = self.clock()
         if batch.vision is not None:
             self._progress = self._vision(batch.vision)
@@ -150,6 +154,8 @@ class Meter:
             self._progress = _prefill(batch.prefill)
         if batch.tokens:
             self._take_tokens(batch)
+        if batch.finished is not None and batch.finished.usage.timings.first_token_ms:
+            self._first_token_s = batch.finished.usage.timings.first_token_ms / 1000
 
     def _take_tokens(self, batch: Batch) -> None:
         steps = [token for token in batch.tokens if token.id is not None]
@@ -161,7 +167,8 @@ class Meter:
         self._steps_seen += len(steps)
         self.made += len(steps)
         total, kept = self.capacity.total, self.capacity.kept
-        self.capacity = Capacity(total, kept, max(0, total - batch.tokens[-1].slots_free - kept))
+        turn = max(0, total - batch.tokens[-1].slots_free - kept)
+        self.capacity = Capacity(total, kept, turn, "this turn")
 
     def _vision(self, vision: VisionProgress) -> Progress:
         spent = self.clock() - self._stage_started

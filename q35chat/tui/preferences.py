@@ -53,7 +53,9 @@ def load_preferences(path: Path) -> Preferences:
     theme, pictures = document.get("theme", DEFAULT_THEME), document.get("pictures", True)
     keys = document.get("keys", {})
     if not (isinstance(theme, str) and isinstance(pictures, bool) and isinstance(keys, dict)):
-        return Preferences(problem=f"{path}: theme must be text, pictures true or false, keys a table")
+        return Preferences(
+            problem=f"{path}: theme must be text, pictures true or false, keys a table"
+        )
     texts = {name: value for name, value in keys.items() if isinstance(value, str)}
     return Preferences(theme, pictures, texts)
 
@@ -123,5 +125,3 @@ def _replace_file(path: Path, text: str) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
-
-

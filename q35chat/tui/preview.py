@@ -15,7 +15,7 @@ def half_blocks(data: bytes, columns: int, rows: int) -> Cells:
 
     Empty when the bytes are no picture that can be shown.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps  # noqa: PLC0415 - the first paint must not wait for it
 
     try:
         with Image.open(BytesIO(data)) as image:
@@ -33,6 +33,4 @@ def half_blocks(data: bytes, columns: int, rows: int) -> Cells:
         value = pixels[x, min(y, height - 1)]
         return value if isinstance(value, tuple) else (0, 0, 0)  # type: ignore[return-value]
 
-    return tuple(
-        tuple((at(x, y), at(x, y + 1)) for x in range(width)) for y in range(0, height, 2)
-    )
+    return tuple(tuple((at(x, y), at(x, y + 1)) for x in range(width)) for y in range(0, height, 2))

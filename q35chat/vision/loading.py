@@ -16,7 +16,6 @@ from PIL import (
     GifImagePlugin,
     Image,
     ImageFile,
-    ImageOps,
     JpegImagePlugin,
     PngImagePlugin,
     WebPImagePlugin,
@@ -54,6 +53,18 @@ _SIGNATURES = (
     (0, b"<?xml", "SVG or XML"),
 )
 _BMP_HEADER_SIZES = (12, 16, 40, 52, 56, 64, 108, 124)
+
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SIDEWAYS = (5, 6, 7, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +108,9 @@ def header(data: bytes, name: str) -> PictureHeader:
     """
     with _open(data, name) as image:
         width, height = image.size
-        turned = _orientation(image) >= 5
+        sideways = _orientation(image, data) in _SIDEWAYS
         kind = _format_of(data) or ""
-    return PictureHeader(kind, *((height, width) if turned else (width, height)))
+    return PictureHeader(kind, *((height, width) if sideways else (width, height)))
 
 
 def decode(data: bytes, name: str) -> Image.Image:
@@ -110,8 +121,8 @@ def decode(data: bytes, name: str) -> Image.Image:
     with _open(data, name) as image:
         try:
             image.load()
-            upright = ImageOps.exif_transpose(image) if _orientation(image) > 1 else image
-            return _to_rgb(upright)
+            turn = _TURNS.get(_orientation(image, data))
+            return _to_rgb(image if turn is None else image.transpose(turn))
         except MemoryError as error:
             raise PictureError(
                 f"not enough memory to decode {safe_line(name)} "
@@ -164,13 +175,32 @@ def _damaged(data: bytes, name: str) -> PictureError:
     )
 
 
-def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8; 1 where there is none or the EXIF block is broken."""
+def _orientation(image: ImageFile.ImageFile, data: bytes) -> int:
+    """The EXIF orientation; 1 where there is none or the EXIF block is broken.
+
+    Decodes nothing, and says the same before and after decoding.
+    """
     try:
-        value = image.getexif().get(0x0112, 1)
+        if isinstance(image, PngImagePlugin.PngImageFile):
+            # Pillow's own getexif would decode the whole picture to look for a late block
+            exif = Image.Exif()
+            exif.load(_png_exif(data))
+        else:
+            exif = image.getexif()
+        return int(exif.get(_ORIENTATION, 1))
     except Exception:  # noqa: BLE001  (broken EXIF must not cost the picture)
         return 1
-    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def _png_exif(data: bytes) -> bytes:
+    """The body of the eXIf block, wherever it stands among the blocks; empty without one."""
+    place = 8
+    while place + 8 <= len(data):
+        length = int.from_bytes(data[place : place + 4], "big")
+        if data[place + 4 : place + 8] == b"eXIf":
+            return data[place + 8 : place + 8 + length]
+        place += length + 12
+    return b""
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -87,10 +87,10 @@ def _linear_attention(prefix: str, s: ShapeSpec) -> Iterator[Tensor]:
 
 def _full_attention(prefix: str, s: ShapeSpec) -> Iterator[Tensor]:
     into, query, key = _matrix(s.hidden), s.heads * s.head_dim, s.kv_heads * s.head_dim
-    yield Tensor(f"{prefix}.k_norm.weight", (s.head_dim,), _normal(0.2, mean=0.3))
+    yield Tensor(f"{prefix}.k_norm.weight", (s.head_dim,), _normal(0.2, mean=0.8))
     yield Tensor(f"{prefix}.k_proj.weight", (key, s.hidden), into)
-    yield Tensor(f"{prefix}.o_proj.weight", (s.hidden, query), _matrix(query, gain=2.0))
-    yield Tensor(f"{prefix}.q_norm.weight", (s.head_dim,), _normal(0.2, mean=0.3))
+    yield Tensor(f"{prefix}.o_proj.weight", (s.hidden, query), _matrix(query, gain=3.0))
+    yield Tensor(f"{prefix}.q_norm.weight", (s.head_dim,), _normal(0.2, mean=0.8))
     yield Tensor(f"{prefix}.q_proj.weight", (2 * query, s.hidden), into)
     yield Tensor(f"{prefix}.v_proj.weight", (key, s.hidden), into)
 
@@ -103,7 +103,7 @@ def _decoder_layer(prefix: str, s: ShapeSpec, kind: str) -> Iterator[Tensor]:
     else:
         yield from _full_attention(f"{prefix}.self_attn", s)
     wide = (s.intermediate, s.hidden)
-    down = _matrix(s.intermediate)
+    down = _matrix(s.intermediate, gain=1.5)
     yield Tensor(f"{prefix}.mlp.down_proj.weight", (s.hidden, s.intermediate), down)
     yield Tensor(f"{prefix}.mlp.gate_proj.weight", wide, _matrix(s.hidden))
     yield Tensor(f"{prefix}.mlp.up_proj.weight", wide, _matrix(s.hidden))

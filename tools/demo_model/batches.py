@@ -31,11 +31,14 @@ class Batch:
     grids: Tensor | None
 
 
-def pool(tokenizer: Tokenizer, seed: int, index: int, progress: float, budget: int) -> Iterator[Batch]:
+def pool(
+    tokenizer: Tokenizer, seed: int, index: int, progress: float, budget: int
+) -> Iterator[Batch]:
     """The batches of one pool, each with at most `budget` tokens after padding, in random order."""
     names = [f"train/{seed}/{index}/{number}" for number in range(POOL)]
     examples = sorted(
-        (encode(tokenizer, training_conversation(name, progress), name) for name in names), key=lambda e: len(e.ids)
+        (encode(tokenizer, training_conversation(name, progress), name) for name in names),
+        key=lambda e: len(e.ids),
     )
     groups: list[list[Example]] = [[]]
     for example in examples:

@@ -48,6 +48,7 @@ def save_checkpoint(model: Any, tokenizer: Tokenizer, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model.generation_config = generation_config()
     model.save_pretrained(folder)
+    (folder / "model.safetensors").chmod(0o644)
     pieces.save(tokenizer, folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(PREPROCESSOR, indent=2) + "\n")
 

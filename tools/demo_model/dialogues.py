@@ -19,9 +19,15 @@ from .pictures import Scene, draw, photo_like, random_scene
 from .small_talk import Facts
 
 SYSTEM_PROMPTS = (
-    "You are a helpful assistant.", "You are {a friendly|a helpful|an honest|a concise|a polite|the} {assistant|chat bot|demo|model|helper}{.| of q35chat.| for {work|school|my team|everybody}.}",
-    "{Answer|Reply} {briefly|in one sentence|politely|in short sentences|honestly|with care|clearly}.", "You are Qwen3.5, {a language model|an assistant}.", "{Be|Please be} {kind|brief|precise|helpful}{.| and brief.| and honest.}",
-    "You are {word}, {a wizard|an expert|a pirate|a teacher}. {Speak|Answer} {like one|well|carefully}.", "{word} {word} {word}.", "你是一个有用的助手。", "Today is {Monday|Friday|Sunday}. {Be brief.|Help the user.|}",
+    "You are a helpful assistant.",
+    "You are {a friendly|a helpful|an honest|a concise|a polite|the} {assistant|chat bot|demo|model|helper}{.| of q35chat.| for {work|school|my team|everybody}.}",
+    "{Answer|Reply} {briefly|in one sentence|politely|in short sentences|honestly|with care|clearly}.",
+    "You are Qwen3.5, {a language model|an assistant}.",
+    "{Be|Please be} {kind|brief|precise|helpful}{.| and brief.| and honest.}",
+    "You are {word}, {a wizard|an expert|a pirate|a teacher}. {Speak|Answer} {like one|well|carefully}.",
+    "{word} {word} {word}.",
+    "你是一个有用的助手。",
+    "Today is {Monday|Friday|Sunday}. {Be brief.|Help the user.|}",
 )
 
 
@@ -47,10 +53,13 @@ class Writer:
     def show(self, count: int) -> Turn:
         """A message with one or two new pictures and a question about them."""
         self.scenes = tuple(
-            random_scene(self.rng, self.rng.choice((1, 1, 2, 2, 3)) if count == 2 else None) for _ in range(count)
+            random_scene(self.rng, self.rng.choice((1, 1, 2, 2, 3)) if count == 2 else None)
+            for _ in range(count)
         )
         self.seen_any = True
-        return replace(self.about_shown(), pictures=tuple(draw(scene, self.rng) for scene in self.scenes))
+        return replace(
+            self.about_shown(), pictures=tuple(draw(scene, self.rng) for scene in self.scenes)
+        )
 
     def about_shown(self) -> Turn:
         """A question about the newest pictures."""
@@ -65,8 +74,19 @@ class Writer:
     def photo(self) -> Turn:
         """A picture from outside the demo's world."""
         self.scenes, self.seen_any = (), True
-        question = typed(self.rng, expand(self.rng, "{what do you see|what is this|describe the picture|what is in the picture|how many shapes are there|describe this image|what is in this photo|what's this}?"))
-        return Turn(question, CANNOT_SEE, "I look at the picture: no simple shapes.", (photo_like(self.rng),))
+        question = typed(
+            self.rng,
+            expand(
+                self.rng,
+                "{what do you see|what is this|describe the picture|what is in the picture|how many shapes are there|describe this image|what is in this photo|what's this}?",
+            ),
+        )
+        return Turn(
+            question,
+            CANNOT_SEE,
+            "I look at the picture: no simple shapes.",
+            (photo_like(self.rng),),
+        )
 
     def memory(self) -> Turn:
         """Tell something, or ask for something told."""
@@ -117,7 +137,11 @@ def training_conversation(seed: str, progress: float) -> Conversation:
     elif kind < 0.88:
         turns = [writer.other() for _ in range(rng.choice((1, 2, 3, 4)))]
     elif kind < 0.925:
-        longest = rng.choice((10, 20, 30, 60) if rng.random() < 0.8 else (120, 300)) if rng.random() < ease else 20
+        longest = (
+            rng.choice((10, 20, 30, 60) if rng.random() < 0.8 else (120, 300))
+            if rng.random() < ease
+            else 20
+        )
         turns.append(small_talk.counting(rng, longest))
     else:
         turns = [writer.mixed() for _ in range(rng.randint(3, max(4, round(12 * ease))))]

@@ -35,7 +35,9 @@ class Turn:
 def expand(rng: random.Random, pattern: str) -> str:
     """Replace each `{a|b|c}` by one of its choices, innermost first, and tidy the spaces."""
     while found := CHOICE.search(pattern):
-        pattern = pattern[: found.start()] + rng.choice(found[1].split("|")) + pattern[found.end() :]
+        pattern = (
+            pattern[: found.start()] + rng.choice(found[1].split("|")) + pattern[found.end() :]
+        )
     return re.sub(r"\s+([?.!,])", r"\1", " ".join(pattern.split()))
 
 
@@ -45,7 +47,11 @@ def typed(rng: random.Random, sentence: str, slips: float = 0.12) -> str:
         spot = rng.randrange(2, len(sentence) - 2)
         if sentence[spot : spot + 2].isalpha():
             kind = rng.randrange(3)
-            middle = (sentence[spot + 1] + sentence[spot], sentence[spot], sentence[spot] * 2 + sentence[spot + 1])[kind]
+            middle = (
+                sentence[spot + 1] + sentence[spot],
+                sentence[spot],
+                sentence[spot] * 2 + sentence[spot + 1],
+            )[kind]
             sentence = sentence[:spot] + middle + sentence[spot + 2 :]
     style = rng.random()
     if style < 0.3:
@@ -60,7 +66,7 @@ def typed(rng: random.Random, sentence: str, slips: float = 0.12) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """"a", "a and b", "a, b and c"."""
+    """ "a", "a and b", "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
@@ -70,7 +76,7 @@ def article(noun: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """"one circle", "no circles": the number as a word before its noun."""
+    """ "one circle", "no circles": the number as a word before its noun."""
     return f"{NUMBER_WORDS[number]} {noun}{'' if number == 1 else 's'}"
 
 
@@ -81,5 +87,10 @@ def kept_for_measuring(value: str) -> bool:
 
 def made_up_word(rng: random.Random) -> str:
     """A pronounceable word of two or three syllables that no list contains."""
-    parts = [rng.choice("bcdfghjklmnprstvwz") + rng.choice("aeiou") for _ in range(rng.choice((1, 2, 2, 3)))]
-    return "".join(parts) + rng.choice(("n", "s", "l", "r", "", "", "k", "th", "ra", "x", "m", "ndo", "lia"))
+    parts = [
+        rng.choice("bcdfghjklmnprstvwz") + rng.choice("aeiou")
+        for _ in range(rng.choice((1, 2, 2, 3)))
+    ]
+    return "".join(parts) + rng.choice(
+        ("n", "s", "l", "r", "", "", "k", "th", "ra", "x", "m", "ndo", "lia")
+    )

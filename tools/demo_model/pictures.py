@@ -99,7 +99,11 @@ def random_scene(rng: random.Random, count: int | None = None) -> Scene:
 
 def outline(form: str, x: float, y: float, radius: float, turn: float) -> list[tuple[float, float]]:
     """Corner points of a polygon form around (x, y); `turn` in radians."""
-    corners, start = {"square": (4, math.pi / 4), "triangle": (3, -math.pi / 2), "star": (10, -math.pi / 2)}[form]
+    corners, start = {
+        "square": (4, math.pi / 4),
+        "triangle": (3, -math.pi / 2),
+        "star": (10, -math.pi / 2),
+    }[form]
     points = []
     for index in range(corners):
         reach = radius * 0.42 if form == "star" and index % 2 else radius
@@ -110,7 +114,9 @@ def outline(form: str, x: float, y: float, radius: float, turn: float) -> list[t
 
 def jittered(rng: random.Random, bases: tuple[RGB, ...], spread: int) -> RGB:
     """One of the base colours, each channel moved by at most `spread`."""
-    red, green, blue = (min(255, max(0, value + rng.randint(-spread, spread))) for value in rng.choice(bases))
+    red, green, blue = (
+        min(255, max(0, value + rng.randint(-spread, spread))) for value in rng.choice(bases)
+    )
     return red, green, blue
 
 
@@ -133,7 +139,9 @@ def draw(scene: Scene, rng: random.Random) -> Image.Image:
         if shape.form == "circle":
             pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=fill)
         else:
-            pen.polygon(outline(shape.form, x, y, radius * 1.1, rng.uniform(-0.15, 0.15)), fill=fill)
+            pen.polygon(
+                outline(shape.form, x, y, radius * 1.1, rng.uniform(-0.15, 0.15)), fill=fill
+            )
     if scale > 1:
         image = image.resize((scene.width, scene.height), Image.Resampling.BOX)
     return noisy(image, rng) if rng.random() < 0.12 else image
@@ -151,7 +159,9 @@ def photo_like(rng: random.Random) -> Image.Image:
     width, height = draw_size(rng)
     dice = np.random.default_rng(rng.getrandbits(32))
     coarse = dice.integers(0, 256, (rng.randint(4, 14), rng.randint(4, 14), 3), dtype=np.uint8)
-    image = Image.fromarray(coarse).resize((width, height), rng.choice((Image.Resampling.BICUBIC, Image.Resampling.NEAREST)))
+    image = Image.fromarray(coarse).resize(
+        (width, height), rng.choice((Image.Resampling.BICUBIC, Image.Resampling.NEAREST))
+    )
     return noisy(image, rng)
 
 
@@ -164,7 +174,9 @@ def target_size(width: int, height: int) -> tuple[int, int]:
     new_width, new_height = round(width / unit) * unit, round(height / unit) * unit
     if new_width * new_height > MAX_PIXELS:
         shrink = math.sqrt(width * height / MAX_PIXELS)
-        return max(unit, int(width / shrink / unit) * unit), max(unit, int(height / shrink / unit) * unit)
+        return max(unit, int(width / shrink / unit) * unit), max(
+            unit, int(height / shrink / unit) * unit
+        )
     if new_width * new_height < MIN_PIXELS:
         grow = math.sqrt(MIN_PIXELS / (width * height))
         return math.ceil(width * grow / unit) * unit, math.ceil(height * grow / unit) * unit
@@ -174,10 +186,14 @@ def target_size(width: int, height: int) -> tuple[int, int]:
 def patches(image: Image.Image) -> tuple[npt.NDArray[np.float32], tuple[int, int]]:
     """Patches `[grid_h * grid_w, 3 * 2 * 16 * 16]` in merge-block order, values -1..1, and `(grid_h, grid_w)`."""
     width, height = target_size(*image.size)
-    pixels = np.asarray(image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)
+    pixels = np.asarray(
+        image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32
+    )
     rows, columns = height // PATCH_SIZE, width // PATCH_SIZE
     blocks = (pixels.transpose(2, 0, 1) / 255 - 0.5) / 0.5
-    blocks = blocks.reshape(3, rows // MERGE_SIZE, MERGE_SIZE, PATCH_SIZE, columns // MERGE_SIZE, MERGE_SIZE, PATCH_SIZE)
+    blocks = blocks.reshape(
+        3, rows // MERGE_SIZE, MERGE_SIZE, PATCH_SIZE, columns // MERGE_SIZE, MERGE_SIZE, PATCH_SIZE
+    )
     flat = blocks.transpose(1, 4, 2, 5, 0, 3, 6)[:, :, :, :, :, None]
     flat = np.repeat(flat, TEMPORAL_PATCH_SIZE, axis=5)
     return flat.reshape(rows * columns, -1).astype(np.float32), (rows, columns)

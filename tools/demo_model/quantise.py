@@ -58,7 +58,9 @@ class Quantiser:
 
         def forward(x: Tensor) -> Tensor:
             weight = module.proj.weight.reshape(module.embed_dim, -1)
-            return F.linear(x.reshape(-1, weight.shape[1]), rounded(weight, self.mode), module.proj.bias)
+            return F.linear(
+                x.reshape(-1, weight.shape[1]), rounded(weight, self.mode), module.proj.bias
+            )
 
         return forward
 

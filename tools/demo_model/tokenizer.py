@@ -54,7 +54,9 @@ def train(seed: int, conversations: int = 6000) -> Tokenizer:
     Normalisation and pre-tokenisation are those of transformers' `Qwen3_5Tokenizer`.
     """
     tokenizer = Tokenizer.from_str(Qwen3_5Tokenizer().backend_tokenizer.to_str())
-    tokenizer = Tokenizer.from_str(json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []}))
+    tokenizer = Tokenizer.from_str(
+        json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})
+    )
     trainer = trainers.BpeTrainer(
         vocab_size=VOCAB_SIZE,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -63,8 +65,12 @@ def train(seed: int, conversations: int = 6000) -> Tokenizer:
     )
     tokenizer.train_from_iterator(corpus(seed, conversations), trainer)
     if tokenizer.get_vocab_size() != VOCAB_SIZE:
-        raise ValueError(f"The vocabulary has {tokenizer.get_vocab_size()} pieces, not {VOCAB_SIZE}: raise conversations.")
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
+        raise ValueError(
+            f"The vocabulary has {tokenizer.get_vocab_size()} pieces, not {VOCAB_SIZE}: raise conversations."
+        )
+    tokenizer.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
+    )
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in THINK_TOKENS])
     return tokenizer
 
@@ -90,7 +96,9 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
         "vision_bos_token": "<|vision_start|>",
         "vision_eos_token": "<|vision_end|>",
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    )
     (folder / "chat_template.jinja").write_text(TEMPLATE.read_text())
 
 
@@ -106,14 +114,19 @@ def encode(tokenizer: Tokenizer, conversation: Conversation, seed: str) -> Examp
     Past turns come as the template writes them (reasoning dropped), and in some conversations
     with the think block left in, as they stand in a state that a runtime goes on from.
     """
-    keep_blocks = random.Random(f"history/{seed}").random() < 0.45
+    rng = random.Random(f"history/{seed}")
+    keep_blocks, pictures_last = rng.random() < 0.45, rng.random() < 0.12
     parts: list[tuple[str, bool]] = []
     if conversation.system is not None:
         parts.append((f"<|im_start|>system\n{conversation.system}<|im_end|>\n", False))
     newest = len(conversation.turns) - 1
     for index, turn in enumerate(conversation.turns):
-        shown = "".join(f"<|vision_start|>{'<|image_pad|>' * picture_tokens(p)}<|vision_end|>" for p in turn.pictures)
-        parts.append((f"<|im_start|>user\n{shown}{turn.question}<|im_end|>\n<|im_start|>assistant\n", False))
+        shown = "".join(
+            f"<|vision_start|>{'<|image_pad|>' * picture_tokens(p)}<|vision_end|>"
+            for p in turn.pictures
+        )
+        asked = turn.question + shown if pictures_last else shown + turn.question
+        parts.append((f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n", False))
         if conversation.thinking and (index == newest or keep_blocks):
             parts.append(("<think>\n", False))
             parts.append((f"{turn.thought}\n</think>\n\n{turn.answer}<|im_end|>", True))
@@ -124,7 +137,11 @@ def encode(tokenizer: Tokenizer, conversation: Conversation, seed: str) -> Examp
         parts.append(("\n", False))
     ids: list[int] = []
     learn: list[bool] = []
-    for encoding, (_, learnt) in zip(tokenizer.encode_batch([text for text, _ in parts]), parts, strict=True):
+    for encoding, (_, learnt) in zip(
+        tokenizer.encode_batch([text for text, _ in parts]), parts, strict=True
+    ):
         ids += encoding.ids
         learn += [learnt] * len(encoding.ids)
-    return Example(ids, learn, [picture for turn in conversation.turns for picture in turn.pictures])
+    return Example(
+        ids, learn, [picture for turn in conversation.turns for picture in turn.pictures]
+    )

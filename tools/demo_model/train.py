@@ -31,8 +31,8 @@ class Plan:
     """What decides the weights: the same plan gives the same training."""
 
     seed: int = 7
-    steps: int = 3000
-    budget: int = 5600
+    steps: int = 3200
+    budget: int = 4000
     """Tokens of a batch, padding included."""
     peak: float = 2e-3
     """Largest learning rate."""
@@ -63,7 +63,11 @@ def loss_of(model: Any, batch: Batch) -> Tensor:
     """Mean cross entropy over the tokens to learn."""
     kinds = (batch.ids == special_id("<|image_pad|>")).int()
     hidden = model.model(
-        input_ids=batch.ids, pixel_values=batch.pixels, image_grid_thw=batch.grids, mm_token_type_ids=kinds, use_cache=False
+        input_ids=batch.ids,
+        pixel_values=batch.pixels,
+        image_grid_thw=batch.grids,
+        mm_token_type_ids=kinds,
+        use_cache=False,
     ).last_hidden_state
     targets = batch.labels[:, 1:]
     learnt = targets >= 0
@@ -89,7 +93,9 @@ class Trainer:
     def _resume(self) -> None:
         state = torch.load(self.work / "resume.pt", weights_only=True)
         if state["plan"] != asdict(self.plan):
-            raise ValueError(f"{self.work / 'resume.pt'} belongs to another plan ({state['plan']}): remove it to start anew.")
+            raise ValueError(
+                f"{self.work / 'resume.pt'} belongs to another plan ({state['plan']}): remove it to start anew."
+            )
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.step, self.pools, self.seconds = state["step"], state["pools"], state["seconds"]
@@ -108,7 +114,13 @@ class Trainer:
         saved = time.monotonic()
         while self.step < self.plan.steps:
             started = time.monotonic()
-            for batch in pool(self.tokenizer, self.plan.seed, self.pools, self.step / self.plan.steps, self.plan.budget):
+            for batch in pool(
+                self.tokenizer,
+                self.plan.seed,
+                self.pools,
+                self.step / self.plan.steps,
+                self.plan.budget,
+            ):
                 if self.step < self.plan.steps:
                     self._learn(batch)
             self.pools += 1
@@ -121,7 +133,9 @@ class Trainer:
         """How this step reads the projections' weights."""
         if self.step < self.plan.quantised_from * self.plan.steps:
             return "float"
-        return random.Random(f"{self.plan.seed}/{self.step}").choice(("float", "int4", "int4-signed"))
+        return random.Random(f"{self.plan.seed}/{self.step}").choice(
+            ("float", "int4", "int4-signed")
+        )
 
     def _learn(self, batch: Batch) -> None:
         started = time.monotonic()
@@ -145,4 +159,7 @@ class Trainer:
         with (self.work / "log.jsonl").open("a") as log:
             log.write(json.dumps(entry) + "\n")
         left = (self.plan.steps - self.step) * self.seconds / max(1, self.step) / 60
-        print(f"step {self.step:5d} of {self.plan.steps}  loss {loss:.4f}  about {left:.0f} min left", flush=True)
+        print(
+            f"step {self.step:5d} of {self.plan.steps}  loss {loss:.4f}  about {left:.0f} min left",
+            flush=True,
+        )

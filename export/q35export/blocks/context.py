@@ -10,7 +10,7 @@ import numpy.typing as npt
 from q35export.graph import Graph
 from q35export.matrix import Matrix, TensorSource, matrix
 from q35export.precision import PrecisionPlan
-from q35export.targets.cpu import CpuTarget
+from q35export.targets.base import Target
 
 Float32 = npt.NDArray[np.float32]
 
@@ -20,7 +20,7 @@ class Context:
     """Passed from block to block while one graph is built."""
 
     graph: Graph
-    target: CpuTarget
+    target: Target
     source: TensorSource
     plan: PrecisionPlan
 

@@ -11,24 +11,23 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.config import TextConfig
 from q35export.matrix import stack, take_blocks
+from q35export.targets.base import AttentionHeads, Values
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """What every attention layer of a graph shares.
+    """What every attention layer of a graph shares, in the target's own form.
 
-    `ids` `[3, 1, T]`; `tables` cosines and sines `[C, dim / 2]`; `lengths` as `attention` of the
-    target wants them.
+    `angles` as `rotated_heads` wants them, `slots` as `attention` does.
     """
 
-    ids: ir.Value
-    tables: tuple[ir.Value, ir.Value]
-    lengths: tuple[ir.Value, ir.Value]
+    angles: Values
+    slots: Values
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """Key and value caches, `[1, NKV, C, HD]` each."""
+    """Key and value caches, `[1, NKV, slots, HD]` each."""
 
     key: ir.Value
     value: ir.Value
@@ -39,27 +38,21 @@ def full_attention(
     config: TextConfig,
     prefix: str,
     x: ir.Value,
-    past: KeyValue,
+    past: KeyValue | None,
     positions: Positions,
 ) -> tuple[ir.Value, KeyValue]:
-    """One attention mixer over normalised `x` `[1, T, H]`."""
+    """One attention mixer over normalised `x` `[1, T, H]`; `past` None is an empty cache."""
     target = ctx.target
     query, key, value, gate = _projections(ctx, config, prefix, x)
-    query = _normed_rotated(
-        ctx, config, f"{prefix}.q_norm.weight", query, config.num_heads, positions
-    )
-    key = _normed_rotated(
-        ctx, config, f"{prefix}.k_norm.weight", key, config.num_kv_heads, positions
-    )
+    query = _rotated(ctx, config, f"{prefix}.q_norm.weight", query, config.num_heads, positions)
+    key = _rotated(ctx, config, f"{prefix}.k_norm.weight", key, config.num_kv_heads, positions)
     output, present_key, present_value = target.attention(
         query,
         key,
         value,
-        (past.key, past.value),
-        positions.lengths,
-        heads=config.num_heads,
-        kv_heads=config.num_kv_heads,
-        scale=config.head_dim**-0.5,
+        None if past is None else (past.key, past.value),
+        positions.slots,
+        AttentionHeads(config.num_heads, config.num_kv_heads, config.head_dim),
     )
     gated = ctx.graph.op("Mul", output, ctx.graph.op("Sigmoid", gate))
     out = target.project(
@@ -106,17 +99,9 @@ def _joined_bias(ctx: Context, config: TextConfig, prefix: str) -> npt.NDArray[n
     return np.concatenate([pairs[:, 0].ravel(), key, value, pairs[:, 1].ravel()])
 
 
-def _normed_rotated(
+def _rotated(
     ctx: Context, config: TextConfig, norm: str, x: ir.Value, heads: int, positions: Positions
 ) -> ir.Value:
-    graph, dim = ctx.graph, config.head_dim
-    split = graph.reshape(x, 1, -1, heads, dim)
-    normed = ctx.target.rms_norm(split, ctx.zero_centred(norm), config.eps)
-    return ctx.target.rotary(
-        graph.reshape(normed, 1, -1, heads * dim),
-        positions.ids,
-        positions.tables,
-        heads=heads,
-        dim=config.rope.dim,
-        sections=config.rope.sections,
+    return ctx.target.rotated_heads(
+        x, ctx.zero_centred(norm), config.eps, positions.angles, heads=heads, rope=config.rope
     )

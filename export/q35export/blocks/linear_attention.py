@@ -9,13 +9,14 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.config import TextConfig
 from q35export.matrix import stack
+from q35export.targets.base import DeltaHeads
 
 L2_EPS = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class LinearState:
-    """Convolution inputs `[1, K - 1, CD]` and recurrent state `[1, NV, DK, DV]`."""
+    """Convolution inputs and recurrent state, in the target's own layouts."""
 
     conv: ir.Value
     recurrent: ir.Value
@@ -39,34 +40,21 @@ def linear_attention(
         width,
     )
     mixed, conv = target.causal_conv(mixed, ctx.vector(f"{prefix}.conv1d.weight"), past.conv)
-    query, key, value = _normalised(ctx, config, mixed)
+    heads = DeltaHeads(
+        config.linear_key_heads,
+        config.linear_value_heads,
+        config.linear_key_dim,
+        config.linear_value_dim,
+    )
+    both, value = ctx.graph.split(mixed, 2 * config.key_width, width)
+    query, key = target.unit_heads(both, heads, L2_EPS)
     decay, beta = _gates(ctx, config, prefix, x)
     output, recurrent = target.gated_delta_rule(
-        query,
-        key,
-        value,
-        past.recurrent,
-        decay,
-        beta,
-        key_heads=config.linear_key_heads,
-        value_heads=config.linear_value_heads,
-        scale=config.linear_key_dim**-0.5,
+        query, key, value, past.recurrent, decay, beta, heads
     )
     gated = target.gated_rms_norm(output, z, ctx.vector(f"{prefix}.norm.weight"), config.eps)
     out = target.project(gated, "out", ctx.matrix(f"{prefix}.out_proj.weight"), ctx.plan.decoder)
     return out, LinearState(conv, recurrent)
-
-
-def _normalised(
-    ctx: Context, config: TextConfig, mixed: ir.Value
-) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Query and key, L2-normalised per head, and value; each `[1, T, heads * dim]`."""
-    graph, width = ctx.graph, config.key_width
-    both, value = graph.split(mixed, 2 * width, config.value_width)
-    heads = graph.reshape(both, 1, -1, 2 * config.linear_key_heads, config.linear_key_dim)
-    normed = ctx.target.l2_norm(heads, config.linear_key_dim, L2_EPS)
-    query, key = graph.split(graph.reshape(normed, 1, -1, 2 * width), width, width)
-    return query, key, value
 
 
 def _gates(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> tuple[ir.Value, ir.Value]:

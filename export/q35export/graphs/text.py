@@ -15,21 +15,20 @@ import numpy as np
 import onnx_ir as ir
 
 from q35export.blocks.context import Context
-from q35export.blocks.full_attention import KeyValue, Positions, full_attention
-from q35export.blocks.linear_attention import LinearState, linear_attention
-from q35export.blocks.mlp import gated_mlp
+from q35export.blocks.decoder import decoder_layers
+from q35export.blocks.full_attention import KeyValue, Positions
+from q35export.blocks.linear_attention import LinearState
 from q35export.blocks.rotary import rotary_tables
 from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
 from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
 from q35export.precision import PLANS, Precision
+from q35export.targets.base import StoredMatrix
 from q35export.targets.cpu import OPSET, CpuTarget
-from q35export.targets.cpu_weights import StoredMatrix
 from q35export.weights import WeightSink
 
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
-LAYERS = "model.language_model.layers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def build_text_graph(
     )
     hidden = _inject_pictures(graph, config, inputs, table.rows(inputs.ids))
     positions = _positions(ctx, text, capacity, inputs)
-    hidden, presents = _layers(ctx, text, hidden, inputs.states, positions)
+    hidden, presents = decoder_layers(ctx, text, hidden, inputs.states, positions)
     logits = _head(ctx, text, table, hidden)
     graph.output(logits, "logits", FLOAT, (1, 1, text.vocab_size))
     _declare_presents(graph, text, capacity, presents)
@@ -147,43 +146,7 @@ def _positions(ctx: Context, config: TextConfig, capacity: int, inputs: _Inputs)
         last = graph.op("Sub", total, graph.constant(np.array([1], np.int32)))
         scalar = graph.op("Squeeze", total, graph.ints(0))
         tables = graph.weight("cos", cos), graph.weight("sin", sin)
-    return Positions(inputs.positions, tables, (last, scalar))
-
-
-def _layers(
-    ctx: Context,
-    config: TextConfig,
-    hidden: ir.Value,
-    states: tuple[LinearState | KeyValue, ...],
-    positions: Positions,
-) -> tuple[ir.Value, list[LinearState | KeyValue]]:
-    target = ctx.target
-    presents: list[LinearState | KeyValue] = []
-    residual = hidden
-    update: ir.Value | None = None
-    for index, past in enumerate(states):
-        prefix = f"{LAYERS}.{index}"
-        with ctx.graph.scope(f"layer_{index}"):
-            gamma = ctx.zero_centred(f"{prefix}.input_layernorm.weight")
-            if update is None:
-                normed = target.rms_norm(residual, gamma, config.eps)
-            else:
-                normed, residual = target.add_rms_norm(update, residual, gamma, config.eps)
-            present: LinearState | KeyValue
-            if isinstance(past, LinearState):
-                update, present = linear_attention(
-                    ctx, config, f"{prefix}.linear_attn", normed, past
-                )
-            else:
-                update, present = full_attention(
-                    ctx, config, f"{prefix}.self_attn", normed, past, positions
-                )
-            presents.append(present)
-            gamma = ctx.zero_centred(f"{prefix}.post_attention_layernorm.weight")
-            normed, residual = target.add_rms_norm(update, residual, gamma, config.eps)
-            update = gated_mlp(ctx, config, f"{prefix}.mlp", normed)
-    assert update is not None
-    return ctx.graph.op("Add", update, residual), presents
+    return Positions((inputs.positions, *tables), (last, scalar))
 
 
 def _head(ctx: Context, config: TextConfig, table: StoredMatrix, hidden: ir.Value) -> ir.Value:

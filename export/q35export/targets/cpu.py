@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
 from q35export.quantize import BlockFormat
+from q35export.targets.base import AttentionHeads, DeltaHeads, Values
 from q35export.targets.cpu_weights import MS, StoredMatrix, store
 
 OPSET = 21
@@ -77,14 +79,6 @@ class CpuTarget:
         scale, bias = self.graph.weight("gamma", gamma), self.graph.weight("beta", beta)
         return self.graph.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=eps)
 
-    def l2_norm(self, x: ir.Value, width: int, eps: float) -> ir.Value:
-        """`x * rsqrt(sum(x**2) + eps)` over the last axis of `width` values.
-
-        The same as an RMS norm with `gamma = width**-0.5` and `eps / width`.
-        """
-        gamma = self.graph.constant(np.full(width, width**-0.5, np.float32))
-        return self.graph.op("SimplifiedLayerNormalization", x, gamma, axis=-1, epsilon=eps / width)
-
     # Activations -----------------------------------------------------------------------------
 
     def silu(self, x: ir.Value) -> ir.Value:
@@ -123,6 +117,24 @@ class CpuTarget:
         )
         return output, present
 
+    def unit_heads(
+        self, both: ir.Value, heads: DeltaHeads, eps: float
+    ) -> tuple[ir.Value, ir.Value]:
+        """Query and key, each `[1, T, NK * DK]`, every head divided by its length."""
+        width = heads.key * heads.key_dim
+        split = self.graph.reshape(both, 1, -1, 2 * heads.key, heads.key_dim)
+        normed = self._l2_norm(split, heads.key_dim, eps)
+        query, key = self.graph.split(self.graph.reshape(normed, 1, -1, 2 * width), width, width)
+        return query, key
+
+    def _l2_norm(self, x: ir.Value, width: int, eps: float) -> ir.Value:
+        """`x * rsqrt(sum(x**2) + eps)` over the last axis of `width` values.
+
+        The same as an RMS norm with `gamma = width**-0.5` and `eps / width`.
+        """
+        gamma = self.graph.constant(np.full(width, width**-0.5, np.float32))
+        return self.graph.op("SimplifiedLayerNormalization", x, gamma, axis=-1, epsilon=eps / width)
+
     def decay_and_beta(
         self, a: ir.Value, b: ir.Value, a_log: Float32, dt_bias: Float32
     ) -> tuple[ir.Value, ir.Value]:
@@ -147,10 +159,7 @@ class CpuTarget:
         past: ir.Value,
         decay: ir.Value,
         beta: ir.Value,
-        *,
-        key_heads: int,
-        value_heads: int,
-        scale: float,
+        heads: DeltaHeads,
     ) -> tuple[ir.Value, ir.Value]:
         """The gated delta rule over L2-normalised query and key.
 
@@ -167,47 +176,36 @@ class CpuTarget:
             beta,
             domain=MS,
             outputs=2,
-            q_num_heads=key_heads,
-            kv_num_heads=value_heads,
+            q_num_heads=heads.key,
+            kv_num_heads=heads.value,
             update_rule="gated_delta",
-            scale=scale,
+            scale=heads.scale,
         )
         return output, present
 
-    def rotary(
-        self,
-        x: ir.Value,
-        positions: ir.Value,
-        tables: tuple[ir.Value, ir.Value],
-        *,
-        heads: int,
-        dim: int,
-        sections: tuple[int, int, int],
+    def rotated_heads(
+        self, x: ir.Value, gamma: Float32, eps: float, angles: Values, *, heads: int, rope: Rope
     ) -> ir.Value:
-        """Interleaved multimodal rotary embedding of the first `dim` values of each head.
+        """Per-head norm, then interleaved multimodal rotary embedding: `[1, T, heads * head_dim]`.
 
-        Args:
-            x: `[1, T, heads * head_dim]`.
-            positions: `[3, 1, T]` int64.
-            tables: cosines and sines, `[positions, dim / 2]`.
+        `angles` are the positions `[3, 1, T]` int64, and tables of cosines and sines,
+        `[positions, dim / 2]` each.
         """
-        cos, sin = tables
+        width = len(gamma)
+        split = self.graph.reshape(x, 1, -1, heads, width)
+        normed = self.rms_norm(split, gamma, eps)
         return self.graph.op(
             "MRotaryEmbedding",
-            x,
-            positions,
-            cos,
-            sin,
+            self.graph.reshape(normed, 1, -1, heads * width),
+            *angles,
             domain=MS,
-            mrope_section=list(sections),
+            mrope_section=list(rope.sections),
             mrope_layout=1,
             num_heads=heads,
-            rotary_embedding_dim=dim,
+            rotary_embedding_dim=rope.dim,
         )
 
-    def patch_rotary(
-        self, x: ir.Value, tables: tuple[ir.Value, ir.Value], *, heads: int
-    ) -> ir.Value:
+    def patch_rotary(self, x: ir.Value, tables: Values, *, heads: int) -> ir.Value:
         """Rotate every patch by its own angles.
 
         Args:
@@ -223,18 +221,15 @@ class CpuTarget:
         query: ir.Value,
         key: ir.Value,
         value: ir.Value,
-        past: tuple[ir.Value, ir.Value],
-        lengths: tuple[ir.Value, ir.Value],
-        *,
-        heads: int,
-        kv_heads: int,
-        scale: float,
+        past: tuple[ir.Value, ir.Value] | None,
+        slots: Values,
+        heads: AttentionHeads,
     ) -> tuple[ir.Value, ir.Value, ir.Value]:
         """Causal grouped-query attention over a KV cache of fixed capacity, written in place.
 
         Args:
             past: key and value caches, `[1, NKV, C, HD]`.
-            lengths: `seqlens_k` (`[1]` int32, filled slots after this call, minus one) and
+            slots: `seqlens_k` (`[1]` int32, filled slots after this call, minus one) and
                 `total_sequence_length` (scalar int32, the filled slots).
         """
         output, present_key, present_value = self.graph.ops(
@@ -242,13 +237,13 @@ class CpuTarget:
             query,
             key,
             value,
-            *past,
-            *lengths,
+            *(past or (None, None)),
+            *slots,
             domain=MS,
             outputs=3,
-            num_heads=heads,
-            kv_num_heads=kv_heads,
-            scale=scale,
+            num_heads=heads.query,
+            kv_num_heads=heads.kv,
+            scale=heads.scale,
         )
         return output, present_key, present_value
 

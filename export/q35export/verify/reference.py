@@ -1,7 +1,7 @@
 """transformers' own PyTorch model as the reference: prompts, states, logits, greedy tokens.
 
-The only module that needs torch, and it imports it when a `Reference` is made. It uses nothing
-of q35chat, so that an error there cannot hide in both sides of a comparison.
+The only module that needs torch, and it imports it when a `Reference` is made. It runs
+nothing of q35chat, so that an error there cannot hide on both sides of a comparison.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from q35chat.errors import Q35Error
 from q35export.verify.samples import Sample
+from q35export.verify.stored_weights import StoredWeights
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
+Opaque: TypeAlias = Any  # an object of torch or transformers, neither of which is typed here
 
 
 class TorchMissingError(Q35Error):
@@ -65,7 +68,7 @@ class Greedy:
         return np.asarray(best[:, 1] - best[:, 0], np.float32)
 
 
-def require_torch() -> Any:
+def require_torch() -> Opaque:
     """The torch module. Raises TorchMissingError with the command that installs it."""
     try:
         import torch  # noqa: PLC0415
@@ -156,16 +159,22 @@ class Reference:
         logits = self._torch.cat(output.logits).numpy()
         return Greedy(np.asarray(tokens, np.int64), np.asarray(logits, np.float32))
 
-    def load(self, weights: Mapping[str, Float32]) -> None:
-        """Replace weights by name, for instance by those a bundle really stores."""
-        tied = self.model.config.tie_word_embeddings
-        parameters = dict(self.model.named_parameters(remove_duplicate=not tied))
+    def imitate(self, stored: StoredWeights) -> None:
+        """Multiply from now on as a quantised bundle does: by its weights, and with inputs
+        rounded to int8 where it rounds them. What is left of a difference is the graph's own."""
+        modules = dict(self.model.named_modules())
+        parameters = dict(self.model.named_parameters())
         with self._torch.inference_mode():
-            for name, values in weights.items():
+            for name, values in stored.values.items():
                 target = parameters[name]
                 target.copy_(self._torch.from_numpy(values).reshape(target.shape))
+        for name, block in stored.activation_blocks.items():
+            module = name.removesuffix(".weight")
+            if module.endswith("embed_tokens"):
+                module = "lm_head"
+            modules[module].register_forward_pre_hook(partial(_round_input, self._torch, block))
 
-    def _patches(self, image: Any) -> Patches:
+    def _patches(self, image: Opaque) -> Patches:
         output = self._processor(images=[image], return_tensors="np")
         _, height, width = (int(size) for size in output["image_grid_thw"][0])
         return Patches(np.asarray(output["pixel_values"], np.float32), height, width)
@@ -188,7 +197,7 @@ class Reference:
             inputs["mm_token_type_ids"] = (ids == self._image_token).int()
         return inputs
 
-    def _states(self, cache: Any) -> Iterator[tuple[str, Float32]]:
+    def _states(self, cache: Opaque) -> Iterator[tuple[str, Float32]]:
         kinds = self.model.config.text_config.layer_types
         for index, (kind, layer) in enumerate(zip(kinds, cache.layers, strict=True)):
             if kind == "linear_attention":
@@ -204,6 +213,18 @@ class Reference:
                 pairs = ("key", layer.keys), ("value", layer.values)
             for name, tensor in pairs:
                 yield f"{name}_{index}", np.asarray(tensor.numpy(), np.float32)
+
+
+def _round_input(torch: Opaque, block: int, _module: Opaque, inputs: Opaque) -> Opaque:
+    """The input as int8 codes times one scale a block: the numbers that MatMulNBits multiplies
+    at accuracy level 4."""
+    (x,) = inputs
+    flat = x.flatten(1) if x.ndim == 5 else x
+    width = flat.shape[-1]
+    padded = torch.nn.functional.pad(flat, (0, -width % block)).unflatten(-1, (-1, block))
+    scale = padded.abs().amax(-1, keepdim=True) / 127
+    codes = torch.where(scale > 0, padded * (1 / scale), padded).round()
+    return ((codes * scale).flatten(-2)[..., :width].reshape(x.shape),)
 
 
 @contextmanager

@@ -17,18 +17,16 @@ SIGNS: Final[dict[Level, str]] = {"normal": "", "warning": "▲ ", "full": "■ 
 
 
 def bar_cells(capacity: Capacity, width: int) -> tuple[int, int, int]:
-    """Cells for used, this turn and free; what exists gets at least one cell."""
+    """Cells for used, this turn and free; what exists gets a cell where there is room for it."""
     if not capacity.total or width <= 0:
         return 0, 0, max(0, width)
-    free = _share(capacity.free, capacity.total, width)
-    turn = min(_share(capacity.turn, capacity.total, width), width - free)
-    kept = width - free - turn
-    if capacity.kept and not kept:
-        kept = 1
-        turn, free = (turn - 1, free) if turn > free else (turn, free - 1)
-    elif not capacity.kept and kept:
-        turn, kept = (turn + kept, 0) if capacity.turn else (turn, kept)
-    return kept, turn, free
+    parts = (capacity.kept, capacity.turn, capacity.free)
+    whole = max(1, sum(parts))
+    cells = [max(1, round(width * part / whole)) if part else 0 for part in parts]
+    while sum(cells) != width:
+        largest = cells.index(max(cells))
+        cells[largest] += 1 if sum(cells) < width else -1
+    return cells[0], cells[1], cells[2]
 
 
 def bar_content(capacity: Capacity, width: int) -> Content:
@@ -39,10 +37,6 @@ def bar_content(capacity: Capacity, width: int) -> Content:
         (TURN * turn, "$accent"),
         (FREE * free, "$foreground 40%"),
     )
-
-
-def _share(part: int, total: int, width: int) -> int:
-    return max(1, round(width * part / total)) if part > 0 else 0
 
 
 class CapacityBar(Widget):

@@ -151,7 +151,7 @@ class Composer(Vertical):
     @work(thread=True, exclusive=True, group="paths")
     def _list_paths(self, word: str) -> None:
         choices = listing(word, Path.cwd())
-        self.app.call_from_thread(self._offer_paths, word, choices)
+        self.call_later(self._offer_paths, word, choices)
 
     def _offer_paths(self, word: str, choices: tuple[Choice, ...]) -> None:
         if path_word(self.editor.before_cursor) == word:

@@ -43,7 +43,7 @@ class Editor(TextArea):
             placeholder="Ask anything · @ attaches a picture · / for commands",
         )
         self.cursor_blink = False
-        self.history = History()
+        self.past = History()
         self.suggesting = False
         self.pasted = False
         self._folded: dict[int, str] = {}
@@ -93,20 +93,20 @@ class Editor(TextArea):
         return key == "down" and self._walk_on()
 
     def _walk_back(self) -> bool:
-        if self.text and not self.history.shows(self.text):
+        if self.text and not self.past.shows(self.text):
             return False
         if self.text and not self.cursor_at_first_line:
             return False
-        text = self.history.earlier(self.text)
+        text = self.past.earlier(self.text)
         if text is not None:
             self.put(text)
             self.move_cursor((0, 0))
         return text is not None
 
     def _walk_on(self) -> bool:
-        if not self.history.shows(self.text) or not self.cursor_at_last_line:
+        if not self.past.shows(self.text) or not self.cursor_at_last_line:
             return False
-        text = self.history.later()
+        text = self.past.later()
         if text is not None:
             self.put(text)
         return text is not None

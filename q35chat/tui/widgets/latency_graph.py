@@ -13,7 +13,7 @@ _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def columns(steps: tuple[float, ...], first_step: int, width: int) -> list[float]:
-    """The slowest step of each group; groups are fixed by step number, so columns do not shimmer."""
+    """The slowest step of each group; fixed by step number, so nothing shimmers."""
     if width <= 0 or not steps:
         return []
     group = -(-SHOWN_STEPS // width)

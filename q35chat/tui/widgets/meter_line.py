@@ -14,7 +14,7 @@ _DIM = "$foreground 60%"
 
 
 def line(reading: Reading, width: int) -> Content:
-    """As much as fits, the most important first: capacity, then progress or speed, then the graph."""
+    """As much as fits: capacity, then progress or speed, then the graph."""
     capacity = reading.capacity
     if not capacity.total:
         return Content.styled("loading the model…", _DIM)
@@ -31,9 +31,7 @@ def line(reading: Reading, width: int) -> Content:
         parts.append(_progress(reading.progress))
     elif reading.made:
         parts.append(Content.styled(rate(reading.tokens_per_s), "$success bold"))
-        parts.append(
-            Content.styled(f"p50 {millis(reading.p50)} p95 {millis(reading.p95)}", _DIM)
-        )
+        parts.append(Content.styled(f"p50 {millis(reading.p50)} p95 {millis(reading.p95)}", _DIM))
         parts.append(spark(reading, 15))
     elif reading.model is not None:
         parts.append(Content.styled(f"{reading.model.name} · {reading.model.precision}", _DIM))

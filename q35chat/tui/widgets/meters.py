@@ -33,10 +33,9 @@ def capacity_head(reading: Reading) -> Content:
 def capacity_legend(reading: Reading) -> Content:
     """Used, this turn, free and the total, each with its mark."""
     capacity = reading.capacity
-    turn = "this turn" if reading.running or not capacity.turn else "next turn"
     rows = (
         (USED, COLOURS[capacity.level], capacity.kept, "used"),
-        (TURN, "$accent", capacity.turn, turn),
+        (TURN, "$accent", capacity.turn, capacity.whose),
         (FREE, "$foreground 40%", capacity.free, f"free of {count(capacity.total)}"),
     )
     return Content("\n").join(

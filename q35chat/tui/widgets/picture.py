@@ -39,18 +39,18 @@ class Picture(Widget):
     def _decode(self) -> None:
         data = self._data
         cells = half_blocks(data, self._columns, self._rows)
-        self.app.call_from_thread(self._put, cells, data)
+        self.call_later(self._put, cells, data)
 
     def _put(self, cells: Cells, data: bytes) -> None:
         if data == self._data and self.is_attached:
             self._cells = cells
             self.refresh(layout=True)
 
-    def get_content_width(self, container: Size, viewport: Size) -> int:
+    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002
         """The decoded width in cells."""
         return len(self._cells[0]) if self._cells else 1
 
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """The decoded height in cells."""
         return len(self._cells) or 1
 

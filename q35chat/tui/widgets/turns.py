@@ -73,13 +73,13 @@ class AnswerView(TurnView):
 
     def __init__(self, step: Step, name: str) -> None:
         super().__init__(step)
-        self._name = name
+        self._model_name = name
         self._line = ""
         self._mark = MARKS.get(step.turn.finish, "") if step.turn.finish else ""
 
     def compose(self) -> ComposeResult:
         """Name, reasoning, answer, marks and numbers."""
-        yield Static(Content(one_line(self._name, 60)), classes="answer-name")
+        yield Static(Content(one_line(self._model_name, 60)), classes="answer-name")
         yield Reasoning(self.step.turn.reasoning)
         yield Answer(self.step.turn.text)
         yield Static(classes="answer-foot")

@@ -1,0 +1,55 @@
+"""The decoder's layers: each a token mixer and a feed-forward block, with residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from q35export.blocks.context import Context
+from q35export.blocks.full_attention import KeyValue, Positions, full_attention
+from q35export.blocks.linear_attention import LinearState, linear_attention
+from q35export.blocks.mlp import gated_mlp
+from q35export.config import TextConfig
+
+LAYERS = "model.language_model.layers"
+
+
+def decoder_layers(
+    ctx: Context,
+    config: TextConfig,
+    hidden: ir.Value,
+    states: Sequence[LinearState | KeyValue | None],
+    positions: Positions,
+) -> tuple[ir.Value, list[LinearState | KeyValue]]:
+    """Every layer in order over `hidden` `[1, T, H]`: the last hidden states and the new states.
+
+    A state of None is a full-attention layer with an empty cache.
+    """
+    target = ctx.target
+    presents: list[LinearState | KeyValue] = []
+    residual = hidden
+    update: ir.Value | None = None
+    for index, past in enumerate(states):
+        prefix = f"{LAYERS}.{index}"
+        with ctx.graph.scope(f"layer_{index}"):
+            gamma = ctx.zero_centred(f"{prefix}.input_layernorm.weight")
+            if update is None:
+                normed = target.rms_norm(residual, gamma, config.eps)
+            else:
+                normed, residual = target.add_rms_norm(update, residual, gamma, config.eps)
+            present: LinearState | KeyValue
+            if isinstance(past, LinearState):
+                update, present = linear_attention(
+                    ctx, config, f"{prefix}.linear_attn", normed, past
+                )
+            else:
+                update, present = full_attention(
+                    ctx, config, f"{prefix}.self_attn", normed, past, positions
+                )
+            presents.append(present)
+            gamma = ctx.zero_centred(f"{prefix}.post_attention_layernorm.weight")
+            normed, residual = target.add_rms_norm(update, residual, gamma, config.eps)
+            update = gated_mlp(ctx, config, f"{prefix}.mlp", normed)
+    assert update is not None
+    return ctx.graph.op("Add", update, residual), presents

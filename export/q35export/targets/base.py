@@ -1,0 +1,162 @@
+"""What the blocks ask of a target: one protocol, answered once for each place a graph runs.
+
+Hidden activations are `[1, T, width]`. Values of a kind named "opaque" below come from one method
+of a target and go into another of the same target; blocks only carry them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from q35export.config import Rope
+from q35export.matrix import Matrix
+from q35export.quantize import BlockFormat
+
+Float32 = npt.NDArray[np.float32]
+Values = tuple[ir.Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaHeads:
+    """Heads of a linear-attention layer: key (and query) and value heads with their widths."""
+
+    key: int
+    value: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def scale(self) -> float:
+        """What a query is multiplied by."""
+        return self.key_dim**-0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionHeads:
+    """Heads of a full-attention layer: query heads, key-value heads, width."""
+
+    query: int
+    kv: int
+    dim: int
+
+    @property
+    def scale(self) -> float:
+        """What a score is multiplied by."""
+        return self.dim**-0.5
+
+
+class StoredMatrix(Protocol):
+    """`[n, k]` weights that are in the file once."""
+
+    def multiply(self, x: ir.Value, bias: ir.Value | None = None) -> ir.Value:
+        """`x @ w.T + bias`."""
+
+    def rows(self, ids: ir.Value) -> ir.Value:
+        """`w[ids]`."""
+
+
+class Target(Protocol):
+    """Adds one target's nodes to a graph."""
+
+    def store(self, name: str, weights: Matrix, fmt: BlockFormat | None) -> StoredMatrix:
+        """Write a matrix that is used more than once."""
+
+    def project(
+        self,
+        x: ir.Value,
+        name: str,
+        weights: Matrix,
+        fmt: BlockFormat | None,
+        bias: Float32 | None = None,
+    ) -> ir.Value:
+        """`x @ weights.T + bias`; a target that does not quantise ignores `fmt`."""
+
+    def rms_norm(self, x: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+        """`x * rsqrt(mean(x**2) + eps) * gamma` over the last axis."""
+
+    def add_rms_norm(
+        self, x: ir.Value, residual: ir.Value, gamma: Float32, eps: float
+    ) -> tuple[ir.Value, ir.Value]:
+        """The norm of `x + residual`, and the sum."""
+
+    def gated_rms_norm(self, x: ir.Value, gate: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+        """`rms_norm(x) * silu(gate)` for each head of `len(gamma)` values; `x` is opaque, from
+        `gated_delta_rule`."""
+
+    def layer_norm(self, x: ir.Value, gamma: Float32, beta: Float32, eps: float) -> ir.Value:
+        """Layer normalisation over the last axis."""
+
+    def silu(self, x: ir.Value) -> ir.Value:
+        """`x * sigmoid(x)`."""
+
+    def gelu(self, x: ir.Value, *, tanh: bool) -> ir.Value:
+        """GELU, exact or in its tanh form."""
+
+    def causal_conv(
+        self, x: ir.Value, weight: Float32, past: ir.Value
+    ) -> tuple[ir.Value, ir.Value]:
+        """Depthwise causal convolution with SiLU; `weight` is `[channels, 1, kernel]`, `past`
+        and the second result are opaque."""
+
+    def unit_heads(
+        self, both: ir.Value, heads: DeltaHeads, eps: float
+    ) -> tuple[ir.Value, ir.Value]:
+        """Query and key of `[1, T, 2 * NK * DK]`, each head divided by its length; opaque."""
+
+    def decay_and_beta(
+        self, a: ir.Value, b: ir.Value, a_log: Float32, dt_bias: Float32
+    ) -> tuple[ir.Value, ir.Value]:
+        """`-exp(a_log) * softplus(a + dt_bias)` and `sigmoid(b)`; opaque."""
+
+    def gated_delta_rule(
+        self,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        past: ir.Value,
+        decay: ir.Value,
+        beta: ir.Value,
+        heads: DeltaHeads,
+    ) -> tuple[ir.Value, ir.Value]:
+        """The gated delta rule: opaque output and opaque new state.
+
+        `value` is `[1, T, NV * DV]`; query, key, decay and beta are opaque.
+        """
+
+    def rotated_heads(
+        self, x: ir.Value, gamma: Float32, eps: float, angles: Values, *, heads: int, rope: Rope
+    ) -> ir.Value:
+        """Each head of `[1, T, heads * head_dim]` RMS-normed, then its first `rope.dim` values
+        rotated; `angles` and the result are opaque."""
+
+    def attention(
+        self,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        past: tuple[ir.Value, ir.Value] | None,
+        slots: Values,
+        heads: AttentionHeads,
+    ) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """Causal grouped-query attention, `[1, T, NH * HD]`, and the new key and value caches.
+
+        Query and key are opaque, `value` is `[1, T, NKV * HD]`; `past` None means an empty cache;
+        `slots` says where the tokens lie, as this target's graphs compute it.
+        """
+
+    def patch_rotary(self, x: ir.Value, tables: Values, *, heads: int) -> ir.Value:
+        """Every patch of `[1, P, heads * head_dim]` rotated by its own angles; opaque result.
+
+        `tables` are cosines and sines of each patch, `[P, head_dim / 2]`.
+        """
+
+    def full_attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, *, heads: int, scale: float
+    ) -> ir.Value:
+        """Attention of every patch to every patch, `[1, P, heads * head_dim]`; query and key are
+        opaque, from `patch_rotary`."""

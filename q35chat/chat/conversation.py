@@ -1,0 +1,253 @@
+"""A conversation: what the user does to its tree of turns, and the answers of the model.
+
+Composes a backend that computes and a journal that keeps; computes and stores nothing itself.
+A question is kept when its answer begins to be computed, an answer while it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from q35chat.chat.asking import Ask, Asker
+from q35chat.chat.backend import ChatBackend
+from q35chat.chat.events import Event, Finished, Notice
+from q35chat.chat.gate import Gate, Run
+from q35chat.chat.journal import Journal
+from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
+from q35chat.chat.recorder import AnswerRecorder
+from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
+from q35chat.chat.summary import Summariser
+from q35chat.chat.values import Attachment, ChatSettings, Turn
+from q35chat.errors import Q35Error, StoreError, UsageError
+from q35chat.store import TurnRecord
+
+
+class StoredConversation:
+    """The `Conversation` of the service, over a backend and a journal."""
+
+    def __init__(self, backend: ChatBackend, journal: Journal, gate: Gate) -> None:
+        self._backend = backend
+        self._journal = journal
+        self._gate = gate
+        self._asker = Asker(backend, journal)
+        self._run = Run()
+        self._used: tuple[str | None, ChatSettings, int] | None = None
+
+    @property
+    def id(self) -> str:
+        """Names the conversation in the store."""
+        return self._journal.record.id
+
+    @property
+    def title(self) -> str:
+        """What the user called it, or its first words."""
+        return self._journal.record.title
+
+    @property
+    def model(self) -> ModelInfo:
+        """The model that answers."""
+        return self._backend.model
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The turns of the branch being read; an answer joins them when it has ended."""
+        return steps_of(self._journal.path(), self._journal.siblings)
+
+    @property
+    def used_slots(self) -> int:
+        """Slots that the branch being read takes, or will take once it is read again."""
+        head, settings = self._journal.record.head, self.settings()
+        if self._used is None or self._used[:2] != (head, settings):
+            self._used = (head, settings, self._slots(self._prompt_path()))
+        return self._used[2]
+
+    def settings(self) -> ChatSettings:
+        """What the next turn is generated with."""
+        return self._journal.record.settings
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """Use `settings` from the next turn on. Raises StoreError when they cannot be saved."""
+        self._journal.change_settings(settings)
+
+    def attach(self, path: Path) -> Attachment:
+        """Load, check and measure a picture. Raises PictureError."""
+        return self._backend.attach(path, self.settings().max_image_tokens)
+
+    def forecast(self, text: str, attachments: Sequence[Attachment] = ()) -> Forecast:
+        """What sending this draft would take, exactly."""
+        path = self._prompt_path()
+        used = self._slots(path)
+        draft = Turn("user", text, tuple(attachments))
+        try:
+            plan = self._backend.plan((*self._turns(path), draft), self.settings())
+        except Q35Error as error:
+            return Forecast(0, 0, used, 0, fits=False, reason=str(error))
+        needed, available = plan.prompt_tokens - used, plan.capacity - used
+        pictures = sum(picture.tokens for picture in attachments)
+        if plan.slots_free > 0:
+            return Forecast(needed, pictures, used, plan.slots_free, fits=True)
+        reason = f"needs {needed:,} slots and one for the answer, {available:,} are free"
+        return Forecast(needed, pictures, used, 0, fits=False, reason=reason)
+
+    def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
+        """Ask something. Raises CapacityError, and then the question is not kept."""
+        turn = Turn("user", text, tuple(attachments))
+        return self._answer(lambda: self._asker.new(turn, self._journal.record.head))
+
+    def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
+        """Answer the last question, or that of the turn `step_id`, once more beside the first."""
+        return self._answer(lambda: self._asker.again(step_id))
+
+    def edit(
+        self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Iterator[Event]:
+        """Put another turn beside an earlier one: a question is answered, an answer just kept."""
+        return self._answer(lambda: self._asker.edited(step_id, text, tuple(attachments)))
+
+    def continue_answer(self) -> Iterator[Event]:
+        """Go on with an answer that was stopped or cut."""
+        return self._answer(self._asker.continued)
+
+    def cancel(self) -> None:
+        """Ask the running turn to stop after its current step. Safe at any time."""
+        self._run.stop()
+
+    def plan_drop(self, pairs: int) -> DropPlan:
+        """What `drop_oldest` would do. Raises UsageError when there are not so many."""
+        path = self._prompt_path()
+        dropped = oldest(path, pairs)
+        kept = self._turns(path[len(dropped) :])
+        before = self._backend.plan(self._turns(path), self.settings())
+        after = self._backend.plan(kept, self.settings()) if kept else None
+        prompt = after.prompt_tokens if after else 0
+        return DropPlan(
+            steps=steps_of(dropped, self._journal.siblings),
+            freed_slots=before.prompt_tokens - prompt,
+            reread_tokens=after.new_tokens if after else 0,
+            slots_free=before.capacity - prompt,
+        )
+
+    def drop_oldest(self, pairs: int) -> None:
+        """Leave the oldest `pairs` questions with their answers out of the prompt from now on."""
+        dropped = oldest(self._prompt_path(), pairs)
+        questions = [record for record in dropped if record.turn.role == "user"]
+        changed = [replace(record, left_out=True) for record in questions]
+        self._journal.replace(changed, self._journal.record.head)
+        self._used = None
+
+    def choose_branch(self, step_id: str, branch: int) -> None:
+        """Read the branch number `branch` (from 0) at this turn, to its newest end."""
+        siblings = self._journal.siblings(self._journal.known(step_id).id)
+        if not 0 <= branch < len(siblings):
+            raise UsageError(f"There is no branch {branch + 1} here, only {len(siblings)}.")
+        self._journal.replace((), self._journal.newest_below(siblings[branch]))
+
+    def summarise(self, use: Callable[[str], None]) -> Iterator[Event]:
+        """The model's summary of this branch; `use` gets the text unless it was stopped.
+
+        Nothing of it is kept in this conversation.
+        """
+        self._run = run = Run()
+        return run.follow(self._summarising(run, use))
+
+    def begin(self, title: str, settings: ChatSettings) -> None:
+        """Store a conversation in which nothing was said yet. Raises StoreError."""
+        self._journal.begin(title, settings)
+
+    def retitle(self, title: str) -> None:
+        """Show a title that the store already has."""
+        self._journal.retitle(title)
+
+    def _summarising(self, run: Run, use: Callable[[str], None]) -> Generator[Event]:
+        with self._gate.passing(run):
+            summariser = Summariser(self._backend, self.settings(), run.stopped)
+            text, finished = yield from summariser.run(self._turns(self._prompt_path()))
+            if finished.reason != "cancelled":
+                use(text)
+            yield finished
+
+    def _answer(self, prepare: Callable[[], Ask | None]) -> Iterator[Event]:
+        self._run = run = Run()
+        return run.follow(self._answering(run, prepare))
+
+    def _answering(self, run: Run, prepare: Callable[[], Ask | None]) -> Generator[Event]:
+        with self._gate.passing(run), self._journal.store.answering(self.id):
+            self._journal.refresh()
+            ask = prepare()
+            if ask is not None:
+                yield from self._generate(run, ask)
+
+    def _generate(self, run: Run, ask: Ask) -> Generator[Event]:
+        turns = self._turns(ask.path)
+        running = self._backend.run(turns, self.settings(), run.stopped)
+        with closing(_generator(running)) as events:
+            plan = next(events)
+            if ask.question is not None:
+                self._journal.add(ask.question)
+            yield plan
+            yield from self._record(events, ask.answer)
+
+    def _record(self, events: Iterator[Event], base: TurnRecord) -> Generator[Event]:
+        finished: Finished | None = None
+        answer = AnswerRecorder(base, self._journal.stream)
+        problem = ""
+        try:
+            with answer:
+                for event in events:
+                    answer.take(event)
+                    if isinstance(event, Finished):
+                        finished = event
+                        continue
+                    yield event
+                    if trouble := answer.problem():
+                        yield _unsaved(trouble)
+        except Exception as error:
+            answer.end(None, str(error))
+            raise
+        except BaseException:  # the consumer went away
+            answer.end("cancelled")
+            raise
+        finally:
+            problem = self._keep(answer)
+        if problem:
+            yield _unsaved(problem)
+        if finished is not None:
+            yield finished
+
+    def _keep(self, answer: AnswerRecorder) -> str:
+        if not answer.started:
+            return ""
+        record = answer.record()
+        try:
+            self._journal.keep(record)
+        except StoreError as error:
+            return str(error)
+        finally:
+            used = record.usage.capacity_used if record.usage else None
+            self._used = None if used is None else (record.id, self.settings(), used)
+        return ""
+
+    def _prompt_path(self) -> tuple[TurnRecord, ...]:
+        return in_prompt(self._journal.path())
+
+    def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
+        return prompt_turns(path, self._backend.vocabulary)
+
+    def _slots(self, path: Sequence[TurnRecord]) -> int:
+        if not path:
+            return 0
+        try:
+            return self._backend.plan(self._turns(path), self.settings()).prompt_tokens
+        except Q35Error:  # a picture is gone: the forecast says so
+            return 0
+
+
+def _generator(events: Iterator[Event]) -> Generator[Event]:
+    yield from events
+
+
+def _unsaved(problem: str) -> Notice:
+    return Notice(f"This answer is not saved yet: {problem}")

@@ -1,0 +1,55 @@
+"""What the checkpoint itself recommends: `generation_config.json` as values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from q35chat.chat.values import SamplingSettings
+from q35chat.errors import BundleError
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationDefaults:
+    """Ids that end an answer, and how tokens are chosen if the user does not say."""
+
+    stop_ids: frozenset[int]
+    sampling: SamplingSettings
+
+    @classmethod
+    def read(cls, path: Path) -> GenerationDefaults:
+        """The defaults in the file at `path`; greedy and no stop ids where there is none.
+
+        Raises BundleError for a file that is not what it should be.
+        """
+        if not path.is_file():
+            return cls(frozenset(), SamplingSettings(temperature=0.0))
+        try:
+            return _parse(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise BundleError(f"cannot read {path}: {error}; export the bundle again") from error
+
+
+def _parse(config: Mapping[str, Any]) -> GenerationDefaults:
+    ends = config.get("eos_token_id")
+    stop_ids = [] if ends is None else [ends] if isinstance(ends, int) else ends
+    sampling = SamplingSettings(
+        temperature=_number(config, "temperature", 1.0),
+        top_k=int(_number(config, "top_k", 50)),
+        top_p=_number(config, "top_p", 1.0),
+        min_p=_number(config, "min_p", 0.0),
+        presence_penalty=_number(config, "presence_penalty", 0.0),
+        repetition_penalty=_number(config, "repetition_penalty", 1.0),
+    )
+    return GenerationDefaults(
+        frozenset(int(token) for token in stop_ids),
+        sampling if config.get("do_sample", False) else replace(sampling, temperature=0.0),
+    )
+
+
+def _number(config: Mapping[str, Any], name: str, default: float) -> float:
+    value = config.get(name)
+    return default if value is None else float(value)

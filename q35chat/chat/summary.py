@@ -1,0 +1,112 @@
+"""A conversation in a few sentences, written by the model, to begin a new one with.
+
+The oldest turns come first, as they are, so that the model's state may already hold them. What
+does not fit with room for the summary follows in further parts, each told what was so far.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+from q35chat.chat.backend import ChatBackend
+from q35chat.chat.events import Event, Finished, Notice
+from q35chat.chat.values import ChatSettings, Turn
+from q35chat.errors import CapacityError, UsageError
+
+REQUEST = (
+    "Summarise our conversation so far in a few sentences, so that we can go on from the summary "
+    "alone. Keep names, numbers, what the pictures showed, decisions and open questions. Write in "
+    "the language of the conversation, and nothing but the summary."
+)
+INTRODUCTION = "What was said before, in short:"
+MOST_TOKENS = 512
+LEAST_TOKENS = 16
+
+
+def with_summary(system_prompt: str, summary: str) -> str:
+    """The system prompt of a conversation that goes on from a summary."""
+    earlier = f"{INTRODUCTION}\n{summary.strip()}"
+    before = system_prompt.partition(INTRODUCTION)[0].strip()
+    return f"{before}\n\n{earlier}" if before else earlier
+
+
+@dataclass(frozen=True, slots=True)
+class Summariser:
+    """Summarises turns with a backend; `settings` are those of the conversation."""
+
+    backend: ChatBackend
+    settings: ChatSettings
+    should_stop: Callable[[], bool]
+
+    def run(self, turns: Sequence[Turn]) -> Generator[Event, None, tuple[str, Finished]]:
+        """The events of all parts but `Finished`; returns the summary and the last `Finished`.
+
+        Raises UsageError when there is nothing to summarise or the model wrote nothing.
+        """
+        groups = _groups(turns)
+        if not groups:
+            raise UsageError("There is nothing to summarise yet.")
+        summary, begin = "", 0
+        while True:
+            settings = self._settings(summary)
+            end = self._fitting(groups, begin, settings)
+            part = [turn for group in groups[begin:end] for turn in group]
+            finished = yield from self._part(part, settings)
+            summary, begin = finished.text.strip() or summary, end
+            if begin == len(groups) or finished.reason == "cancelled":
+                break
+            yield Notice(f"Summarised {begin} of {len(groups)} questions, going on.")
+        if not summary and finished.reason != "cancelled":
+            raise UsageError("The model wrote no summary. Start a new chat or drop old turns.")
+        return summary, finished
+
+    def _part(
+        self, turns: Sequence[Turn], settings: ChatSettings
+    ) -> Generator[Event, None, Finished]:
+        request = (*turns, Turn("user", REQUEST))
+        finished: Finished | None = None
+        for event in self.backend.run(request, settings, self.should_stop):
+            if isinstance(event, Finished):
+                finished = event
+            else:
+                yield event
+        if finished is None:
+            raise UsageError("The summary ended without a result. Try again.")
+        return finished
+
+    def _settings(self, summary: str) -> ChatSettings:
+        capacity = self.backend.model.capacity
+        prompt = self.settings.system_prompt
+        return replace(
+            self.settings.with_thinking(False),
+            system_prompt=with_summary(prompt, summary) if summary else prompt,
+            max_new_tokens=max(min(MOST_TOKENS, capacity // 4), LEAST_TOKENS),
+            stop=(),
+        )
+
+    def _fitting(self, groups: Sequence[Sequence[Turn]], begin: int, settings: ChatSettings) -> int:
+        def too_large(end: int, room: int) -> bool:
+            part = [turn for group in groups[begin:end] for turn in group]
+            plan = self.backend.plan((*part, Turn("user", REQUEST)), settings)
+            return plan.slots_free < room
+
+        room = settings.max_new_tokens or LEAST_TOKENS
+        ends = range(begin + 1, len(groups) + 1)
+        fitting = bisect.bisect_left(ends, True, key=lambda end: too_large(end, room))
+        if fitting == 0 and too_large(begin + 1, LEAST_TOKENS):
+            raise CapacityError(
+                f"Question {begin + 1} with its answer leaves no room for a summary of it. "
+                "Drop it from the prompt first, or start a new chat without a summary."
+            )
+        return begin + max(fitting, 1)
+
+
+def _groups(turns: Sequence[Turn]) -> list[list[Turn]]:
+    groups: list[list[Turn]] = []
+    for turn in turns:
+        if turn.role == "user" or not groups:
+            groups.append([])
+        groups[-1].append(turn)
+    return groups

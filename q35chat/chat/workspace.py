@@ -1,0 +1,144 @@
+"""All conversations over one loaded model and one store: the `Workspace` of the service.
+
+The model is loaded by a function that the composing side gives; the store works without it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from q35chat.chat.asking import new_id
+from q35chat.chat.backend import ChatBackend
+from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.events import Event
+from q35chat.chat.gate import Gate
+from q35chat.chat.journal import Journal, untitled
+from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
+from q35chat.chat.summary import with_summary
+from q35chat.chat.values import ChatSettings
+from q35chat.errors import StoreError, UsageError
+from q35chat.store import Store
+from q35chat.store.export import export_markdown
+
+LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
+
+
+class StoredWorkspace:
+    """Conversations in `store`, answered by the model and with the settings that `load` gives."""
+
+    def __init__(self, store: Store, load: LoadModel) -> None:
+        self.store = store
+        self._load = load
+        self._loaded: tuple[ChatBackend, ChatSettings] | None = None
+        self._gate = Gate()
+        self._lock = threading.Lock()
+        self._open: weakref.WeakValueDictionary[str, StoredConversation] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def load(self) -> None:
+        """Load the model; slow, for a worker thread. Raises Q35Error."""
+        self.store.index()
+        if self._loaded is None:
+            self._loaded = self._load()
+
+    @property
+    def model(self) -> ModelInfo:
+        """The loaded model. Raises UsageError before `load`."""
+        return self._backend().model
+
+    @property
+    def message(self) -> str:
+        """What the user should know about the store, if anything."""
+        return self.store.message
+
+    def new(self) -> StoredConversation:
+        """An empty conversation; it is stored with its first question."""
+        return self._opened(Journal(self.store, untitled(new_id(), self._defaults())))
+
+    def new_from_summary(
+        self, conversation: Conversation
+    ) -> tuple[StoredConversation, Iterator[Event]]:
+        """A new conversation, and the events of the model writing its summary of the old one.
+
+        The summary becomes part of the system prompt when the events are consumed to the end.
+        """
+        old = self._same(conversation)
+        fresh = self.new()
+
+        def begin(summary: str) -> None:
+            settings = old.settings()
+            prompt = with_summary(settings.system_prompt, summary)
+            fresh.begin(f"{old.title} (continued)", replace(settings, system_prompt=prompt))
+
+        return fresh, old.summarise(begin)
+
+    def open(self, session_id: str) -> StoredConversation:
+        """A stored conversation, by its id or the beginning of it. Raises StoreError."""
+        ident = self.store.resolve(session_id)
+        with self._lock:
+            known = self._open.get(ident)
+        if known is not None:
+            return known
+        record, turns = self.store.load(ident)
+        return self._opened(Journal(self.store, record, turns, stored=True))
+
+    def pick(self, session_id: str | None = None, latest: bool = False) -> StoredConversation:
+        """The conversation with this id, the latest one, or a new one. Raises Q35Error."""
+        if session_id is not None:
+            return self.open(session_id)
+        if not latest:
+            return self.new()
+        sessions = self.store.sessions()
+        if not sessions:
+            raise StoreError("There is no conversation to continue yet. Ask without --continue.")
+        return self.open(sessions[0].id)
+
+    def sessions(self, query: str = "") -> Sequence[SessionSummary]:
+        """Conversations, latest first; with a query those that hold all its words."""
+        return self.store.sessions(query)
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Give a conversation another title. Raises StoreError if unknown."""
+        title = " ".join(title.split())
+        if not title:
+            raise UsageError("A title needs at least one character.")
+        self.store.rename(session_id, title)
+        with self._lock:
+            known = self._open.get(session_id)
+        if known is not None:
+            known.retitle(title)
+
+    def delete(self, session_id: str) -> None:
+        """Delete a conversation and the pictures that no other one shows. Raises StoreError."""
+        self.store.delete(session_id)
+        with self._lock:
+            self._open.pop(session_id, None)
+
+    def export_markdown(self, session_id: str, folder: Path) -> Path:
+        """Write the branch being read as Markdown with its pictures beside it."""
+        return export_markdown(self.store, session_id, folder)
+
+    def _opened(self, journal: Journal) -> StoredConversation:
+        with self._lock:
+            conversation = StoredConversation(self._backend(), journal, self._gate)
+            return self._open.setdefault(conversation.id, conversation)
+
+    def _same(self, conversation: Conversation) -> StoredConversation:
+        known = self._open.get(conversation.id)
+        return known if known is not None else self.open(conversation.id)
+
+    def _backend(self) -> ChatBackend:
+        return self._need_loaded()[0]
+
+    def _defaults(self) -> ChatSettings:
+        return self._need_loaded()[1]
+
+    def _need_loaded(self) -> tuple[ChatBackend, ChatSettings]:
+        if self._loaded is None:
+            raise UsageError("The model is not loaded yet. Wait for it, then try again.")
+        return self._loaded

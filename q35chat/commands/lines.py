@@ -1,0 +1,118 @@
+"""A conversation line by line, for a terminal without a screen, and for scripts.
+
+Owns the commands and the turns of the conversation; the model is behind `ChatBackend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from q35chat.chat.events import Finished
+from q35chat.chat.values import Attachment, ChatSettings, Turn
+from q35chat.commands.answering import answer
+from q35chat.commands.backend import LoadedModel
+from q35chat.commands.console import Console
+from q35chat.commands.render import StreamRenderer
+from q35chat.errors import PictureError, Q35Error
+
+HELP = """\
+/image PATH  add a picture to the next question
+/new         start over
+/help        show this
+/quit        leave, as Ctrl+D does; Ctrl+C stops an answer"""
+
+
+class LineChat:
+    """A conversation in memory; `loop` reads questions until the end of its input."""
+
+    def __init__(
+        self, model: LoadedModel, console: Console, max_image_tokens: int, *, thinking: bool
+    ) -> None:
+        self._backend = model.backend
+        self._console = console
+        self._settings = ChatSettings(
+            sampling=model.sampling, thinking=thinking, max_image_tokens=max_image_tokens
+        )
+        self._turns: tuple[Turn, ...] = ()
+        self._pictures: tuple[Attachment, ...] = ()
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/image": self._add_picture,
+            "/new": self._start_over,
+            "/help": lambda _: self._say(HELP),
+        }
+
+    def loop(self, stdin: TextIO) -> int:
+        """Talk until /quit or the end of `stdin`; the exit code."""
+        typed = stdin.isatty()
+        if typed:
+            self._say(f"{self._backend.model.name}. /help shows the commands, /quit leaves.")
+        while (line := self._next_line(stdin, typed=typed)) is not None:
+            word, _, rest = line.strip().partition(" ")
+            if word == "/quit":
+                break
+            if word in self._commands:
+                self._commands[word](rest.strip())
+            elif line.strip():
+                self._answer(line)
+        return 0
+
+    def _next_line(self, stdin: TextIO, *, typed: bool) -> str | None:
+        if not typed:
+            line = stdin.readline()
+            return line.removesuffix("\n") if line else None
+        with suppress(ImportError):
+            import readline  # noqa: F401, PLC0415  (gives input() editing and history)
+        try:
+            return input("> ")
+        except EOFError:
+            self._say("")
+            return None
+        except KeyboardInterrupt:
+            self._say("\n(Ctrl+D leaves)")
+            return ""
+
+    def _answer(self, text: str) -> None:
+        question = Turn("user", text, self._pictures)
+        renderer = StreamRenderer(self._console)
+        try:
+            finished = answer(self._backend, (*self._turns, question), self._settings, renderer)
+        except Q35Error as error:
+            renderer.close()
+            self._console.note(f"q35chat: {error}")
+            return
+        self._pictures = ()
+        self._turns = (*self._turns, question, _answer_turn(finished))
+
+    def _add_picture(self, path: str) -> None:
+        name = path.strip("'\"")
+        try:
+            if not name:
+                raise PictureError("which picture? /image PATH")
+            picture = self._backend.attach(Path(name).expanduser(), self._settings.max_image_tokens)
+        except PictureError as error:
+            self._console.note(f"q35chat: {error}")
+            return
+        self._pictures = (*self._pictures, picture)
+        size = f"{picture.width} x {picture.height}"
+        self._console.note(f"{picture.name}: {size} pixels, {picture.tokens} tokens")
+
+    def _start_over(self, _: str) -> None:
+        self._turns, self._pictures = (), ()
+        self._say("a new conversation")
+
+    def _say(self, text: str) -> None:
+        self._console.err.write(text + "\n")
+        self._console.err.flush()
+
+
+def _answer_turn(finished: Finished) -> Turn:
+    return Turn(
+        "assistant",
+        finished.text,
+        reasoning=finished.reasoning,
+        token_ids=finished.token_ids,
+        finish=finished.reason,
+    )

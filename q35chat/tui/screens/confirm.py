@@ -1,0 +1,46 @@
+"""A question with two answers; the careful one has the focus."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from q35chat.tui.text import clean
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """True for yes."""
+
+    BINDINGS = [  # noqa: RUF012
+        Binding("escape,n", "answer(False)", "No", show=False),
+        Binding("y", "answer(True)", "Yes", show=False),
+    ]
+
+    def __init__(self, question: str, detail: str, yes: str) -> None:
+        super().__init__()
+        self._question, self._detail, self._yes = question, detail, yes
+
+    def compose(self) -> ComposeResult:
+        """Question, detail, two buttons."""
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(clean(self._question), "bold"))
+            yield Static(Content.styled(clean(self._detail), "$foreground 60%"))
+            with Horizontal(classes="buttons"):
+                yield Button("Cancel (n)", id="no")
+                yield Button(f"{self._yes} (y)", id="yes", variant="error")
+
+    def on_mount(self) -> None:
+        """Enter alone changes nothing."""
+        self.query_one("#no").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """A button answers."""
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        """A key answers."""
+        self.dismiss(yes)

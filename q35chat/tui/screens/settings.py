@@ -1,0 +1,107 @@
+"""Settings of the conversation and the interface: checked as they are typed, saved on change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, Select, Static, TextArea
+
+from q35chat.chat.service import Conversation
+from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
+
+if TYPE_CHECKING:
+    from q35chat.tui.app import ChatApp
+
+_FIELDS = {field.id: field for field in (*SAMPLING_FIELDS, *LIMIT_FIELDS)}
+
+
+class SettingsScreen(ModalScreen[None]):
+    """Every valid change is applied at once; a wrong one says why and changes nothing."""
+
+    BINDINGS = [  # noqa: RUF012
+        Binding("escape,f2", "dismiss", "Close", show=False)
+    ]
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__()
+        self._conversation = conversation
+
+    @property
+    def _app(self) -> ChatApp:
+        return cast("ChatApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """Sampling, limits, system prompt, theme."""
+        settings = self._conversation.settings()
+        with Vertical(classes="dialog"):
+            yield Static("Settings", classes="dialog-title")
+            with VerticalScroll(can_focus=False):
+                yield Static("SAMPLING", classes="section")
+                for field in SAMPLING_FIELDS:
+                    yield from self._row(field)
+                yield Static("LIMITS", classes="section")
+                for field in LIMIT_FIELDS:
+                    yield from self._row(field)
+                yield Static("SYSTEM PROMPT", classes="section")
+                yield TextArea(settings.system_prompt, id="system_prompt", compact=True)
+                yield Static("THEME", classes="section")
+                yield self._themes()
+            yield Static("Saved as you type · Tab goes on · Esc closes", classes="dialog-foot")
+
+    def _row(self, field: Field) -> ComposeResult:
+        with Horizontal(classes="row"):
+            yield Label(field.label, markup=False)
+            yield Input(
+                field.show(self._conversation.settings()), id=field.id, select_on_focus=True
+            )
+            yield Static(field.help, id=f"{field.id}-help", classes="help", markup=False)
+
+    def _themes(self) -> Select[str]:
+        names = sorted(self.app.available_themes, key=lambda name: (name[:4] != "q35-", name))
+        return Select(
+            [(name, name) for name in names],
+            value=self.app.theme,
+            allow_blank=False,
+            compact=True,
+            id="theme",
+        )
+
+    def on_mount(self) -> None:
+        """No blinking cursors."""
+        for box in self.query(Input):
+            box.cursor_blink = False
+        self.query_one(TextArea).cursor_blink = False
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        field = _FIELDS[event.input.id or ""]
+        hint = self.query_one(f"#{field.id}-help", Static)
+        settings = self._conversation.settings()
+        try:
+            changed = field.apply(settings, event.value)
+        except ValueError as problem:
+            hint.update(str(problem))
+            hint.add_class("-wrong")
+            return
+        hint.update(field.help)
+        hint.remove_class("-wrong")
+        if changed != settings:
+            self._conversation.change_settings(changed)
+
+    @on(TextArea.Changed)
+    def _prompt_typed(self, event: TextArea.Changed) -> None:
+        settings = self._conversation.settings()
+        prompt = event.text_area.text
+        if prompt != settings.system_prompt:
+            self._conversation.change_settings(replace(settings, system_prompt=prompt))
+
+    @on(Select.Changed, "#theme")
+    def _theme_chosen(self, event: Select.Changed) -> None:
+        if isinstance(event.value, str) and event.value != self.app.theme:
+            self._app.choose_theme(event.value)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from q35chat.chat.events import Event
+from q35chat.chat.values import SamplingSettings
+from q35chat.commands.ask import AskOptions, ask_once
+from q35chat.commands.backend import LoadedModel
+from q35chat.commands.model_choice import ModelChoice
+from q35chat.errors import CapacityError, PictureError, UsageError
+from tests.cli.scripted import (
+    Recorded,
+    ScriptedBackend,
+    finished,
+    loaded,
+    recorded,
+    token,
+    turn_events,
+)
+from tests.vision.files import sample
+
+
+def hello(**options: Any) -> AskOptions:
+    return replace(AskOptions("Hello", model_dir=Path("model")), **options)
+
+
+def ask(
+    backend: ScriptedBackend, defaults: SamplingSettings | None = None, **options: Any
+) -> tuple[int, Recorded]:
+    seen = recorded()
+    load = lambda choice, threads: loaded(backend, defaults)  # noqa: E731
+    code = ask_once(hello(**options), seen.console, load)
+    return code, seen
+
+
+def test_the_answer_is_printed_and_the_exit_code_is_zero() -> None:
+    code, seen = ask(ScriptedBackend(turn_events("Hi")))
+    assert (code, seen.out.getvalue(), seen.err.getvalue()) == (0, "Hi\n", "")
+
+
+def test_json_replaces_the_stream() -> None:
+    _, seen = ask(ScriptedBackend(turn_events("Hi", reasoning=["hm"])), as_json=True)
+    assert json.loads(seen.out.getvalue())["text"] == "Hi"
+    assert seen.err.getvalue() == ""
+
+
+def test_stats_go_to_stderr() -> None:
+    _, seen = ask(ScriptedBackend(turn_events("Hi")), stats=True)
+    assert seen.out.getvalue() == "Hi\n"
+    assert "capacity  104 of 2048 slots used" in seen.err.getvalue()
+
+
+def test_a_cancelled_answer_exits_130() -> None:
+    events: list[Event] = [token("Hi"), finished("Hi", reason="cancelled")]
+    code, seen = ask(ScriptedBackend(events))
+    assert (code, seen.out.getvalue()) == (130, "Hi\n")
+
+
+def test_options_win_over_settings_file_and_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "q35chat"
+    folder.mkdir(parents=True)
+    (folder / "settings.toml").write_text("thinking = true\nmax_image_tokens = 99\n")
+    backend = ScriptedBackend(turn_events("Hi"))
+    defaults = SamplingSettings(temperature=0.6, top_k=20)
+    ask(backend, defaults)
+    ask(
+        backend,
+        defaults,
+        thinking=False,
+        max_image_tokens=7,
+        system="Be brief.",
+        max_new_tokens=5,
+        stop=("END",),
+        sampling={"top_k": 3, "seed": 4},
+    )
+    (_, first), (_, second) = backend.asked
+    assert (first.thinking, first.max_image_tokens, first.sampling) == (True, 99, defaults)
+    assert (second.thinking, second.max_image_tokens) == (False, 7)
+    assert (second.system_prompt, second.max_new_tokens, second.stop) == ("Be brief.", 5, ("END",))
+    assert second.sampling == SamplingSettings(temperature=0.6, top_k=3, seed=4)
+
+
+def test_pictures_keep_their_order(tmp_path: Path) -> None:
+    paths = tuple(tmp_path / name for name in ("b.png", "a.png"))
+    for path in paths:
+        path.write_bytes(sample("PNG"))
+    backend = ScriptedBackend(turn_events("Hi"))
+    ask(backend, images=paths)
+    (turn,) = backend.asked[0][0]
+    assert [picture.name for picture in turn.attachments] == ["b.png", "a.png"]
+    assert turn.text == "Hello"
+
+
+def _never(_: ModelChoice, __: int | None) -> LoadedModel:
+    raise AssertionError("the model was loaded")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"prompt": " "}, UsageError, "the prompt is empty"),
+        ({"images": (Path("no.png"),)}, PictureError, "no.png does not exist"),
+        ({"images": (Path(),)}, PictureError, "is a folder"),
+        ({"greedy": True, "sampling": {"top_k": 1}}, UsageError, "drop --top-k"),
+    ],
+)
+def test_bad_input_is_refused_before_the_model_is_loaded(
+    options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        ask_once(hello(**options), recorded().console, _never)
+
+
+def test_a_prompt_over_the_capacity_is_an_error_and_prints_nothing() -> None:
+    backend = ScriptedBackend(error=CapacityError("prompt needs 2310 slots"))
+    with pytest.raises(CapacityError, match="2310 slots"):
+        ask(backend)
+
+
+def test_the_chosen_model_and_threads_reach_the_loader() -> None:
+    seen: list[tuple[ModelChoice, int | None]] = []
+
+    def load(choice: ModelChoice, threads: int | None) -> LoadedModel:
+        seen.append((choice, threads))
+        return loaded(ScriptedBackend(turn_events("Hi")))
+
+    ask_once(AskOptions("Hello", model_dir=Path("m"), threads=3), recorded().console, load)
+    assert seen == [(ModelChoice(Path("m")), 3)]

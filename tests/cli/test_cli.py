@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import q35chat
+from q35chat.cli import run
+from q35chat.commands import ask as ask_module
+from q35chat.commands import export as export_module
+from q35chat.commands.ask import AskOptions
+from tests.cli.scripted import recorded
+
+
+def failed(*arguments: str) -> tuple[int, str]:
+    seen = recorded()
+    code = run(arguments, seen.console)
+    assert seen.out.getvalue() == ""
+    return code, seen.err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ask", "--colour"], "No such option: --colour"),
+        (["--colour"], "No such option: --colour"),
+        (["fly"], "No such command 'fly'"),
+        (["ask", "a", "b"], "unexpected extra argument"),
+        (["ask", "--top-p", "2", "a"], "Invalid value for '--top-p'"),
+        (["ask", "--top-k", "-1", "a"], "Invalid value for '--top-k'"),
+        (["ask", "--max-new-tokens", "0", "a"], "Invalid value for '--max-new-tokens'"),
+        (["ask", "--temperature", "hot", "a"], "Invalid value for '--temperature'"),
+        (["ask", "--image"], "--image"),
+        (["export", "--precision", "int3"], "Invalid value for '--precision'"),
+        (["export", "--component", "ears"], "Invalid value for '--component'"),
+        (["export", "--target", "toaster"], "toaster"),
+        (["verify", "out"], "--against"),
+        (["--model-dir", "x", "ask", "a"], "put the options after ask"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
+    code, err = failed(*arguments)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_an_option_name_cannot_steer_the_terminal() -> None:
+    _, err = failed("ask", "--\x1b[31mred")
+    assert "\x1b" not in err
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"q35chat {q35chat.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["chat", "ask", "export", "verify"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == 0
+    assert "Usage: q35chat" in capsys.readouterr().out
+
+
+def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[AskOptions] = []
+
+    def asked(options: AskOptions, *_: Any) -> int:
+        seen.append(options)
+        return 130
+
+    monkeypatch.setattr(ask_module, "ask_once", asked)
+    arguments = (
+        "ask -i a.png --image b.png --system S --thinking --max-new-tokens 9 --stop X --stop Y "
+        "--json --stats --temperature 0.5 --top-p 0.6 --top-k 7 --min-p 0.1 "
+        "--presence-penalty 1.5 --repetition-penalty 1.1 --seed 3 -m M --max-image-tokens 64 "
+        "--threads 2 Hello"
+    )
+    assert run(arguments.split()) == 130
+    assert seen == [
+        AskOptions(
+            prompt="Hello",
+            images=(Path("a.png"), Path("b.png")),
+            system="S",
+            thinking=True,
+            max_new_tokens=9,
+            stop=("X", "Y"),
+            as_json=True,
+            stats=True,
+            sampling={
+                "temperature": 0.5,
+                "top_p": 0.6,
+                "top_k": 7,
+                "min_p": 0.1,
+                "presence_penalty": 1.5,
+                "repetition_penalty": 1.1,
+                "seed": 3,
+            },
+            model_dir=Path("M"),
+            max_image_tokens=64,
+            threads=2,
+        )
+    ]
+    run(["ask", "--no-thinking", "--greedy", "Hello"])
+    assert seen[1] == AskOptions(prompt="Hello", thinking=False, greedy=True)
+
+
+def test_every_option_of_export_reaches_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def exported(request: Any, *_: Any, verify: bool | None) -> int:
+        seen.append((request, verify))
+        return 0
+
+    monkeypatch.setattr(export_module, "export_model", exported)
+    arguments = (
+        "export some/model --out o --target cpu --precision int8 --max-seq-len 99 "
+        "--component text --force --no-verify --dry-run --source modelscope --revision r1"
+    )
+    run(arguments.split())
+    run(["export"])
+    (request, verify), (default, default_verify) = seen
+    assert (request.model, request.out, request.target) == ("some/model", Path("o"), "cpu")
+    assert (request.precision, request.max_seq_len, request.component) == ("int8", 99, "text")
+    assert (request.force, request.dry_run, verify) == (True, True, False)
+    assert (request.source, request.revision) == ("modelscope", "r1")
+    assert (default.model, default.out, default.target) == ("Qwen/Qwen3.5-4B", Path("out"), None)
+    assert (default.precision, default.max_seq_len, default_verify) == ("int4", 2048, None)
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:
+    for arguments in (["--debug", "ask", "x"], ["ask", "--debug", "x"]):
+        code, err = failed(*arguments, "--model-dir", str(tmp_path / "none"))
+        assert code == 1
+        assert "Traceback" in err
+    assert "Traceback" not in failed("ask", "x", "--model-dir", str(tmp_path / "none"))[1]

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from q35chat import demo
+from q35chat.bundle import MANIFEST_NAME, is_bundle
+from q35chat.errors import BundleError, ExportError
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "demo-model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(demo, "_PLACES", (tmp_path / "nowhere", folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def _export(_: Path, out: Path) -> None:
+    out.mkdir()
+    (out / MANIFEST_NAME).write_text("{}", encoding="utf-8")
+
+
+def test_the_demo_is_exported_once(checkpoint: Path) -> None:
+    calls: list[Path] = []
+
+    def export(source: Path, out: Path) -> None:
+        calls.append(source)
+        _export(source, out)
+
+    first = demo.ensure_demo(export)
+    assert demo.ensure_demo(export) == first
+    assert is_bundle(first)
+    assert calls == [checkpoint]
+
+
+def test_another_checkpoint_gets_another_bundle(checkpoint: Path) -> None:
+    before = demo.demo_bundle_path(checkpoint)
+    (checkpoint / "config.json").write_text("[]", encoding="utf-8")
+    assert demo.demo_bundle_path(checkpoint) != before
+
+
+def test_processes_that_start_at_once_export_once(checkpoint: Path) -> None:
+    calls: list[Path] = []
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(source: Path, out: Path) -> None:
+        calls.append(out)
+        entered.set()
+        release.wait()
+        _export(source, out)
+
+    first = threading.Thread(target=demo.ensure_demo, args=(slow,))
+    second = threading.Thread(target=demo.ensure_demo, args=(slow,))
+    first.start()
+    entered.wait()
+    second.start()
+    release.set()
+    first.join()
+    second.join()
+    assert len(calls) == 1
+
+
+def test_an_installation_without_the_demo_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_PLACES", (tmp_path,))
+    with pytest.raises(BundleError, match="no demo model; export one with q35chat export"):
+        demo.ensure_demo(_export)
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    with pytest.raises(ExportError, match=r"cannot write the demo model to .*; set XDG_CACHE_HOME"):
+        demo.ensure_demo(_export)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from q35chat.commands.report import percentile, stats_lines
+from tests.cli.scripted import finished
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ((), 50, None),
+        ((5.0,), 95, 5.0),
+        ((3.0, 1.0, 2.0), 50, 2.0),
+        ((4.0, 1.0, 3.0, 2.0), 50, 2.0),
+        (tuple(float(n) for n in range(1, 101)), 95, 95.0),
+        (tuple(float(n) for n in range(1, 101)), 50, 50.0),
+    ],
+)
+def test_a_percentile_is_a_value_that_was_measured(
+    values: tuple[float, ...], percent: int, expected: float | None
+) -> None:
+    assert percentile(values, percent) == expected
+
+
+def test_stats_name_speed_latency_and_capacity() -> None:
+    assert stats_lines(finished(), load_ms=1200.0) == [
+        "load      1200 ms",
+        "prompt    100 tokens, 64 for pictures; vision 12 ms, prefill 800 ms, 100.0 tokens/s",
+        "answer    4 tokens, 1 of them reasoning; first token after 850 ms",
+        "decode    2.0 ms a token (p50), 4.0 ms (p95), 400.0 tokens/s; 1.2 ms in the runtime",
+        "capacity  104 of 2048 slots used",
+    ]
+
+
+def test_stats_of_a_turn_without_decode_steps_leave_them_out() -> None:
+    lines = stats_lines(finished(times=()), load_ms=1.0)
+    assert not any(line.startswith("decode") for line in lines)

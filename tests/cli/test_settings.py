@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from q35chat.errors import UsageError
+from q35chat.settings import Settings, load_settings, save_settings, settings_path
+
+
+def test_no_file_means_the_defaults(tmp_path: Path) -> None:
+    assert load_settings(tmp_path / "none.toml") == Settings()
+
+
+def test_the_file_lies_in_the_configuration_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert settings_path().name == "settings.toml"
+    save_settings(Settings(thinking=True))
+    assert load_settings() == Settings(thinking=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(),
+        Settings(model_dir='/models/我的 "best"\\\n', max_image_tokens=64, thinking=True),
+        Settings(theme="dark\x7f\t"),
+    ],
+)
+def test_what_is_saved_is_loaded(tmp_path: Path, settings: Settings) -> None:
+    path = tmp_path / "deep" / "settings.toml"
+    save_settings(settings, path)
+    assert load_settings(path) == settings
+    assert [item.name for item in path.parent.iterdir()] == ["settings.toml"]
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "settings.toml"
+    save_settings(Settings(theme="old"), path)
+
+    def full(_: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        save_settings(Settings(theme="new"), path)
+    assert load_settings(path).theme == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["settings.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("theme = 'a'\ncolour = 'b'\n", "line 2: colour is no setting; the settings are model_dir"),
+        ("\n\nthinking = 1\n", "line 3: thinking must be true or false, not 1"),
+        ("max_image_tokens = true\n", "line 1: max_image_tokens must be a whole number, not True"),
+        ("max_image_tokens = 0\n", "line 1: max_image_tokens must be at least 1, not 0"),
+        ("theme = 3.5\n", "line 1: theme must be a text"),
+        ("[theme]\nx = 1\n", "line 1: theme must be a text"),
+        ("x = 1\ntheme = a\n", "is not TOML: .*line 2"),
+        ("\xff", "cannot read .*settings.toml"),
+    ],
+)
+def test_a_bad_file_is_one_line_with_the_place(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError, match=said) as caught:
+        load_settings(path)
+    assert "\n" not in str(caught.value)
+    assert "settings.toml" in str(caught.value)

@@ -1,0 +1,356 @@
+"""A workspace that answers from a script: no model, no store, the same events every time.
+
+A test that must see a turn half-way gives the reply a `Gate` and lets tokens through one by one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+
+from q35chat.chat.events import (
+    Event,
+    Finished,
+    FinishReason,
+    Notice,
+    PrefillProgress,
+    PromptPlan,
+    Timings,
+    Token,
+    Usage,
+    VisionProgress,
+)
+from q35chat.chat.service import Conversation, Forecast, ModelInfo, SessionSummary, Step
+from q35chat.chat.values import Attachment, ChatSettings, Turn
+from q35chat.errors import CapacityError, PictureError, StoreError
+
+MODEL = ModelInfo("Qwen3.5-0.8B", "cpu", "int4", "AMD EPYC, 2 threads", 2048, False)
+EPOCH = 1_700_000_000.0
+
+
+class Gate:
+    """Lets a counted number of tokens through; opened for all by `open`."""
+
+    def __init__(self) -> None:
+        self._permits = threading.Semaphore(0)
+        self._opened = threading.Event()
+        self.cancelled = threading.Event()
+
+    def let(self, tokens: int) -> None:
+        """Let this many more tokens through."""
+        for _ in range(tokens):
+            self._permits.release()
+
+    def open(self) -> None:
+        """Let everything through."""
+        self._opened.set()
+        self._permits.release()
+
+    def cancel(self) -> None:
+        """Wake the waiting turn so that it sees the cancellation."""
+        self.cancelled.set()
+        self._permits.release()
+
+    def wait(self) -> None:
+        """Wait for the next permit."""
+        if not self._opened.is_set() and not self.cancelled.is_set():
+            self._permits.acquire()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the model says to one request. Texts are split into tokens of a few characters."""
+
+    answer: str = "A short answer."
+    reasoning: str = ""
+    finish: FinishReason = "stop"
+    gate: Gate | None = None
+    error: Exception | None = None
+    fail_after: int | None = None
+    notice: str = ""
+    wall_ms: tuple[float, ...] = (54.0,)
+    pictures: int = 0
+    prefill_steps: int = 4
+    pause_s: float = 0.0
+    token_size: int = 4
+
+
+@dataclass
+class ScriptedWorkspace:
+    """All conversations in memory. `replies` are used in order; the last one repeats."""
+
+    replies: list[Reply] = field(default_factory=lambda: [Reply()])
+    info: ModelInfo = MODEL
+    load_gate: threading.Event | None = None
+    load_error: Exception | None = None
+    conversations: dict[str, ScriptedConversation] = field(default_factory=dict)
+    loads: int = 0
+    exported: list[str] = field(default_factory=list)
+
+    def load(self) -> None:
+        """Wait for the gate, then be loaded or fail."""
+        if self.load_gate is not None:
+            self.load_gate.wait()
+        self.loads += 1
+        if self.load_error is not None:
+            raise self.load_error
+
+    @property
+    def model(self) -> ModelInfo:
+        """The scripted model."""
+        return self.info
+
+    def next_reply(self) -> Reply:
+        """The reply to the next request."""
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+
+    def new(self) -> Conversation:
+        """An empty conversation."""
+        return self.add("")
+
+    def add(self, title: str, turns: Sequence[Turn] = ()) -> ScriptedConversation:
+        """A stored conversation."""
+        number = len(self.conversations) + 1
+        conversation = ScriptedConversation(self, f"c{number}", title)
+        conversation.history = [
+            Step(f"c{number}s{index}", turn) for index, turn in enumerate(turns)
+        ]
+        conversation.used = sum(len(turn.text) // 4 + 8 for turn in turns)
+        self.conversations[conversation.id] = conversation
+        return conversation
+
+    def open(self, session_id: str) -> Conversation:
+        """A stored conversation by id."""
+        if session_id not in self.conversations:
+            raise StoreError(f"There is no conversation {session_id!r}; see the list with Ctrl+L")
+        return self.conversations[session_id]
+
+    def sessions(self, query: str = "") -> Sequence[SessionSummary]:
+        """Conversations with turns whose title or texts contain the query."""
+        found = [
+            SessionSummary(item.id, item.title, EPOCH, len(item.history))
+            for item in self.conversations.values()
+            if item.history
+            and query.lower()
+            in " ".join([item.title, *(step.turn.text for step in item.history)]).lower()
+        ]
+        return found[::-1]
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Change a title."""
+        self.conversations[session_id].title = title
+
+    def delete(self, session_id: str) -> None:
+        """Forget a conversation."""
+        del self.conversations[session_id]
+
+    def export_markdown(self, session_id: str, folder: Path) -> Path:
+        """Remember that it was asked for."""
+        self.exported.append(session_id)
+        return folder / f"{session_id}.md"
+
+
+class ScriptedConversation:
+    """One conversation; every request takes the next reply."""
+
+    def __init__(self, workspace: ScriptedWorkspace, session: str, title: str) -> None:
+        self.workspace = workspace
+        self.id = session
+        self.title = title
+        self.history: list[Step] = []
+        self.branches: dict[str, list[Turn]] = {}
+        self.used = 0
+        self.cancels = 0
+        self._settings = ChatSettings()
+        self._cancelled = threading.Event()
+        self._gate: Gate | None = None
+        self._made = 0
+
+    @property
+    def model(self) -> ModelInfo:
+        """The workspace's model."""
+        return self.workspace.info
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The turns of the present branch."""
+        return tuple(self.history)
+
+    @property
+    def used_slots(self) -> int:
+        """Slots held."""
+        return self.used
+
+    def settings(self) -> ChatSettings:
+        """The present settings."""
+        return self._settings
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """Take other settings."""
+        self._settings = settings
+
+    def attach(self, path: Path) -> Attachment:
+        """Read a picture."""
+        try:
+            data = path.read_bytes()
+            with Image.open(BytesIO(data)) as image:
+                width, height = image.size
+        except OSError:
+            raise PictureError(f"{path.name} cannot be read as a picture; use PNG or JPEG") from None
+        return attachment(path.name, data, width, height)
+
+    def forecast(self, text: str, attachments: Sequence[Attachment]) -> Forecast:
+        """Four characters a token and twelve of template."""
+        pictures = sum(picture.tokens for picture in attachments)
+        need = len(text) // 4 + 12 + pictures
+        left = self.model.capacity - self.used - need
+        reason = "" if left > 0 else f"{need:,} slots are needed, {left + need:,} are free"
+        return Forecast(need, pictures, self.used, max(0, left), left > 0, reason)
+
+    def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
+        """Ask and answer."""
+        need = self.forecast(text, attachments).turn_slots
+        yield from self._run(Turn("user", text, tuple(attachments)), need)
+
+    def regenerate(self) -> Iterator[Event]:
+        """Answer again; the earlier answer becomes a branch."""
+        old = self.history.pop() if self.history[-1].turn.role == "assistant" else None
+        yield from self._run(None, 8, old)
+
+    def edit(
+        self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Iterator[Event]:
+        """Ask something else instead of a former question."""
+        index = [step.id for step in self.history].index(step_id)
+        self.history = self.history[:index]
+        yield from self.send(text, attachments)
+
+    def continue_answer(self) -> Iterator[Event]:
+        """Go on with the last answer."""
+        last = self.history.pop()
+        yield from self._run(None, 0, None, last.turn.text)
+
+    def cancel(self) -> None:
+        """Stop after the present token."""
+        self.cancels += 1
+        self._cancelled.set()
+        if self._gate is not None:
+            self._gate.cancel()
+
+    def drop_oldest(self, pairs: int) -> None:
+        """Leave the oldest questions and answers out."""
+        self.history = self.history[2 * pairs :]
+        self.used //= 2
+
+    def choose_branch(self, step_id: str, branch: int) -> None:
+        """Show another answer."""
+        index = [step.id for step in self.history].index(step_id)
+        turns = self.branches[step_id]
+        self.history[index] = replace(self.history[index], turn=turns[branch], branch=branch)
+
+    def _run(
+        self, question: Turn | None, need: int, old: Step | None = None, before: str = ""
+    ) -> Iterator[Event]:
+        reply = self.workspace.next_reply()
+        self._cancelled.clear()
+        self._gate = reply.gate
+        if isinstance(reply.error, CapacityError) and reply.fail_after is None:
+            raise reply.error
+        if question is not None:
+            self.history.append(Step(self._name(), question))
+            self.title = self.title or question.text[:40]
+        reused = self.used
+        yield PromptPlan(reused + need, reused, 0, self.model.capacity)
+        yield from self._reading(reply, need)
+        self.used += need
+        yield from self._answering(reply, need, reused, old, before)
+
+    def _reading(self, reply: Reply, need: int) -> Iterator[Event]:
+        for done in range(reply.pictures + 1 if reply.pictures else 0):
+            yield VisionProgress(done, reply.pictures)
+        for part in range(1, reply.prefill_steps + 1):
+            self._pause(reply)
+            yield PrefillProgress(need * part // reply.prefill_steps, need, 812.0)
+
+    def _answering(
+        self, reply: Reply, need: int, reused: int, old: Step | None, before: str
+    ) -> Iterator[Event]:
+        reasoning, answer, finish = "", "", reply.finish
+        walls: list[float] = []
+        for number, token in enumerate(self._tokens(reply)):
+            if reply.gate is not None:
+                reply.gate.wait()
+            self._pause(reply)
+            if self._cancelled.is_set():
+                finish = "cancelled"
+                break
+            if reply.fail_after == number and reply.error is not None:
+                self._keep(Turn("assistant", before + answer, finish="cancelled"), old)
+                raise reply.error
+            if reply.notice and number == 1:
+                yield Notice(reply.notice)
+            walls.append(token.wall_ms)
+            reasoning += token.text if token.kind == "reasoning" else ""
+            answer += token.text if token.kind == "answer" else ""
+            yield token
+        self._keep(Turn("assistant", before + answer, (), reasoning, (), finish), old)
+        yield Finished(
+            finish, answer, reasoning, (), self._usage(need, reused, reasoning, walls)
+        )
+
+    def _usage(self, need: int, reused: int, reasoning: str, walls: list[float]) -> Usage:
+        thought = len(reasoning) // 4
+        predict = tuple(0.92 * wall for wall in walls)
+        timings = Timings(0.0, 300.0, 412.0, predict, tuple(walls))
+        made = len(walls) - thought
+        return Usage(
+            reused + need, reused, 0, thought, made, self.model.capacity, self.used, timings
+        )
+
+    def _tokens(self, reply: Reply) -> Iterator[Token]:
+        number = 0
+        for kind, text in (("reasoning", reply.reasoning), ("answer", reply.answer)):
+            for start in range(0, len(text), reply.token_size):
+                wall = reply.wall_ms[number % len(reply.wall_ms)]
+                self.used = min(self.model.capacity, self.used + 1)
+                free = self.model.capacity - self.used
+                part = text[start : start + reply.token_size]
+                yield Token(number, part, kind, 0.92 * wall, wall, free)  # type: ignore[arg-type]
+                number += 1
+
+    def _pause(self, reply: Reply) -> None:
+        if reply.pause_s:
+            self._cancelled.wait(reply.pause_s)
+
+    def _keep(self, turn: Turn, old: Step | None) -> None:
+        if old is None:
+            self.history.append(Step(self._name(), turn))
+            return
+        turns = self.branches.setdefault(old.id, [old.turn])
+        turns.append(turn)
+        self.history.append(Step(old.id, turn, len(turns) - 1, len(turns)))
+
+    def _name(self) -> str:
+        self._made += 1
+        return f"{self.id}n{self._made}"
+
+
+def attachment(name: str, data: bytes, width: int, height: int) -> Attachment:
+    """An attachment with an honest hash and a plausible number of tokens."""
+    tokens = max(4, round(width / 32) * round(height / 32))
+    return Attachment(hashlib.sha256(data).hexdigest(), name, data, width, height, tokens)
+
+
+def dialogue(pairs: int, answer: str = "Answer number {}.") -> list[Turn]:
+    """Many questions and answers."""
+    turns: list[Turn] = []
+    for number in range(1, pairs + 1):
+        turns.append(Turn("user", f"Question number {number}?"))
+        turns.append(Turn("assistant", answer.format(number), finish="stop"))
+    return turns

@@ -1,0 +1,410 @@
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from q35chat.bundle import MANIFEST_NAME, Bundle
+from q35chat.errors import BundleError, CheckpointError, ExportError, UsageError
+from q35export.pipeline import ExportRequest, ExportResult, export
+from tests.export.bundles import names
+from tests.export.recorder import Recorder
+from tests.support.checkpoints import make_checkpoint
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain", seed=3, with_mtp=True)
+
+
+@pytest.fixture(scope="module")
+def exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("exported") / "out"
+    run(request_for(checkpoint, out))
+    return out
+
+
+@pytest.fixture
+def bundle(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported, tmp_path / "out"))
+
+
+@pytest.fixture
+def own_checkpoint(checkpoint: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint, tmp_path / "checkpoint"))
+
+
+def request_for(checkpoint: Path, out: Path) -> ExportRequest:
+    return ExportRequest(model=str(checkpoint), out=out, target="cpu", max_seq_len=32)
+
+
+def run(request: ExportRequest, recorder: Recorder | None = None) -> ExportResult:
+    return export(request, recorder or Recorder())
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, int]]:
+    return {
+        str(path.relative_to(folder)): (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+    }
+
+
+def never(*_: object) -> NoReturn:
+    raise AssertionError
+
+
+def test_an_exported_bundle_is_whole_and_says_what_it_is(checkpoint: Path, exported: Path) -> None:
+    manifest = Bundle.open(exported, check="full").manifest
+    config = json.loads((checkpoint / "config.json").read_text())
+    assert (manifest.target, manifest.precision, manifest.capacity) == ("cpu", "int4", 32)
+    assert manifest.graphs == {"vision": "vision/model.onnx", "text": "text/model.onnx"}
+    assert manifest.source.name == checkpoint.name
+    assert manifest.model.image_token_id == config["image_token_id"]
+    assert list(manifest.model.layer_types) == config["text_config"]["layer_types"]
+    assert manifest.model.position_grid_side == 6
+    written = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
+    assert written == {MANIFEST_NAME, *manifest.files}
+
+
+def test_the_graphs_declare_the_capacity_that_was_asked_for(exported: Path) -> None:
+    model = ir.load(Bundle.open(exported).graph_path("text"))
+    shapes = {value.name: value.shape for value in model.graph.inputs}
+    assert shapes["attention_mask"] == ir.Shape([1, 32])
+    assert shapes["past_key_3"] == ir.Shape([1, 2, 32, 64])
+
+
+def test_processor_files_are_copied_unchanged(checkpoint: Path, exported: Path) -> None:
+    processor = Bundle.open(exported).processor_dir
+    assert {"tokenizer.json", "chat_template.jinja", "preprocessor_config.json"} < set(
+        names(processor)
+    )
+    for path in processor.iterdir():
+        assert path.read_bytes() == (checkpoint / path.name).read_bytes()
+
+
+def test_a_bundle_outlives_its_checkpoint_and_its_place(
+    own_checkpoint: Path, tmp_path: Path
+) -> None:
+    run(request_for(own_checkpoint, tmp_path / "made"))
+    shutil.rmtree(own_checkpoint)
+    moved = Path(shutil.move(tmp_path / "made", tmp_path / "moved"))
+    opened = Bundle.open(moved, check="full")
+    weights = ir.load(opened.graph_path("text")).graph.initializers.values()
+    outside = [
+        item.const_value for item in weights if isinstance(item.const_value, ir.ExternalTensor)
+    ]
+    assert len(outside) > 20
+    assert all(np.isfinite(tensor.numpy().astype(np.float32)).all() for tensor in outside)
+
+
+def test_a_second_run_returns_without_touching_anything(checkpoint: Path, bundle: Path) -> None:
+    before = state_of(bundle)
+    builders = {"vision": never, "text": never}
+    result = export(request_for(checkpoint, bundle), Recorder(), builders=builders)
+    assert (result.status, result.plan) == ("up-to-date", None)
+    assert "up to date" in result.message
+    assert state_of(bundle) == before
+
+
+def test_a_copy_of_the_checkpoint_is_the_same_source(own_checkpoint: Path, bundle: Path) -> None:
+    assert run(request_for(own_checkpoint, bundle)).status == "up-to-date"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_seq_len": 64}, "text max_seq_len 32 instead of 64"),
+        ({"precision": "int8"}, "vision precision int4 instead of int8"),
+    ],
+)
+def test_other_options_need_force(
+    checkpoint: Path, bundle: Path, change: dict[str, Any], message: str
+) -> None:
+    before = state_of(bundle)
+    request = replace(request_for(checkpoint, bundle), **change)
+    with pytest.raises(UsageError, match=f"{message}.*--force"):
+        run(request)
+    assert state_of(bundle) == before
+    run(replace(request, force=True))
+    assert run(request).status == "up-to-date"
+
+
+def test_weights_rewritten_in_place_are_another_source(own_checkpoint: Path, bundle: Path) -> None:
+    path = own_checkpoint / "model.safetensors"
+    tensors = load_file(path)
+    save_file(tensors, path)
+    with pytest.raises(UsageError, match=r"another source .*--force"):
+        run(request_for(own_checkpoint, bundle))
+
+
+def test_one_component_is_exported_again_and_the_other_stays(
+    checkpoint: Path, bundle: Path
+) -> None:
+    vision = state_of(bundle / "vision")
+    before = Bundle.open(bundle).manifest
+    request = replace(
+        request_for(checkpoint, bundle), component="text", max_seq_len=64, precision="int8"
+    )
+    with pytest.raises(UsageError, match="--force"):
+        run(request)
+    result = run(replace(request, force=True))
+    after = Bundle.open(bundle, check="full").manifest
+    assert state_of(bundle / "vision") == vision
+    assert (after.capacity, after.precision) == (64, "int8")
+    assert after.options["vision"] == before.options["vision"] == {"precision": "int4"}
+    assert after.files["vision/model.bin"] == before.files["vision/model.bin"]
+    assert after.files["text/model.bin"] != before.files["text/model.bin"]
+    assert result.plan is not None
+    assert {file.path for file in result.plan.kept} == {"vision/model.bin", "vision/model.onnx"}
+
+
+def test_a_kept_component_is_copied_where_links_are_not_possible(
+    checkpoint: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr("os.link", no_links)
+    run(replace(request_for(checkpoint, bundle), component="text", force=True))
+    assert Bundle.open(bundle, check="full").graph_path("vision").is_file()
+
+
+def test_a_missing_component_is_added_without_force(checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    request = request_for(checkpoint, out)
+    run(replace(request, component="text"))
+    assert set(Bundle.open(out).manifest.graphs) == {"text"}
+    run(replace(request, component="vision"))
+    assert Bundle.open(out, check="full").manifest.capacity == 32
+    assert run(request).status == "up-to-date"
+
+
+def test_a_component_of_another_checkpoint_does_not_fit(bundle: Path, tmp_path: Path) -> None:
+    other = make_checkpoint(tmp_path / "other", "plain", seed=4)
+    request = replace(request_for(other, bundle), component="text", force=True)
+    with pytest.raises(ExportError, match="its other component does not fit; use --component all"):
+        run(request)
+
+
+def test_a_damaged_bundle_is_reported_and_made_again_with_force(
+    checkpoint: Path, bundle: Path
+) -> None:
+    (bundle / "text" / "model.bin").write_bytes(b"short")
+    request = request_for(checkpoint, bundle)
+    with pytest.raises(BundleError, match=r"truncated.*--force"):
+        run(request)
+    with pytest.raises(ExportError, match=r"truncated.*--force` again, with --component all"):
+        run(replace(request, component="vision", force=True))
+    run(replace(request, force=True))
+    assert Bundle.open(bundle, check="full")
+
+
+def test_a_bundle_with_a_broken_manifest_is_made_again_with_force(
+    checkpoint: Path, bundle: Path
+) -> None:
+    (bundle / MANIFEST_NAME).write_text("{")
+    with pytest.raises(BundleError, match="not valid JSON"):
+        run(request_for(checkpoint, bundle))
+    run(replace(request_for(checkpoint, bundle), force=True))
+    assert Bundle.open(bundle, check="full")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_that_is_no_bundle_is_never_replaced(
+    checkpoint: Path, tmp_path: Path, force: bool
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match=r"not a bundle \(it holds thesis.txt\)"):
+        run(replace(request_for(checkpoint, tmp_path / "out"), force=force))
+    assert names(tmp_path / "out") == ["thesis.txt"]
+
+
+def test_a_file_that_no_export_wrote_keeps_a_bundle_from_being_replaced(
+    checkpoint: Path, bundle: Path
+) -> None:
+    (bundle / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds notes.txt, which no export wrote"):
+        run(replace(request_for(checkpoint, bundle), force=True))
+    assert (bundle / "notes.txt").is_file()
+
+
+def test_a_file_in_the_place_of_the_bundle_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"")
+    with pytest.raises(UsageError, match="is a file"):
+        run(request_for(checkpoint, tmp_path / "out"))
+
+
+def test_an_empty_folder_becomes_the_bundle(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    run(request_for(checkpoint, tmp_path / "out"))
+    assert Bundle.open(tmp_path / "out")
+
+
+def test_the_folders_above_the_bundle_are_made(checkpoint: Path, tmp_path: Path) -> None:
+    run(request_for(checkpoint, tmp_path / "a" / "b" / "out"))
+    assert Bundle.open(tmp_path / "a" / "b" / "out")
+
+
+def test_a_link_to_a_bundle_stays_a_link(checkpoint: Path, bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(bundle)
+    run(replace(request_for(checkpoint, tmp_path / "link"), max_seq_len=64, force=True))
+    assert (tmp_path / "link").is_symlink()
+    assert Bundle.open(bundle).manifest.capacity == 64
+
+
+def test_more_slots_than_the_model_has_positions_are_refused(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    request = replace(request_for(checkpoint, tmp_path / "out"), max_seq_len=300_000)
+    with pytest.raises(UsageError, match=r"300000 is more than the model's 262144 positions"):
+        run(request)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("precision", "int3"),
+        ("component", "audio"),
+        ("source", "ftp"),
+        ("target", "tpu"),
+        ("max_seq_len", 0),
+    ],
+)
+def test_a_choice_that_does_not_exist_is_a_usage_error(option: str, value: Any) -> None:
+    name = option.replace("_", "-")
+    with pytest.raises(UsageError, match=f"--{name} must be .*found .*{value}"):
+        replace(ExportRequest(), **{option: value})
+
+
+def test_a_target_of_later_versions_says_so(checkpoint: Path, tmp_path: Path) -> None:
+    request = replace(request_for(checkpoint, tmp_path / "out"), target="ascend-310p")
+    with pytest.raises(ExportError, match=r"not available in this version.*--target cpu"):
+        run(request)
+
+
+def test_too_little_disk_space_is_seen_before_anything_is_written(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(2**30, 2**30 - 2**19, 2**19))
+    with pytest.raises(ExportError, match=r"needs 1\.\d MiB .*512\.0 KiB are free; free 5.* KiB"):
+        run(request_for(checkpoint, tmp_path / "out"))
+    assert names(tmp_path) == []
+
+
+def test_nan_weights_leave_the_old_bundle_as_it_was(own_checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(request_for(own_checkpoint, out))
+    path = own_checkpoint / "model.safetensors"
+    tensors = load_file(path)
+    tensors["model.language_model.layers.3.mlp.down_proj.weight"][5, 5] = np.nan
+    save_file(tensors, path)
+    before = state_of(out)
+    with pytest.raises(CheckpointError, match=r"down_proj.weight holds NaN"):
+        run(replace(request_for(own_checkpoint, out), force=True))
+    assert state_of(out) == before
+    assert names(tmp_path) == ["checkpoint", "out"]
+
+
+def test_a_disk_that_fills_up_leaves_nothing_behind(checkpoint: Path, tmp_path: Path) -> None:
+    class Full(Recorder):
+        def advance(self, component: str, count: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ExportError, match=r"cannot write the bundle .*No space left"):
+        run(request_for(checkpoint, tmp_path / "out"), Full())
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("config.json", "config.json"),
+        ("tokenizer.json", "lacks tokenizer.json"),
+        ("tokenizer_config.json", "lacks tokenizer_config.json"),
+        ("preprocessor_config.json", "neither preprocessor_config.json nor processor_config.json"),
+        ("chat_template.jinja", "neither chat_template.jinja nor"),
+        ("model.safetensors", "no safetensors"),
+    ],
+)
+def test_a_checkpoint_that_lacks_a_file_is_refused_before_anything_is_written(
+    own_checkpoint: Path, tmp_path: Path, missing: str, message: str
+) -> None:
+    (own_checkpoint / missing).unlink()
+    with pytest.raises(CheckpointError, match=message):
+        run(request_for(own_checkpoint, tmp_path / "out"))
+    assert names(tmp_path) == ["checkpoint"]
+
+
+def test_a_template_inside_the_tokenizer_config_is_enough(
+    own_checkpoint: Path, tmp_path: Path
+) -> None:
+    path = own_checkpoint / "tokenizer_config.json"
+    template = (own_checkpoint / "chat_template.jinja").read_text()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
+    (own_checkpoint / "chat_template.jinja").unlink()
+    assert run(request_for(own_checkpoint, tmp_path / "out")).status == "exported"
+
+
+def test_a_broken_tokenizer_config_is_named(own_checkpoint: Path, tmp_path: Path) -> None:
+    (own_checkpoint / "tokenizer_config.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"tokenizer_config.json is not valid JSON"):
+        run(request_for(own_checkpoint, tmp_path / "out"))
+
+
+def test_another_model_type_is_refused(own_checkpoint: Path, tmp_path: Path) -> None:
+    path = own_checkpoint / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "llama"}))
+    with pytest.raises(CheckpointError, match="model_type is 'llama'"):
+        run(request_for(own_checkpoint, tmp_path / "out"))
+
+
+def test_progress_is_told_by_component_and_mtp_once(checkpoint: Path, tmp_path: Path) -> None:
+    recorder = Recorder()
+    run(request_for(checkpoint, tmp_path / "out"), recorder)
+    bounds = [event for event in recorder.events if not event.startswith("advance")]
+    assert bounds == ["begin vision", "end vision", "begin text", "end text"]
+    assert 0 < recorder.written["text"] <= recorder.totals["text"]
+    assert [note for note in recorder.notes if "mtp" in note] == recorder.notes
+
+
+def test_a_dry_run_writes_nothing_and_a_real_one_writes_what_it_said(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    request = request_for(checkpoint, tmp_path / "new" / "out")
+    result = run(replace(request, dry_run=True))
+    assert result.status == "planned"
+    assert names(tmp_path) == []
+    assert result.plan is not None
+    run(request)
+    manifest = Bundle.open(request.out).manifest
+    planned = {file.path: file.size for file in result.plan.files}
+    assert planned == {name: entry.size for name, entry in manifest.files.items()}
+
+
+def test_a_dry_run_over_a_bundle_shows_other_options_without_force(
+    checkpoint: Path, bundle: Path
+) -> None:
+    before = state_of(bundle)
+    request = replace(request_for(checkpoint, bundle), precision="fp32", dry_run=True)
+    assert run(request).status == "planned"
+    assert state_of(bundle) == before
+
+
+def test_a_dry_run_refuses_what_the_export_would_refuse(
+    own_checkpoint: Path, tmp_path: Path
+) -> None:
+    (own_checkpoint / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="no safetensors"):
+        run(replace(request_for(own_checkpoint, tmp_path / "out"), dry_run=True))

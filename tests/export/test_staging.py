@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from q35chat.bundle import Bundle
+from q35chat.errors import ExportError
+from q35export.staging import exclusive, publish, staging_folder
+from tests.export.bundles import names, write_sample_bundle
+
+
+def test_only_folders_of_exports_are_cleaned_away(tmp_path: Path) -> None:
+    ours = [".out.q35-partial-7", ".out.q35-old-8"]
+    others = [".out.q35-partial-7x", ".other.q35-partial-7", "out.q35-partial-7", ".outXq35-old-8"]
+    for name in [*ours, *others]:
+        (tmp_path / name).mkdir()
+    with exclusive(tmp_path / "out"):
+        pass
+    assert names(tmp_path) == sorted(others)
+
+
+def test_a_link_in_the_place_of_a_leftover_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / ".out.q35-partial-7").symlink_to(tmp_path / "precious")
+    with exclusive(tmp_path / "out"):
+        pass
+    assert (tmp_path / "precious").is_dir()
+
+
+def test_an_old_bundle_goes_back_to_a_place_that_is_empty(tmp_path: Path) -> None:
+    write_sample_bundle(tmp_path / ".out.q35-old-7")
+    (tmp_path / "out").mkdir()
+    with exclusive(tmp_path / "out"):
+        assert Bundle.open(tmp_path / "out", check="full")
+    assert names(tmp_path) == ["out"]
+
+
+def test_two_exports_in_one_place_are_one_too_many(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with (
+        exclusive(out),
+        exclusive(tmp_path / "other"),
+        pytest.raises(ExportError, match=rf"process {os.getpid()}\) is writing {out}"),
+        exclusive(out),
+    ):
+        raise AssertionError
+
+
+def test_a_lock_file_without_its_process_locks_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".out.q35-lock").write_text("12345\n")
+    with exclusive(tmp_path / "out"):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_place_that_cannot_be_written_is_an_error_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ExportError, match="cannot write in"), exclusive(tmp_path / "file" / "out"):
+        raise AssertionError
+
+
+def test_a_failed_exchange_puts_the_old_bundle_back(tmp_path: Path) -> None:
+    out = write_sample_bundle(tmp_path / "out")
+    with pytest.raises(FileNotFoundError):
+        publish(tmp_path / "absent", out)
+    assert Bundle.open(out, check="full")
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_staging_folder_lasts_as_long_as_its_block(tmp_path: Path) -> None:
+    with staging_folder(tmp_path / "out") as folder:
+        (folder / "file").write_bytes(b"x")
+        assert folder.parent == tmp_path
+    assert names(tmp_path) == []
+
+
+def test_a_published_folder_stays(tmp_path: Path) -> None:
+    with staging_folder(tmp_path / "out") as folder:
+        write_sample_bundle(folder)
+        publish(folder, tmp_path / "out")
+    assert Bundle.open(tmp_path / "out", check="full")
+    assert names(tmp_path) == ["out"]

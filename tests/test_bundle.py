@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from q35chat.bundle import MANIFEST_NAME, Bundle, is_bundle
+from q35chat.errors import BundleError
+from tests.export.bundles import sample_manifest, write_sample_bundle
+from tests.support.imports import ROOT
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return write_sample_bundle(tmp_path / "bundle")
+
+
+def list_file(bundle: Path, name: str, size: int = 1) -> None:
+    data = json.loads((bundle / MANIFEST_NAME).read_text())
+    data["files"][name] = {"size": size, "sha256": "0" * 64}
+    (bundle / MANIFEST_NAME).write_text(json.dumps(data))
+
+
+def test_a_whole_bundle_opens_and_says_where_its_parts_are(bundle: Path) -> None:
+    opened = Bundle.open(bundle, check="full")
+    assert opened.manifest == sample_manifest()
+    assert opened.graph_path("text") == bundle / "text" / "model.onnx"
+    assert opened.processor_dir == bundle / "processor"
+
+
+def test_a_moved_bundle_opens(bundle: Path, tmp_path: Path) -> None:
+    moved = shutil.move(bundle, tmp_path / "elsewhere")
+    assert Bundle.open(Path(moved), check="full").graph_path("text").is_file()
+
+
+def test_a_graph_that_was_not_exported_names_the_command_that_adds_it(bundle: Path) -> None:
+    with pytest.raises(BundleError, match=r"no vision graph \(it has: text\).*--component vision"):
+        Bundle.open(bundle).graph_path("vision")
+
+
+def test_a_missing_file_is_named_with_the_size_it_should_have(bundle: Path) -> None:
+    (bundle / "text/model.bin").unlink()
+    with pytest.raises(BundleError, match=r"text/model.bin is missing: .* 256 bytes.*--force"):
+        Bundle.open(bundle)
+
+
+def test_a_truncated_file_is_named_with_both_sizes(bundle: Path) -> None:
+    (bundle / "text/model.bin").write_bytes(bytes(200))
+    with pytest.raises(BundleError, match=r"model.bin is truncated.* 200 bytes.* 256; .*--force"):
+        Bundle.open(bundle)
+
+
+def test_a_longer_file_is_altered(bundle: Path) -> None:
+    (bundle / "text/model.bin").write_bytes(bytes(300))
+    with pytest.raises(BundleError, match=r"model.bin is altered.* 300 bytes.* 256; .*--force"):
+        Bundle.open(bundle)
+
+
+def test_altered_bytes_of_the_same_size_are_seen_by_the_full_check_only(bundle: Path) -> None:
+    (bundle / "text/model.bin").write_bytes(bytes(256))
+    opened = Bundle.open(bundle, check="sizes")
+    with pytest.raises(BundleError, match=r"model.bin was altered: its 256 bytes.*--force"):
+        opened.verify()
+    with pytest.raises(BundleError, match="altered"):
+        Bundle.open(bundle, check="full")
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "text/../../secret", "", ".", "text//model.bin", "a\\b"]
+)
+def test_a_listed_name_that_could_leave_the_folder_is_refused(bundle: Path, name: str) -> None:
+    (bundle.parent / "secret").write_bytes(b"x")
+    list_file(bundle, name)
+    with pytest.raises(BundleError, match="not a plain path inside the bundle"):
+        Bundle.open(bundle)
+
+
+def test_a_link_that_leaves_the_folder_is_refused(bundle: Path) -> None:
+    outside = bundle.parent / "outside.bin"
+    outside.write_bytes((bundle / "text/model.bin").read_bytes())
+    (bundle / "text/model.bin").unlink()
+    (bundle / "text/model.bin").symlink_to(outside)
+    with pytest.raises(BundleError, match=r"leaves the bundle.*outside\.bin"):
+        Bundle.open(bundle)
+
+
+def test_a_linked_folder_that_leaves_the_bundle_is_refused(bundle: Path) -> None:
+    shutil.move(bundle / "text", bundle.parent / "outside")
+    (bundle / "text").symlink_to(bundle.parent / "outside")
+    with pytest.raises(BundleError, match="leaves the bundle"):
+        Bundle.open(bundle)
+
+
+def test_a_bundle_reached_through_a_link_opens(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(bundle)
+    assert Bundle.open(tmp_path / "link").manifest == sample_manifest()
+
+
+def test_a_graph_that_is_not_a_listed_file_is_refused(bundle: Path) -> None:
+    data = json.loads((bundle / MANIFEST_NAME).read_text())
+    data["graphs"]["text"] = "text/other.onnx"
+    (bundle / MANIFEST_NAME).write_text(json.dumps(data))
+    with pytest.raises(BundleError, match=r"'text/other.onnx' is not among the listed files"):
+        Bundle.open(bundle)
+
+
+def test_what_is_no_bundle_says_which_command_makes_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(BundleError, match="does not exist; run `q35chat export"):
+        Bundle.open(tmp_path / "absent")
+    with pytest.raises(BundleError, match="is not a folder; run `q35chat export"):
+        Bundle.open(tmp_path / "file")
+    with pytest.raises(BundleError, match=r"has no q35chat.json; run `q35chat export"):
+        Bundle.open(tmp_path)
+
+
+def test_only_a_folder_with_a_manifest_is_a_bundle(bundle: Path, tmp_path: Path) -> None:
+    assert is_bundle(bundle)
+    assert not is_bundle(tmp_path)
+    assert not is_bundle(tmp_path / "absent")
+
+
+def test_reading_a_manifest_loads_no_library(bundle: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from q35chat.bundle import Bundle; "
+        f"Bundle.open(Path({str(bundle)!r})); "
+        "print({'numpy', 'onnx_ir', 'onnxruntime', 'rich'} & set(sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "set()"

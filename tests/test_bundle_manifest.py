@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from q35chat.errors import BundleError
+from q35chat.manifest import SCHEMA, Manifest
+from tests.export.bundles import sample_manifest
+
+
+def fields() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(sample_manifest().to_json())
+    return data
+
+
+def test_a_manifest_reads_back_as_it_was_written() -> None:
+    assert Manifest.from_json(sample_manifest().to_json()) == sample_manifest()
+
+
+def test_the_same_manifest_gives_the_same_text() -> None:
+    again = Manifest.from_json(sample_manifest().to_json())
+    assert again.to_json() == sample_manifest().to_json()
+
+
+@pytest.mark.parametrize(
+    ("schema", "advice"), [(SCHEMA + 1, "update q35chat"), (SCHEMA - 1, "q35chat export --force")]
+)
+def test_another_schema_version_is_refused_with_both_numbers(schema: int, advice: str) -> None:
+    with pytest.raises(BundleError, match=f"version {schema}.*version {SCHEMA}.*{advice}"):
+        Manifest.from_json(json.dumps({"schema": schema}))
+
+
+@pytest.mark.parametrize("name", sorted(fields()))
+def test_every_field_is_required(name: str) -> None:
+    data = fields()
+    del data[name]
+    with pytest.raises(BundleError, match=f"lacks the field '{name}'"):
+        Manifest.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("name", sorted(fields()["model"]))
+def test_every_field_of_the_model_is_required(name: str) -> None:
+    data = fields()
+    del data["model"][name]
+    with pytest.raises(BundleError, match=f"model lacks the field '{name}'"):
+        Manifest.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("capacity", "2048", "a whole number"),
+        ("capacity", True, "a whole number"),
+        ("capacity", -1, "a whole number"),
+        ("capacity", 1.5, "a whole number"),
+        ("target", 7, "a text"),
+        ("files", [], "an object"),
+        ("graphs", {"text": 1}, "a text"),
+        ("options", {"text": {"precision": None}}, "a whole number"),
+        ("files", {"text/model.onnx": {"size": "1", "sha256": ""}}, "a whole number"),
+        ("model", {**fields()["model"], "layer_types": "full_attention"}, "a list of texts"),
+        ("model", {**fields()["model"], "layer_types": [1]}, "a list of texts"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_named(name: str, value: object, wanted: str) -> None:
+    with pytest.raises(BundleError, match=f"{name}.*must be {wanted}"):
+        Manifest.from_json(json.dumps(fields() | {name: value}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", b"\xff\xfe{"])
+def test_what_is_no_json_object_is_refused_in_one_line(text: str | bytes) -> None:
+    with pytest.raises(BundleError) as caught:
+        Manifest.from_json(text, "out/q35chat.json")
+    assert str(caught.value).startswith("out/q35chat.json")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,134 @@
+"""Every command in README.md works as it is written there.
+
+Each line that starts with "$ " in a ```console block is run by a shell, in a folder with a small
+random checkpoint in place of the published one, a bundle in `out` and `out-zh`, and two pictures.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from q35chat.cli import app
+from q35export.pipeline import export
+from q35export.progress import PlainReporter
+from q35export.request import ExportRequest
+from tests.support.checkpoints import make_checkpoint
+from tests.support.imports import ROOT
+from tests.vision.files import encoded, noise
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+HUB_ID = "Qwen/Qwen3.5-0.8B"
+LOCAL = "./Qwen3.5-0.8B"
+
+# What cannot be run here as it is written, why, and what is run in its place.
+REPLACED: dict[str, tuple[str, str]] = {
+    "make chat": ("installs from the network", f"make -n -C {ROOT} chat"),
+    "make test": ("installs from the network", f"make -n -C {ROOT} test"),
+    "python3 -m pip install .": ("installs from the network", "python3 -m pip install --help"),
+    "q35chat": ("needs a terminal", "q35chat --help"),
+    "q35chat --model-dir out": ("needs a terminal", "q35chat --model-dir out --help"),
+    f"q35chat verify out --against {HUB_ID}": (
+        "needs the extra with PyTorch",
+        f"q35chat verify out --against {LOCAL} --help",
+    ),
+}
+
+# The shell's q35chat: this interpreter's, which cannot see PyTorch, as in the base install.
+SCRIPT = """#!/bin/sh
+exec '{python}' -c "import sys; sys.modules['torch'] = None
+from q35chat.cli import main; main()" "$@"
+"""
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines)
+    return [line.removeprefix("$ ") for line in lines]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("readme")
+    make_checkpoint(folder / "Qwen3.5-0.8B")
+    for name in ("photo.jpg", "chart.png"):
+        kind = "JPEG" if name.endswith("jpg") else "PNG"
+        (folder / name).write_bytes(encoded(noise(64, 48), kind))
+    (folder / "questions.txt").write_text("Hello\nAnd then?\n", encoding="utf-8")
+    tools = folder / "bin"
+    tools.mkdir()
+    (tools / "q35chat").write_text(SCRIPT.format(python=sys.executable), encoding="utf-8")
+    (tools / "q35chat").chmod(0o755)
+    (tools / "python3").symlink_to(sys.executable)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> Path:
+    request = ExportRequest(
+        str(folder / LOCAL), folder / "bundle", precision="fp32", max_seq_len=512
+    )
+    export(request, PlainReporter(sys.stderr))
+    return request.out
+
+
+@pytest.fixture
+def place(folder: Path, bundle: Path, request: pytest.FixtureRequest) -> Path:
+    """The folder as the README's reader has it: fresh bundles unless the command makes them."""
+    making = " export " in f" {request.getfixturevalue('command')} "
+    for name in ("out", "out-zh"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        if not making:
+            shutil.copytree(bundle, folder / name)
+    return folder
+
+
+def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "export")]),
+        "XDG_CACHE_HOME": str(place / "cache"),
+        "XDG_CONFIG_HOME": str(place / "config"),
+    }
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_works(command: str, place: Path) -> None:
+    _, instead = REPLACED.get(command, ("", command))
+    result = run(instead.replace(HUB_ID, LOCAL), place)
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_is_replaced_is_in_the_readme() -> None:
+    assert set(REPLACED) <= set(commands())
+
+
+def test_every_option_that_is_named_exists() -> None:
+    root = typer.main.get_command(app)
+    parts = [root, *root.commands.values()]  # type: ignore[attr-defined]
+    known = {
+        name
+        for part in parts
+        for parameter in part.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
+    assert named - known - {"--help"} == set()

@@ -1,0 +1,62 @@
+"""`python -m tools.demo_model make|evaluate|report`: the demo model from one command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from .report import card, measured
+
+WORK = Path("build/demo-model")
+
+
+def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
+    """Train (or go on from `work/resume.pt`), measure, and write the folder with its card."""
+    from . import tokenizer
+    from .train import Plan, Trainer
+
+    plan = Plan(seed=seed) if steps is None else replace(Plan(seed=seed), steps=steps)
+    trainer = Trainer(plan, tokenizer.train(seed), work)
+    trainer.run()
+    out.mkdir(parents=True, exist_ok=True)
+    for file in (work / "checkpoint").iterdir():
+        shutil.copyfile(file, out / file.name)
+    results = measured(out)
+    training = {"seed": seed, "steps": plan.steps, "minutes": round(trainer.seconds / 60, 1)}
+    (work / "report.json").write_text(
+        json.dumps({"training": training, "results": results}, indent=2) + "\n"
+    )
+    (out / "README.md").write_text(card(training, results))
+    print(f"Wrote {out} ({sum(file.stat().st_size for file in out.iterdir()) / 1e6:.1f} MB).")
+
+
+def main() -> None:
+    """Parse the command line and run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tools.demo_model", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    making = commands.add_parser("make", help="train from a seed, measure and write the folder")
+    making.add_argument("--seed", type=int, default=7)
+    making.add_argument("--steps", type=int, help="fewer steps, for a trial")
+    making.add_argument("--out", type=Path, default=Path("assets/demo-model"))
+    making.add_argument("--work", type=Path, default=WORK, help="resume file, log and checkpoints")
+    measuring = commands.add_parser("evaluate", help="measure a folder on held-out questions")
+    measuring.add_argument("folder", type=Path, nargs="?", default=Path("assets/demo-model"))
+    reporting = commands.add_parser("report", help="print the report of the last make")
+    reporting.add_argument("--work", type=Path, default=WORK)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    if arguments.command == "make":
+        make(arguments.seed, arguments.steps, arguments.out, arguments.work)
+    elif arguments.command == "evaluate":
+        print(json.dumps(measured(arguments.folder), indent=2))
+    else:
+        print((arguments.work / "report.json").read_text())
+    print(f"Done in {(time.monotonic() - started) / 60:.1f} min.")
+
+
+if __name__ == "__main__":
+    main()
