@@ -52,8 +52,6 @@ def run(arguments: Sequence[str], console: Console | None = None) -> int:
     """Run one command line; the exit code. Failures are shown, never raised."""
     console = console or Console.standard()
     invocation = Invocation()
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -79,6 +77,10 @@ def chat_by_default(
     model_dir: opt.ModelDir = None,
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
+    session: opt.Session = None,
+    image: opt.Images = None,
+    prompt: opt.FirstPrompt = "",
+    no_images: opt.NoImages = False,
     _version: Annotated[
         bool,
         typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
@@ -87,10 +89,10 @@ def chat_by_default(
 ) -> int:
     """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
     if context.invoked_subcommand:
-        if model_dir or threads or max_image_tokens:
+        if model_dir or threads or max_image_tokens or session or image or prompt or no_images:
             raise typer.BadParameter(f"put the options after {context.invoked_subcommand}")
         return 0
-    return chat(model_dir, max_image_tokens, threads)
+    return chat(model_dir, max_image_tokens, threads, session, image, prompt, no_images)
 
 
 @app.command()
@@ -98,6 +100,10 @@ def chat(
     model_dir: opt.ModelDir = None,
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
+    session: opt.Session = None,
+    image: opt.Images = None,
+    prompt: opt.FirstPrompt = "",
+    no_images: opt.NoImages = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
     ] = False,
@@ -106,7 +112,17 @@ def chat(
     """Open the chat; the same as q35chat without a command."""
     from q35chat.commands.chat import ChatOptions, open_chat  # noqa: PLC0415
 
-    return open_chat(ChatOptions(model_dir, max_image_tokens, threads, plain), Console.standard())
+    asked = ChatOptions(
+        model_dir=model_dir,
+        max_image_tokens=max_image_tokens,
+        threads=threads,
+        plain=plain,
+        session=session,
+        images=tuple(image or ()),
+        prompt=prompt,
+        no_images=no_images,
+    )
+    return open_chat(asked, Console.standard())
 
 
 @app.command()

@@ -33,9 +33,6 @@ class Settings:
     max_image_tokens: int = 1024
     """The most tokens a picture may take."""
 
-    theme: str = ""
-    """The screen's theme; empty: the default."""
-
     thinking: bool = False
     """Whether the model reasons before it answers."""
 

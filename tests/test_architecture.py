@@ -17,6 +17,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.manifest": (),
     "q35chat.bundle": ("q35chat.manifest",),
     "q35chat.settings": (),
+    "q35chat.demo": ("q35chat.bundle",),
     "q35chat.vision": (),
     "q35chat.engine": (),
     "q35chat.runtimes": ("q35chat.engine",),

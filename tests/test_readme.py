@@ -117,6 +117,13 @@ def test_every_command_works(command: str, place: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("command", ["q35chat ask --max-new-tokens 1 Hello"])
+def test_nothing_but_our_own_files_is_left_in_the_users_folders(command: str, place: Path) -> None:
+    result = run(command, place)
+    assert result.returncode == 0, result.stderr
+    assert list((place / "cache").glob("*")) == []
+
+
 def test_what_is_replaced_is_in_the_readme() -> None:
     assert set(REPLACED) <= set(commands())
 

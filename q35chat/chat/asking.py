@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.journal import Journal
 from q35chat.chat.path import ids_are_ours, in_prompt
+from q35chat.chat.records import TurnRecord
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import UsageError
-from q35chat.store import TurnRecord
 
 EDITED = "edited"
 

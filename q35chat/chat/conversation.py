@@ -18,11 +18,12 @@ from q35chat.chat.gate import Gate, Run
 from q35chat.chat.journal import Journal
 from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.recorder import AnswerRecorder
+from q35chat.chat.records import TurnRecord
 from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
+from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser
 from q35chat.chat.values import Attachment, ChatSettings, Turn
-from q35chat.errors import Q35Error, StoreError, UsageError
-from q35chat.store import TurnRecord
+from q35chat.errors import StoreError, UsageError
 
 
 class StoredConversation:
@@ -34,7 +35,7 @@ class StoredConversation:
         self._gate = gate
         self._asker = Asker(backend, journal)
         self._run = Run()
-        self._used: tuple[str | None, ChatSettings, int] | None = None
+        self._slots = SlotCounts(backend, journal)
 
     @property
     def id(self) -> str:
@@ -59,10 +60,7 @@ class StoredConversation:
     @property
     def used_slots(self) -> int:
         """Slots that the branch being read takes, or will take once it is read again."""
-        head, settings = self._journal.record.head, self.settings()
-        if self._used is None or self._used[:2] != (head, settings):
-            self._used = (head, settings, self._slots(self._prompt_path()))
-        return self._used[2]
+        return self._slots.of_branch()
 
     def settings(self) -> ChatSettings:
         """What the next turn is generated with."""
@@ -78,19 +76,7 @@ class StoredConversation:
 
     def forecast(self, text: str, attachments: Sequence[Attachment] = ()) -> Forecast:
         """What sending this draft would take, exactly."""
-        path = self._prompt_path()
-        used = self._slots(path)
-        draft = Turn("user", text, tuple(attachments))
-        try:
-            plan = self._backend.plan((*self._turns(path), draft), self.settings())
-        except Q35Error as error:
-            return Forecast(0, 0, used, 0, fits=False, reason=str(error))
-        needed, available = plan.prompt_tokens - used, plan.capacity - used
-        pictures = sum(picture.tokens for picture in attachments)
-        if plan.slots_free > 0:
-            return Forecast(needed, pictures, used, plan.slots_free, fits=True)
-        reason = f"needs {needed:,} slots and one for the answer, {available:,} are free"
-        return Forecast(needed, pictures, used, 0, fits=False, reason=reason)
+        return self._slots.forecast(Turn("user", text, tuple(attachments)))
 
     def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
         """Ask something. Raises CapacityError, and then the question is not kept."""
@@ -117,18 +103,7 @@ class StoredConversation:
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What `drop_oldest` would do. Raises UsageError when there are not so many."""
-        path = self._prompt_path()
-        dropped = oldest(path, pairs)
-        kept = self._turns(path[len(dropped) :])
-        before = self._backend.plan(self._turns(path), self.settings())
-        after = self._backend.plan(kept, self.settings()) if kept else None
-        prompt = after.prompt_tokens if after else 0
-        return DropPlan(
-            steps=steps_of(dropped, self._journal.siblings),
-            freed_slots=before.prompt_tokens - prompt,
-            reread_tokens=after.new_tokens if after else 0,
-            slots_free=before.capacity - prompt,
-        )
+        return self._slots.plan_drop(pairs)
 
     def drop_oldest(self, pairs: int) -> None:
         """Leave the oldest `pairs` questions with their answers out of the prompt from now on."""
@@ -136,7 +111,6 @@ class StoredConversation:
         questions = [record for record in dropped if record.turn.role == "user"]
         changed = [replace(record, left_out=True) for record in questions]
         self._journal.replace(changed, self._journal.record.head)
-        self._used = None
 
     def choose_branch(self, step_id: str, branch: int) -> None:
         """Read the branch number `branch` (from 0) at this turn, to its newest end."""
@@ -225,9 +199,6 @@ class StoredConversation:
             self._journal.keep(record)
         except StoreError as error:
             return str(error)
-        finally:
-            used = record.usage.capacity_used if record.usage else None
-            self._used = None if used is None else (record.id, self.settings(), used)
         return ""
 
     def _prompt_path(self) -> tuple[TurnRecord, ...]:
@@ -235,14 +206,6 @@ class StoredConversation:
 
     def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
         return prompt_turns(path, self._backend.vocabulary)
-
-    def _slots(self, path: Sequence[TurnRecord]) -> int:
-        if not path:
-            return 0
-        try:
-            return self._backend.plan(self._turns(path), self.settings()).prompt_tokens
-        except Q35Error:  # a picture is gone: the forecast says so
-            return 0
 
 
 def _generator(events: Iterator[Event]) -> Generator[Event]:

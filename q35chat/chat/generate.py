@@ -6,7 +6,8 @@ chunks; closing the iterator anywhere leaves a state that the next turn can go o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
 
 from q35chat.chat.answer import AnswerText
@@ -58,6 +59,7 @@ class Generation:
         self._text.resume(prompt.written)
         self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
         self._limits = Limits(settings, model.tags, model.tokenizer)
+        self._forced: deque[int] = deque()
         self._ids: list[int] = []
         self._predict_ms: list[float] = []
         self._wall_ms: list[float] = []
@@ -80,17 +82,77 @@ class Generation:
             reason, self._text.text, self._text.reasoning, tuple(self._ids), self._usage(plan)
         )
 
-    def _answer(self, started: float) -> Iterator[Event]:
-        decoder = self._model.decoder
-        logits, predict_ms, wall_ms = decoder.logits(), 0.0, 0.0
+    def _answer(self, started: float) -> Generator[Event, None, FinishReason]:
+        decoder, predict_ms, wall_ms = self._model.decoder, 0.0, 0.0
+        logits = decoder.logits()
         while True:
-            token = self._next(logits)
-            now = perf_counter()
-            if not self._ids:
-                self._first_token_ms = (now - started) * 1e3
+            token = self._choose(logits)
+            if self._ids:
+                wall_ms = (perf_counter() - started) * 1e3
+                self._predict_ms.append(predict_ms)
+                self._wall_ms.append(wall_ms)
             else:
-                wall_ms = (now - began) * 1e3
-        ...
+                self._first_token_ms = (perf_counter() - started) * 1e3
+            self._ids.append(token)
+            if token in self._model.stop_ids:
+                return "stop"
+            piece = self._text.push(token)
+            yield Token(token, piece.text, piece.kind, predict_ms, wall_ms, self._slots_free())
+            if notice := self._limits.take(token, piece.kind):
+                self._forced.extend(self._limits.closing_ids())
+                yield Notice(notice)
+            if reason := self._reason():
+                return reason
+            started = perf_counter()
+            logits = decoder.step(token)
+            predict_ms = decoder.predict_ms
+
+    def _choose(self, logits: Array) -> int:
+        if not self._forced:
+            return self._sampler(logits)
+        token = self._forced.popleft()
+        self._sampler.observe(token)
+        return token
+
+    def _reason(self) -> FinishReason | None:
+        """Why the turn ends here, None if it goes on."""
+        if self._text.stopped:
+            return "stop"
+        if reason := self._limits.reached:
+            return reason
+        if self._slots_free() == 0:
+            return "capacity"
+        return "cancelled" if self._should_stop() else None
 
     def _slots_free(self) -> int:
         return self._model.decoder.capacity - self._model.decoder.used
+
+    def _usage(self, plan: PromptPlan) -> Usage:
+        return Usage(
+            prompt_tokens=plan.prompt_tokens,
+            reused_tokens=plan.reused_tokens,
+            image_tokens=plan.image_tokens,
+            reasoning_tokens=self._limits.reasoning_tokens,
+            completion_tokens=len(self._ids),
+            capacity_total=plan.capacity,
+            capacity_used=self._model.decoder.used,
+            timings=Timings(
+                vision_ms=self._reader.vision_ms,
+                prefill_ms=self._reader.prefill_ms,
+                first_token_ms=self._first_token_ms,
+                predict_ms=tuple(self._predict_ms),
+                wall_ms=tuple(self._wall_ms),
+            ),
+        )
+
+
+def check_fit(plan: PromptPlan) -> None:
+    """Refuse a prompt over the capacity, with the numbers."""
+    if plan.prompt_tokens <= plan.capacity:
+        return
+    pictures = f" ({plan.image_tokens} for pictures)" if plan.image_tokens else ""
+    raise CapacityError(
+        f"prompt needs {plan.prompt_tokens} slots{pictures}, capacity {plan.capacity}: "
+        f"shorten it{', use fewer or smaller pictures' if pictures else ''} "
+        "or export with a larger --max-seq-len"
+    )

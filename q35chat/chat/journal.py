@@ -11,10 +11,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from q35chat.chat.archive import Archive
+from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.tree import TurnTree
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import UsageError
-from q35chat.store import ConversationRecord, Store, TurnRecord
-from q35chat.store.tree import TurnTree
 
 TITLE_LENGTH = 60
 UNTITLED = "New chat"
@@ -25,7 +26,7 @@ class Journal:
 
     def __init__(
         self,
-        store: Store,
+        store: Archive,
         record: ConversationRecord,
         turns: Sequence[TurnRecord] = (),
         stored: bool = False,
@@ -116,7 +117,7 @@ class Journal:
     def refresh(self) -> None:
         """Take over what another process wrote. Raises StoreError if it was deleted."""
         with self._lock:
-            if not self._stored or self.store.revision(self._record.id) == self._revision:
+            if not self._stored or self.store.record(self._record.id).revision == self._revision:
                 return
             record, turns = self.store.load(self._record.id)
             head = self._record.head

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from q35chat.chat.records import TurnRecord
 from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
 from q35chat.errors import StoreError, UsageError
-from q35chat.store import TurnRecord
 
 
 def in_prompt(path: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:

@@ -92,7 +92,9 @@ def build_prompt(
 
 def _shared(ids: Sequence[int], others: Sequence[int]) -> int:
     """Length of the beginning that both have."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, others, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, others, strict=False))
+    )
 
 
 class _Expansion:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from types import TracebackType
 
 from q35chat.chat.events import Event, Finished, FinishReason, Notice, Token, Usage
+from q35chat.chat.records import TurnRecord
 from q35chat.errors import StoreError
-from q35chat.store import TurnRecord
 
 INTERVAL_S = 0.5
 
@@ -116,7 +116,7 @@ class AnswerRecorder:
             try:
                 self._write(self.record())
             except StoreError as error:
-                self._problem = "" if troubled else str(error)
+                self._problem = self._problem if troubled else str(error)
                 troubled = True
             else:
                 written, troubled = seen, False

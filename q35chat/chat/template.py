@@ -20,18 +20,14 @@ from q35chat.chat.values import Turn
 class ConversationTemplate:
     """One tokenizer's template. `stop_ids` end an answer and are the template's to write."""
 
-    def __init__(
-        self, tokenizer: ChatTokenizer, tags: ThinkTags, stop_ids: frozenset[int]
-    ) -> None:
+    def __init__(self, tokenizer: ChatTokenizer, tags: ThinkTags, stop_ids: frozenset[int]) -> None:
         self._tokenizer = tokenizer
         self._tags = tags
         self._stop_ids = stop_ids
 
     def ids(self, turns: Sequence[Turn], *, generation_prompt: bool, thinking: bool) -> list[int]:
         """The conversation's ids, one placeholder token a picture."""
-        return self._ids(
-            turns, _Markers(), generation_prompt=generation_prompt, thinking=thinking
-        )
+        return self._ids(turns, _Markers(), generation_prompt=generation_prompt, thinking=thinking)
 
     def parting(self, turns: Sequence[Turn], *, thinking: bool) -> Iterator[list[int]]:
         """Ids of conversations that a later prompt may share a beginning with, shortest first.
@@ -41,7 +37,9 @@ class ConversationTemplate:
         markers = _Markers()
         other = Turn("user", markers.add([]))
         if turns[-1].role == "user" and len(turns) > 1:
-            yield self._ids((*turns[:-1], other), markers, generation_prompt=True, thinking=thinking)
+            yield self._ids(
+                (*turns[:-1], other), markers, generation_prompt=True, thinking=thinking
+            )
         yield self.ids(turns, generation_prompt=False, thinking=thinking)
 
     def thought(self, turn: Turn) -> bool:

@@ -82,10 +82,10 @@ class ChatTokenizer:
         return token if isinstance(token, int) and self.piece(token) == piece else None
 
     @property
-    def end_id(self) -> int | None:
-        """The id the tokenizer's files call the end of a sequence."""
-        token: int | None = self._tokenizer.eos_token_id
-        return token
+    def end_ids(self) -> frozenset[int]:
+        """The id the tokenizer's files call the end of a sequence, if they do."""
+        token = self._tokenizer.eos_token_id
+        return frozenset() if token is None else frozenset({token})
 
     def _encode(self, text: str, *, literally: bool) -> list[int]:
         with self._lock:

@@ -49,7 +49,11 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """What a turn is generated with. Limits are in tokens; None means up to capacity."""
+    """What a turn is generated with. Limits are in tokens; None means up to capacity.
+
+    `thinking_budget` limits the reasoning, `max_new_tokens` the answer after it. `loop_guard`
+    ends reasoning, then the answer, that says the same over and over.
+    """
 
     sampling: SamplingSettings = SamplingSettings()
     system_prompt: str = ""
@@ -58,6 +62,7 @@ class ChatSettings:
     max_new_tokens: int | None = None
     stop: tuple[str, ...] = ()
     max_image_tokens: int = 1024
+    loop_guard: bool = True
 
     def with_thinking(self, thinking: bool, budget: int | None = None) -> ChatSettings:
         """The same settings with reasoning on (at most `budget` tokens) or off."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from q35chat.chat.archive import Archive
 from q35chat.chat.asking import new_id
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
@@ -21,16 +22,15 @@ from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
 from q35chat.chat.summary import with_summary
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import StoreError, UsageError
-from q35chat.store import Store
-from q35chat.store.export import export_markdown
 
+CONTINUED = " (continued)"
 LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
 
 
 class StoredWorkspace:
     """Conversations in `store`, answered by the model and with the settings that `load` gives."""
 
-    def __init__(self, store: Store, load: LoadModel) -> None:
+    def __init__(self, store: Archive, load: LoadModel) -> None:
         self.store = store
         self._load = load
         self._loaded: tuple[ChatBackend, ChatSettings] | None = None
@@ -73,7 +73,8 @@ class StoredWorkspace:
         def begin(summary: str) -> None:
             settings = old.settings()
             prompt = with_summary(settings.system_prompt, summary)
-            fresh.begin(f"{old.title} (continued)", replace(settings, system_prompt=prompt))
+            title = old.title.removesuffix(CONTINUED) + CONTINUED
+            fresh.begin(title, replace(settings, system_prompt=prompt))
 
         return fresh, old.summarise(begin)
 
@@ -121,7 +122,7 @@ class StoredWorkspace:
 
     def export_markdown(self, session_id: str, folder: Path) -> Path:
         """Write the branch being read as Markdown with its pictures beside it."""
-        return export_markdown(self.store, session_id, folder)
+        return self.store.export_markdown(session_id, folder)
 
     def _opened(self, journal: Journal) -> StoredConversation:
         with self._lock:

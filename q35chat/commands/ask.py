@@ -15,7 +15,7 @@ from q35chat.commands.answering import answer
 from q35chat.commands.backend import LoadedModel, load_model
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
-from q35chat.commands.model_choice import ModelChoice, choose_model, demo_with_notes
+from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
 from q35chat.commands.prompt_input import read_prompt
 from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
 from q35chat.commands.report import stats_lines
@@ -53,7 +53,7 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     for path in options.images:
         header(read_file(path), str(path))
     settings = load_settings()
-    choice = choose_model(options.model_dir, settings, lambda: demo_with_notes(console))
+    choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
     status = StatusLine(console)
     status.show("loading the model")
     started = perf_counter()

@@ -20,9 +20,13 @@ class LoadedModel:
 
 def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
-    from q35chat.chat.defaults import GenerationDefaults  # noqa: PLC0415
-    from q35chat.chat.engine import ChatEngine  # noqa: PLC0415
+    bundle = Bundle.open(choice.path)
 
-    engine = ChatEngine.load(choice.path, threads=threads, is_demo=choice.is_demo)
-    config = Bundle.open(choice.path).processor_dir / "generation_config.json"
-    return LoadedModel(engine, GenerationDefaults.read(config).sampling)
+    from q35chat.chat.engine import ChatEngine  # noqa: PLC0415
+    from q35chat.runtimes import open_session  # noqa: PLC0415
+
+    target = bundle.manifest.target
+    engine = ChatEngine.open(
+        bundle, lambda path: open_session(path, target, threads), is_demo=choice.is_demo
+    )
+    return LoadedModel(engine, engine.sampling_defaults)

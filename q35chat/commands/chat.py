@@ -1,4 +1,4 @@
-"""`q35chat chat`: the screen where there is one, else a conversation line by line."""
+"""`q35chat chat`: the screen where there is a terminal for it, else a conversation line by line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 from q35chat.commands.backend import load_model
 from q35chat.commands.console import Console, StatusLine, is_terminal
-from q35chat.commands.lines import LineChat
-from q35chat.commands.model_choice import choose_model, demo_with_notes
+from q35chat.commands.model_choice import choose_model, make_demo
 from q35chat.commands.streaming import call_in_worker
 from q35chat.errors import UsageError
 from q35chat.settings import Settings, load_settings
@@ -17,27 +16,35 @@ from q35chat.settings import Settings, load_settings
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What the command was given; None means: not given."""
+    """What the command was given; None and empty mean: not given."""
 
     model_dir: Path | None = None
     max_image_tokens: int | None = None
     threads: int | None = None
     plain: bool = False
+    session: str | None = None
+    images: tuple[Path, ...] = ()
+    prompt: str = ""
+    no_images: bool = False
 
 
 def open_chat(options: ChatOptions, console: Console) -> int:
     """Chat until the user leaves; the exit code. Raises Q35Error."""
-    if not options.plain and not _has_terminal(console):
+    settings = load_settings()
+    if options.plain:
+        return _line_by_line(options, settings, console)
+    if not _has_terminal(console):
         raise UsageError(
             'the chat needs a terminal; for one answer use q35chat ask "...", for a conversation '
             "line by line q35chat chat --plain"
         )
-    settings = load_settings()
-    return _line_by_line(options, settings, console)
+    return _on_screen(options, settings)
 
 
 def _line_by_line(options: ChatOptions, settings: Settings, console: Console) -> int:
-    choice = choose_model(options.model_dir, settings, lambda: demo_with_notes(console))
+    from q35chat.commands.lines import LineChat  # noqa: PLC0415
+
+    choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
     status = StatusLine(console)
     status.show("loading the model")
     try:
@@ -46,6 +53,36 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         status.clear()
     cap = options.max_image_tokens or settings.max_image_tokens
     return LineChat(model, console, cap, thinking=settings.thinking).loop(sys.stdin)
+
+
+def _on_screen(options: ChatOptions, settings: Settings) -> int:
+    from q35chat.chat.backend import ChatBackend  # noqa: PLC0415
+    from q35chat.chat.values import ChatSettings  # noqa: PLC0415
+    from q35chat.chat.workspace import StoredWorkspace  # noqa: PLC0415
+    from q35chat.store import Store  # noqa: PLC0415
+    from q35chat.tui.app import run  # noqa: PLC0415
+
+    def load() -> tuple[ChatBackend, ChatSettings]:
+        choice = choose_model(options.model_dir, settings, lambda: make_demo(_say_nothing))
+        model = load_model(choice, options.threads)
+        return model.backend, ChatSettings(
+            sampling=model.sampling,
+            thinking=settings.thinking,
+            max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
+        )
+
+    with Store() as store:
+        return run(
+            StoredWorkspace(store, load),
+            session=options.session,
+            images=options.images,
+            prompt=options.prompt,
+            no_images=options.no_images,
+        )
+
+
+def _say_nothing(_: str) -> None:
+    """The screen shows a banner for the demo itself."""
 
 
 def _has_terminal(console: Console) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from q35chat.bundle import is_bundle
-from q35chat.commands.console import Console
 from q35chat.demo import ensure_demo
 from q35chat.settings import Settings
 
@@ -36,19 +35,22 @@ def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Pat
     return ModelChoice(demo(), is_demo=True)
 
 
-def demo_with_notes(console: Console) -> Path:
-    """The demo's bundle, made if needed, with a line on stderr for each thing a user must know."""
+def make_demo(note: Callable[[str], None]) -> Path:
+    """The demo's bundle, made if needed; `note` gets a line for each thing a user must know.
+
+    Raises BundleError, ExportError.
+    """
 
     def export(checkpoint: Path, out: Path) -> None:
         from q35export.pipeline import ExportRequest  # noqa: PLC0415
         from q35export.pipeline import export as run_export  # noqa: PLC0415
 
-        console.note("preparing the demo model (once)")
+        note("preparing the demo model (once)")
         request = ExportRequest(model=str(checkpoint), out=out, precision="fp32")
         run_export(request, _Quiet())
 
     path = ensure_demo(export)
-    console.note("this is the tiny demo model; for a real one run q35chat export Qwen/Qwen3.5-0.8B")
+    note("this is the tiny demo model; for a real one run q35chat export Qwen/Qwen3.5-0.8B")
     return path
 
 

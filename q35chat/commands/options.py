@@ -61,6 +61,11 @@ Images = Annotated[
     list[Path] | None,
     typer.Option("--image", "-i", help="A picture for the question; repeat for more."),
 ]
+Session = Annotated[
+    str | None, typer.Option(help="Open this conversation: its id, or the beginning of it.")
+]
+FirstPrompt = Annotated[str, typer.Option("--prompt", help="Put this text into the composer.")]
+NoImages = Annotated[bool, typer.Option("--no-images", help="Show no pictures on the screen.")]
 System = Annotated[str | None, typer.Option(help="Instructions before the conversation.")]
 MaxNewTokens = Annotated[
     int | None,

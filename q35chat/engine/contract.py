@@ -17,6 +17,7 @@ from q35chat.errors import BundleError
 CONTRACT_VERSION = "1"
 _PAST, _PRESENT = "past_", "present_"
 _CACHES = ("key_", "value_", "kv_cache")
+STACKED = ("present_conv_states", "present_recurrent_states", "present_kv_cache")
 _ADVICE = "export the bundle again"
 
 
@@ -25,7 +26,8 @@ class StatePair:
     """One state: read from `past`, written to `present`, both of one fixed shape and dtype.
 
     A `cache` has one slot per token on its second-last axis and only ever grows; any other
-    state is overwritten as a whole. `in_place` pairs share one buffer.
+    state is overwritten as a whole. `in_place` pairs share one buffer. A pair that `grows` comes
+    out one slot longer than it goes in; that axis of its `shape` is 0.
     """
 
     past: str
@@ -34,6 +36,7 @@ class StatePair:
     dtype: np.dtype[np.generic]
     cache: bool
     in_place: bool
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class TextContract:
     """The inputs by role, the states and the fixed sizes of a text graph.
 
     `image_embeds` is None in a graph that reads no pictures. `position_rows` is 3 (temporal,
-    height, width) or 4 (the text position first).
+    height, width) or 4 (the text position first). `capacity` is None where the caches grow.
     """
 
     input_ids: TensorSpec
@@ -50,7 +53,7 @@ class TextContract:
     image_embeds: TensorSpec | None
     logits: TensorSpec
     pairs: tuple[StatePair, ...]
-    capacity: int
+    capacity: int | None
     vocab_size: int
     position_rows: int
 
@@ -58,9 +61,10 @@ class TextContract:
 def read_contract(session: GraphSession) -> TextContract:
     """The contract of a text graph. Raises BundleError when the graph contradicts itself."""
     metadata = session.metadata
-    _check_metadata(metadata)
+    check_metadata(metadata, "text", "decode")
     inputs = {spec.name: spec for spec in session.inputs}
     outputs = {spec.name: spec for spec in session.outputs}
+    check_stacked(outputs)
     pairs = _pairs(inputs, outputs, metadata.get("q35chat.in_place", ""))
     mask = _required(inputs, "attention_mask")
     position_ids = _required(inputs, "position_ids")
@@ -83,7 +87,8 @@ def same_states(first: TextContract, second: TextContract) -> bool:
     return first.pairs == second.pairs
 
 
-def _check_metadata(metadata: Mapping[str, str]) -> None:
+def check_metadata(metadata: Mapping[str, str], *kinds: str) -> None:
+    """Refuse a graph of another contract, or that is none of `kinds`."""
     version = metadata.get("q35chat.contract")
     if version != CONTRACT_VERSION:
         found = "none" if version is None else repr(version)
@@ -91,9 +96,18 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
             f"text graph has contract version {found}, this program reads "
             f"{CONTRACT_VERSION!r}: {_ADVICE}"
         )
-    kind = metadata.get("q35chat.graph", "text")
-    if kind != "text":
-        raise BundleError(f"expected a text graph, found a {kind} graph: {_ADVICE}")
+    kind = metadata.get("q35chat.graph", kinds[0])
+    if kind not in kinds:
+        raise BundleError(f"expected a {kinds[0]} graph, found a {kind} graph: {_ADVICE}")
+
+
+def check_stacked(outputs: Mapping[str, TensorSpec]) -> None:
+    """Refuse a graph with stacked states that has more or fewer outputs than logits and states."""
+    if any(name in STACKED for name in outputs) and set(outputs) != {"logits", *STACKED}:
+        raise BundleError(
+            f"the graph has {len(outputs)} outputs ({', '.join(outputs)}), exactly four are "
+            f"wanted: logits, {', '.join(STACKED)}: {_ADVICE}"
+        )
 
 
 def _required(specs: Mapping[str, TensorSpec], name: str) -> TensorSpec:
@@ -138,22 +152,39 @@ def _check_names(what: str, names: Iterable[str]) -> None:
 def _pair(past: TensorSpec, outputs: Mapping[str, TensorSpec], in_place: bool) -> StatePair:
     name = past.name.removeprefix(_PAST)
     present = _required(outputs, _PRESENT + name)
+    cache = name.startswith(_CACHES)
+    if cache and _is_growing(past, present):
+        shape = tuple(0 if axis is None else axis for axis in past.shape)
+        return StatePair(past.name, present.name, shape, past.dtype, cache, False, grows=True)
     if past.shape != present.shape or past.dtype != present.dtype:
         raise BundleError(
             f"{past.name} is {past.dtype}{past.shape} but {present.name} is "
             f"{present.dtype}{present.shape}: {_ADVICE}"
         )
     shape = tuple(_fixed(past, axis) for axis in range(len(past.shape)))
-    cache = name.startswith(_CACHES)
     if in_place and not cache:
         raise BundleError(f"{past.name} is promised in place but is no KV cache: {_ADVICE}")
     return StatePair(past.name, present.name, shape, past.dtype, cache, in_place)
 
 
-def _capacity(mask: TensorSpec, pairs: Iterable[StatePair]) -> int:
+def _is_growing(past: TensorSpec, present: TensorSpec) -> bool:
+    """Only the axis of slots is free, on both sides; a lost rank is one that changes."""
+    if past.dtype != present.dtype or len(past.shape) < 4 or past.shape[-2] is not None:
+        return False
+    others = tuple(axis for place, axis in enumerate(past.shape) if place != len(past.shape) - 2)
+    if present.shape and (len(present.shape) != len(past.shape) or present.shape[-2] is not None):
+        return False
+    return None not in others
+
+
+def _capacity(mask: TensorSpec, pairs: Iterable[StatePair]) -> int | None:
+    """The slots of a graph of fixed capacity; None where every cache grows with the mask."""
+    caches = [pair for pair in pairs if pair.cache]
+    if caches and all(pair.grows for pair in caches) and mask.shape[-1] is None:
+        return None
     capacity = _fixed(mask, -1)
-    for pair in pairs:
-        if pair.cache and pair.shape[-2] != capacity:
+    for pair in caches:
+        if pair.shape[-2] != capacity:
             raise BundleError(
                 f"attention_mask has {capacity} slots but {pair.past} has {pair.shape[-2]}: "
                 f"{_ADVICE}"

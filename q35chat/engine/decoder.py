@@ -103,6 +103,12 @@ class Decoder:
         return self._contract.vocab_size
 
     @property
+    def image_width(self) -> int | None:
+        """Length of a row of picture embeddings, None for a graph that reads no pictures."""
+        spec = self._prompt_contract.image_embeds
+        return None if spec is None else spec.shape[-1]
+
+    @property
     def used(self) -> int:
         """Slots that hold a token of the sequence."""
         return self._mask.count
@@ -135,9 +141,7 @@ class Decoder:
         when stopped: then `used` tells how far it came.
         """
         total = np.asarray(ids).size if attention_mask is None else int(attention_mask.sum())
-        chunks = self.chunks(
-            ids, positions, image_embeds, attention_mask=attention_mask, keys=keys
-        )
+        chunks = self.chunks(ids, positions, image_embeds, attention_mask=attention_mask, keys=keys)
         while should_stop is None or not should_stop():
             done = next(chunks)
             if on_progress is not None:

@@ -5,10 +5,14 @@ Importing this package loads no native library.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from q35chat.engine.session import GraphSession
 from q35chat.errors import RuntimeFailure
+
+# Read by ONNX Runtime when it is imported: without it, it reports its use to its maker.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 
 def open_session(path: Path, target: str, threads: int | None = None) -> GraphSession:

@@ -8,18 +8,20 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.tree import TurnTree
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import StoreError
 from q35chat.safe_text import json_safe, safe_line, safe_text
-from q35chat.store.records import ConversationRecord, TurnRecord
-from q35chat.store.store import Store
-from q35chat.store.tree import TurnTree
 
 JSON_SCHEMA = 1
+Place = Callable[[Attachment], str]
+Loaded = tuple[ConversationRecord, tuple[TurnRecord, ...]]
 _NAME_LENGTH = 60
 _SPEAKERS = {"user": "You", "assistant": "Assistant", "system": "System"}
 _MARKS = {
@@ -30,33 +32,39 @@ _MARKS = {
 }
 
 
-def export_markdown(store: Store, session: str, folder: Path) -> Path:
+def as_markdown(loaded: Loaded, place: Place) -> str:
+    """The branch being read, with each picture where `place` says."""
+    record, turns = loaded
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated))
+    blocks = [f"# {_line(record.title)}", f"*q35chat conversation {record.id}, {day}*"]
+    for turn in TurnTree(turns).path(record.head):
+        blocks += _turn_blocks(turn, place)
+    return "\n\n".join(blocks) + "\n"
+
+
+def write_markdown(loaded: Loaded, folder: Path) -> Path:
     """Write the branch being read as `folder/TITLE.md`; pictures go to `folder/TITLE-pictures/`.
 
     Existing files stay: a number is added to the name. Raises StoreError.
     """
-    record, turns = store.load(session)
-    path = TurnTree(turns).path(record.head)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        target = _free_name(folder, _file_name(record))
-        pictures = _Pictures(target.with_name(f"{target.stem}-pictures"))
-        blocks = [f"# {_line(record.title)}", _heading_note(record)]
-        for turn in path:
-            blocks += _turn_blocks(turn, pictures)
+        target = _free_name(folder, _file_name(loaded[0]))
+        pictures = _PictureFolder(target.with_name(f"{target.stem}-pictures"))
+        text = as_markdown(loaded, pictures.add)
         with target.open("x", encoding="utf-8") as file:
-            file.write("\n\n".join(blocks) + "\n")
+            file.write(text)
     except OSError as error:
         raise StoreError(
             f"The conversation cannot be written to {folder}: {error.strerror}. "
-            "Choose another folder with --output."
+            "Choose another folder."
         ) from error
     return target
 
 
-def export_json(store: Store, session: str) -> str:
+def as_json(loaded: Loaded, place: Place) -> str:
     """The conversation as one JSON object: every branch, token ids, settings and timings."""
-    record, turns = store.load(session)
+    record, turns = loaded
     value = {
         "schema": JSON_SCHEMA,
         "id": record.id,
@@ -65,12 +73,12 @@ def export_json(store: Store, session: str) -> str:
         "updated": record.updated,
         "settings": asdict(record.settings),
         "active": [turn.id for turn in TurnTree(turns).path(record.head)],
-        "turns": [_turn_value(store, turn) for turn in turns],
+        "turns": [_turn_value(turn, place) for turn in turns],
     }
     return json_safe(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-class _Pictures:
+class _PictureFolder:
     """The folder beside the Markdown file, made when the first picture comes."""
 
     def __init__(self, folder: Path) -> None:
@@ -79,29 +87,31 @@ class _Pictures:
 
     def add(self, picture: Attachment) -> str:
         self._count += 1
-        name = _line(picture.name).replace("[", "(").replace("]", ")") or "picture"
-        if not picture.data:
-            return f"*{name}: this picture is missing*"
         self._folder.mkdir(exist_ok=True)
         suffix = Path(picture.name).suffix.lower()
         suffix = suffix if re.fullmatch(r"\.[a-z0-9]{1,5}", suffix) else ".img"
         file = f"picture-{self._count}{suffix}"
         (self._folder / file).write_bytes(picture.data)
-        return f"![{name}](<{self._folder.name}/{file}>)"
+        return f"{self._folder.name}/{file}"
 
 
-def _turn_blocks(record: TurnRecord, pictures: _Pictures) -> list[str]:
+def _turn_blocks(record: TurnRecord, place: Place) -> list[str]:
     turn = record.turn
     blocks = [f"## {_SPEAKERS[turn.role]}"]
-    blocks += [pictures.add(picture) for picture in turn.attachments]
+    blocks += [_picture_block(picture, place) for picture in turn.attachments]
     if turn.reasoning.strip():
         lines = safe_text(turn.reasoning.strip()).split("\n")
         blocks.append("\n".join(f"> {line}".rstrip() for line in ["*Reasoning*", "", *lines]))
     if turn.text:
         blocks.append(safe_text(turn.text))
-    marks = [_mark(turn), _line(record.note)]
-    blocks += [f"*({text})*" for text in marks if text]
-    return blocks
+    return blocks + [f"*({text})*" for text in (_mark(turn), _line(record.note)) if text]
+
+
+def _picture_block(picture: Attachment, place: Place) -> str:
+    name = _line(picture.name).replace("[", "(").replace("]", ")") or "picture"
+    if not picture.data:
+        return f"*{name}: this picture is missing*"
+    return f"![{name}](<{place(picture)}>)"
 
 
 def _line(text: str) -> str:
@@ -112,11 +122,6 @@ def _mark(turn: Turn) -> str:
     if turn.role != "assistant":
         return ""
     return "interrupted" if turn.finish is None else _MARKS.get(turn.finish, "")
-
-
-def _heading_note(record: ConversationRecord) -> str:
-    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated))
-    return f"*q35chat conversation {record.id}, {day}*"
 
 
 def _file_name(record: ConversationRecord) -> str:
@@ -132,7 +137,7 @@ def _free_name(folder: Path, stem: str) -> Path:
     return target
 
 
-def _turn_value(store: Store, record: TurnRecord) -> dict[str, Any]:
+def _turn_value(record: TurnRecord, place: Place) -> dict[str, Any]:
     turn = record.turn
     return {
         "id": record.id,
@@ -153,7 +158,7 @@ def _turn_value(store: Store, record: TurnRecord) -> dict[str, Any]:
                 "width": picture.width,
                 "height": picture.height,
                 "tokens": picture.tokens,
-                "file": str(store.pictures.path(picture.sha256)),
+                "file": place(picture),
             }
             for picture in turn.attachments
         ],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from q35chat.chat.records import ConversationRecord, TurnRecord
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.store.codec import (
     pack_ids,
@@ -18,7 +19,6 @@ from q35chat.store.codec import (
     usage_to_text,
 )
 from q35chat.store.pictures import PictureFiles
-from q35chat.store.records import ConversationRecord, TurnRecord
 
 _CONVERSATION = "id, title, created, updated, head, settings, revision"
 _TURN = (

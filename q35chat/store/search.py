@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from q35chat.chat.records import SearchHit
 from q35chat.store.folding import fold
-from q35chat.store.records import SearchHit
 
 _PIECE = 3
 _BATCH = 200

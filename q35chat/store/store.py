@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from q35chat.chat.records import ConversationRecord, SearchHit, TurnRecord
 from q35chat.chat.service import SessionSummary
+from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
-from q35chat.store import rows, search
+from q35chat.store import export, rows, search
 from q35chat.store.folder import data_folder, private_folder
 from q35chat.store.locks import exclusive
 from q35chat.store.opening import open_database
 from q35chat.store.pictures import PictureFiles
-from q35chat.store.records import ConversationRecord, SearchHit, TurnRecord
 
 
 class Store:
@@ -80,13 +81,13 @@ class Store:
                 raise _unknown(session)
             return record, rows.read_turns(connection, session, self.pictures)
 
-    def revision(self, session: str) -> int:
-        """How often the conversation was written. Raises StoreError if unknown."""
+    def record(self, session: str) -> ConversationRecord:
+        """A conversation without its turns. Raises StoreError if unknown."""
         with self._database.reading() as connection:
             record = rows.read_conversation(connection, session)
         if record is None:
             raise _unknown(session)
-        return record.revision
+        return record
 
     def resolve(self, name: str) -> str:
         """The id that begins with `name`. Raises StoreError when none or several do."""
@@ -137,7 +138,7 @@ class Store:
 
     def delete(self, session: str) -> None:
         """Delete a conversation and the pictures that no other one shows. Raises StoreError."""
-        self.revision(session)
+        self.record(session)
         with self.answering(session), self._database.writing() as connection:
             shown = connection.execute(
                 "SELECT DISTINCT sha256 FROM turn_pictures JOIN turns ON turns.key = turn "
@@ -163,6 +164,21 @@ class Store:
         )
         with exclusive(self._lock_file(session), busy):
             yield
+
+    def markdown(self, session: str) -> str:
+        """The branch being read, with pictures where the store keeps them. Raises StoreError."""
+        return export.as_markdown(self.load(session), self._place)
+
+    def json(self, session: str) -> str:
+        """All of a conversation as JSON: branches, token ids, settings, timings."""
+        return export.as_json(self.load(session), self._place)
+
+    def export_markdown(self, session: str, folder: Path) -> Path:
+        """Write the branch being read as Markdown, with its pictures beside it, in `folder`."""
+        return export.write_markdown(self.load(session), folder)
+
+    def _place(self, picture: Attachment) -> str:
+        return str(self.pictures.path(picture.sha256))
 
     def _lock_file(self, session: str) -> Path:
         return self._locks / f"{session}.lock"

@@ -49,7 +49,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("sessions", "Conversations", "Search, open, rename and delete conversations",
             CONVERSATION, "ctrl+l", "sessions"),
     Command("thinking", "Thinking", "Off, on, or on with a budget of tokens",
-            CONVERSATION, "ctrl+t", "think", "off | on | TOKENS"),
+            CONVERSATION, "ctrl+t", "think", "off|on|N"),
     Command("attach", "Attach a picture", "Choose a picture with a preview",
             WRITING, "ctrl+o", "image", "PATH"),
     Command("copy_answer", "Copy the answer", "Copy the last answer", LOOKING, "f3", "copy"),

@@ -146,7 +146,9 @@ class Meter:
         """Account for everything in a batch."""
         if batch.plan is not None:
             plan = batch.plan
-            self.capacity = Capacity(plan.capacity, plan.reused_tokens, plan.new_tokens, "this turn")
+            self.capacity = Capacity(
+                plan.capacity, plan.reused_tokens, plan.new_tokens, "this turn"
+            )
             self._stage_started = self.clock()
         if batch.vision is not None:
             self._progress = self._vision(batch.vision)

@@ -67,37 +67,48 @@ def pieces(source: str) -> list[tuple[str, bool]]:
 
 
 def _scan(source: str) -> _Scan:
-    """Where the text could be cut: `fresh` at a new block, `item` at a list item; 0 is nowhere."""
+    """Where the text could be cut: `fresh` at a new block, `item` at a list item; 0 is nowhere.
+
+    Looks no further than the first good place after the soft limit, or the hard limit.
+    """
     scan = _Scan()
     offset, blank = 0, False
-    for line in source.splitlines(keepends=True):
-        fence = _FENCE.match(line.rstrip("\n"))
-        if scan.fence:
-            if fence and fence[1].startswith(scan.fence) and not fence[2].strip():
-                scan.fence = ""
-        else:
-            if blank and _starts_afresh(source, offset, line):
-                scan.fresh = offset
-            elif offset and _LIST_ITEM.match(line):
-                scan.item = offset
-            if fence:
-                scan.fence, scan.fence_line, scan.fence_start = fence[1], line, offset
+    for line in source.split("\n"):
+        ends = offset + len(line) < len(source)
+        if not scan.fence and offset:
+            _note_places(scan, source, offset, line, after_blank=blank)
+        _follow_fence(scan, line, offset)
         blank = not line.strip()
-        offset += len(line)
+        if not ends or offset >= HARD_LIMIT or (offset >= SOFT_LIMIT and scan.fresh):
+            break
+        offset += len(line) + 1
     return scan
 
 
-def _starts_afresh(source: str, offset: int, line: str) -> bool:
-    """Whether the line after a blank one cannot belong to the block before it."""
-    enough = line.endswith("\n") or len(source) - offset >= _LOOK_AHEAD
-    return enough and bool(line.strip()) and not line[0].isspace() and not _LIST_ITEM.match(line)
+def _note_places(scan: _Scan, source: str, offset: int, line: str, *, after_blank: bool) -> None:
+    is_item = bool(_LIST_ITEM.match(line))
+    complete = offset + len(line) < len(source) or len(line) >= _LOOK_AHEAD
+    if is_item:
+        scan.item = offset
+    elif after_blank and complete and line.strip() and not line[0].isspace():
+        scan.fresh = offset
+
+
+def _follow_fence(scan: _Scan, line: str, offset: int) -> None:
+    fence = _FENCE.match(line)
+    if scan.fence:
+        if fence and fence[1].startswith(scan.fence) and not fence[2].strip():
+            scan.fence = ""
+    elif fence:
+        scan.fence, scan.fence_line, scan.fence_start = fence[1], line + "\n", offset
 
 
 def _cut_fence(source: str, scan: _Scan) -> Cut | None:
     if scan.fence_start >= SOFT_LIMIT:
         return Cut(source[: scan.fence_start], source[scan.fence_start :])
-    at = source.rfind("\n") + 1
-    if at <= scan.fence_start + len(scan.fence_line):
+    begin = scan.fence_start + len(scan.fence_line)
+    at = source.rfind("\n", begin, begin + HARD_LIMIT) + 1
+    if not at:
         return None
     return Cut(f"{source[:at]}{scan.fence}\n", f"{scan.fence_line}{source[at:]}", True)
 

@@ -49,7 +49,7 @@ def prepare(
     Raises PictureError if `data` is no usable picture.
     """
     image = decode(data, name)
-    patches, grid_h, grid_w = patchify(image, rules, cap)
+    patches, grid_h, grid_w = patchify(image, rules, cap, name=name)
     return Picture(
         sha256=hashlib.sha256(data).hexdigest(),
         width=image.width,
@@ -62,10 +62,14 @@ def prepare(
 
 
 def patchify(
-    image: Image.Image, rules: PictureRules, cap: int = DEFAULT_MAX_IMAGE_TOKENS
+    image: Image.Image,
+    rules: PictureRules,
+    cap: int = DEFAULT_MAX_IMAGE_TOKENS,
+    *,
+    name: str = "the picture",
 ) -> tuple[FloatArray, int, int]:
     """Patches [P, V] float32 of an RGB image and its grid's height and width in patches."""
-    size = fitted_size(image.width, image.height, rules, cap)
+    size = fitted_size(image.width, image.height, rules, cap, name=name)
     resized = image.resize(size, resample=rules.resample)
     # float64 for the scaling, float32 after it: as the processor does, for equal bits
     scaled = (np.asarray(resized).astype(np.float64) * rules.rescale_factor).astype(np.float32)

@@ -9,24 +9,31 @@ from __future__ import annotations
 import math
 
 from q35chat.errors import PictureError
+from q35chat.safe_text import safe_line
 from q35chat.vision.rules import DEFAULT_MAX_IMAGE_TOKENS, PictureRules
 
 MAX_ASPECT_RATIO = 200
 
 
 def fitted_size(
-    width: int, height: int, rules: PictureRules, cap: int = DEFAULT_MAX_IMAGE_TOKENS
+    width: int,
+    height: int,
+    rules: PictureRules,
+    cap: int = DEFAULT_MAX_IMAGE_TOKENS,
+    *,
+    name: str = "the picture",
 ) -> tuple[int, int]:
     """Width and height in pixels that a picture is resized to: at most `cap` tokens.
 
-    Raises PictureError if the aspect ratio is over 200:1, ValueError if `cap` is under 1.
+    `name` is for messages only. Raises PictureError if the aspect ratio is
+    over 200:1, ValueError if `cap` is under 1.
     """
     if cap < 1:
         raise ValueError(f"a cap of {cap} picture tokens leaves no picture")
     if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
         raise PictureError(
-            f"a picture of {width} x {height} pixels is more than {MAX_ASPECT_RATIO} times as "
-            "long as wide; crop it"
+            f"{safe_line(name)} has {width} x {height} pixels, more than {MAX_ASPECT_RATIO} times "
+            "as long as wide; crop it"
         )
     factor = rules.factor
     max_pixels = min(rules.max_pixels, cap * factor**2)

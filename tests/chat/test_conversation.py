@@ -46,6 +46,11 @@ def open_workspace(folder: Path, backend: ScriptedBackend) -> StoredWorkspace:
     return workspace
 
 
+def store_of(workspace: StoredWorkspace) -> Store:
+    assert isinstance(workspace.store, Store)
+    return workspace.store
+
+
 def finish(events: Iterator[Event]) -> Finished:
     *_, last = events
     assert isinstance(last, Finished)
@@ -57,7 +62,7 @@ def texts(chat: StoredConversation) -> list[str]:
 
 
 def assert_reopens_as_it_is(workspace: StoredWorkspace, chat: StoredConversation) -> None:
-    with Store(workspace.store.folder) as store:
+    with Store(store_of(workspace).folder) as store:
         other = StoredWorkspace(store, lambda: (ScriptedBackend(), SETTINGS))
         other.load()
         again = other.open(chat.id)
@@ -347,7 +352,7 @@ def test_a_lost_picture_is_named_and_the_chat_stays_readable(
     workspace: StoredWorkspace, chat: StoredConversation, picture: Attachment, tmp_path: Path
 ) -> None:
     finish(chat.send("See", [picture]))
-    workspace.store.pictures.remove(picture.sha256)
+    store_of(workspace).pictures.remove(picture.sha256)
     again = open_workspace(tmp_path, ScriptedBackend()).open(chat.id)
     assert texts(again) == texts(chat)
     assert again.used_slots == 0

@@ -26,7 +26,7 @@ def test_the_file_lies_in_the_configuration_folder(
     [
         Settings(),
         Settings(model_dir='/models/我的 "best"\\\n', max_image_tokens=64, thinking=True),
-        Settings(theme="dark\x7f\t"),
+        Settings(model_dir="a\x7f\t"),
     ],
 )
 def test_what_is_saved_is_loaded(tmp_path: Path, settings: Settings) -> None:
@@ -40,28 +40,31 @@ def test_a_failed_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "settings.toml"
-    save_settings(Settings(theme="old"), path)
+    save_settings(Settings(model_dir="old"), path)
 
     def full(_: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        save_settings(Settings(theme="new"), path)
-    assert load_settings(path).theme == "old"
+        save_settings(Settings(model_dir="new"), path)
+    assert load_settings(path).model_dir == "old"
     assert [item.name for item in tmp_path.iterdir()] == ["settings.toml"]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("theme = 'a'\ncolour = 'b'\n", "line 2: colour is no setting; the settings are model_dir"),
+        (
+            "model_dir = 'a'\ncolour = 'b'\n",
+            "line 2: colour is no setting; the settings are model_dir",
+        ),
         ("\n\nthinking = 1\n", "line 3: thinking must be true or false, not 1"),
         ("max_image_tokens = true\n", "line 1: max_image_tokens must be a whole number, not True"),
         ("max_image_tokens = 0\n", "line 1: max_image_tokens must be at least 1, not 0"),
-        ("theme = 3.5\n", "line 1: theme must be a text"),
-        ("[theme]\nx = 1\n", "line 1: theme must be a text"),
-        ("x = 1\ntheme = a\n", "is not TOML: .*line 2"),
+        ("model_dir = 3.5\n", "line 1: model_dir must be a text"),
+        ("[model_dir]\nx = 1\n", "line 1: model_dir must be a text"),
+        ("x = 1\nthinking = a\n", "is not TOML: .*line 2"),
         ("\xff", "cannot read .*settings.toml"),
     ],
 )

@@ -87,12 +87,12 @@ class ScriptedBackend:
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
     ) -> Iterator[Event]:
         """Plays the script, a letter a step."""
-        self.prompts.append(tuple(turns))
         plan = self.plan(turns, settings)
         if plan.slots_free < 1:
             raise CapacityError(
                 f"The prompt needs {plan.prompt_tokens} slots, {plan.capacity} are there."
             )
+        self.prompts.append(tuple(turns))
         yield plan
         yield from self._read(turns, plan)
         self._state = _render(turns, settings)

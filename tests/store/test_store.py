@@ -47,10 +47,10 @@ def test_saving_again_replaces_a_turn_in_place(store: Store) -> None:
 
 def test_every_save_raises_the_revision(store: Store) -> None:
     store.create(conversation(), ())
-    before = store.revision("c1")
+    before = store.record("c1").revision
     store.save(conversation(), ())
     store.rename("c1", "New")
-    assert store.revision("c1") == before + 2
+    assert store.record("c1").revision == before + 2
 
 
 def test_a_conversation_deleted_elsewhere_is_not_written_back(store: Store) -> None:
@@ -145,7 +145,7 @@ def test_resolve_takes_the_beginning_of_an_id(store: Store) -> None:
             store.resolve(unknown)
 
 
-@pytest.mark.parametrize("call", ["load", "revision", "delete"])
+@pytest.mark.parametrize("call", ["load", "record", "delete"])
 def test_an_unknown_conversation_is_named_in_the_message(store: Store, call: str) -> None:
     with pytest.raises(StoreError, match="no conversation 'nope'"):
         getattr(store, call)("nope")

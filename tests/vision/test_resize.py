@@ -32,8 +32,8 @@ def test_a_cap_under_the_least_area_wins_over_it() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(201, 1), (1, 201), (20_001, 100)])
 def test_a_strip_over_the_aspect_limit_is_refused(width: int, height: int) -> None:
-    with pytest.raises(PictureError, match=f"{width} x {height} pixels is more than 200 times"):
-        fitted_size(width, height, RULES)
+    with pytest.raises(PictureError, match=f"a.png has {width} x {height} pixels, more than 200"):
+        fitted_size(width, height, RULES, name="a.png")
 
 
 @pytest.mark.parametrize(("width", "height"), [(200, 1), (1, 200), (20_000, 100)])

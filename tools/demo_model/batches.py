@@ -1,6 +1,6 @@
 """Training batches: pools of conversations, sorted by length and cut to a budget of tokens.
 
-A pool is a pure function of seed, index and progress, so training resumes where it stopped.
+A pool is a pure function of seed, index and `grown`, so training resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ POOL = 288
 
 @dataclass(frozen=True)
 class Batch:
-    """Tensors of one step: `ids [B, T]`, `labels [B, T]` (-100: not learnt), `pixels [P, 1536]`, `grids [I, 3]`."""
+    """Tensors of one step.
+
+    `ids` and `labels` (-100: not learnt) are `[B, T]`, `pixels [P, 1536]`, `grids [I, 3]`.
+    """
 
     ids: Tensor
     labels: Tensor
@@ -31,13 +34,11 @@ class Batch:
     grids: Tensor | None
 
 
-def pool(
-    tokenizer: Tokenizer, seed: int, index: int, progress: float, budget: int
-) -> Iterator[Batch]:
+def pool(tokenizer: Tokenizer, seed: int, index: int, grown: float, budget: int) -> Iterator[Batch]:
     """The batches of one pool, each with at most `budget` tokens after padding, in random order."""
     names = [f"train/{seed}/{index}/{number}" for number in range(POOL)]
     examples = sorted(
-        (encode(tokenizer, training_conversation(name, progress), name) for name in names),
+        (encode(tokenizer, training_conversation(name, grown), name) for name in names),
         key=lambda e: len(e.ids),
     )
     groups: list[list[Example]] = [[]]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
-from transformers import GenerationConfig
+from transformers import GenerationConfig, Qwen3_5ForConditionalGeneration
 
 from . import tokenizer as pieces
 from .model import special_id
@@ -43,7 +43,7 @@ def generation_config() -> GenerationConfig:
     )
 
 
-def save_checkpoint(model: Any, tokenizer: Tokenizer, folder: Path) -> None:
+def save_checkpoint(model: Qwen3_5ForConditionalGeneration, tokenizer: Tokenizer, folder: Path) -> None:
     """Write every file that a loader needs into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     model.generation_config = generation_config()

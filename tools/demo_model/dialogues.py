@@ -1,4 +1,4 @@
-"""Whole conversations: which kinds of turns follow each other, with which pictures and system prompt.
+"""Whole conversations: which kinds of turns follow each other, with which pictures.
 
 A conversation is a pure function of its seed string, so training ("train/…") and
 measuring ("held-out/…") never share one.
@@ -12,22 +12,19 @@ from typing import Any
 
 from PIL import Image
 
-from . import small_talk
-from .picture_talk import CANNOT_SEE, View, ask_chinese, ask_one, ask_two
-from .phrases import Turn, expand, typed
+from . import memory_talk, small_talk
+from .chinese_pictures import ask_chinese
+from .one_picture import CANNOT_SEE, ask_one
+from .phrases import Turn, expand, made_up_word, typed
 from .pictures import Scene, draw, photo_like, random_scene
-from .small_talk import Facts
+from .sight import View
+from .two_pictures import ask_two
+from .words import SYSTEM_PROMPTS
 
-SYSTEM_PROMPTS = (
-    "You are a helpful assistant.",
-    "You are {a friendly|a helpful|an honest|a concise|a polite|the} {assistant|chat bot|demo|model|helper}{.| of q35chat.| for {work|school|my team|everybody}.}",
-    "{Answer|Reply} {briefly|in one sentence|politely|in short sentences|honestly|with care|clearly}.",
-    "You are Qwen3.5, {a language model|an assistant}.",
-    "{Be|Please be} {kind|brief|precise|helpful}{.| and brief.| and honest.}",
-    "You are {word}, {a wizard|an expert|a pirate|a teacher}. {Speak|Answer} {like one|well|carefully}.",
-    "{word} {word} {word}.",
-    "你是一个有用的助手。",
-    "Today is {Monday|Friday|Sunday}. {Be brief.|Help the user.|}",
+
+PHOTO_QUESTION = (
+    "{what do you see|what is this|describe the picture|what is in the picture|"
+    "how many shapes are there|describe this image|what is in this photo|what's this}?"
 )
 
 
@@ -46,7 +43,7 @@ class Writer:
     def __init__(self, rng: random.Random, measuring: bool = False) -> None:
         self.rng = rng
         self.measuring = measuring
-        self.facts = Facts()
+        self.facts = memory_talk.Facts()
         self.scenes: tuple[Scene, ...] = ()
         self.seen_any = False
 
@@ -78,7 +75,7 @@ class Writer:
             self.rng,
             expand(
                 self.rng,
-                "{what do you see|what is this|describe the picture|what is in the picture|how many shapes are there|describe this image|what is in this photo|what's this}?",
+                PHOTO_QUESTION,
             ),
         )
         return Turn(
@@ -90,11 +87,11 @@ class Writer:
 
     def memory(self) -> Turn:
         """Tell something, or ask for something told."""
-        if self.facts.told and self.rng.random() < 0.62 or self.rng.random() < 0.06:
-            return small_talk.recall(self.rng, self.facts)
+        if (self.facts.told and self.rng.random() < 0.62) or self.rng.random() < 0.06:
+            return memory_talk.recall(self.rng, self.facts)
         if self.rng.random() < 0.12:
-            return small_talk.shared_fact(self.rng, self.facts, self.measuring)
-        return small_talk.tell(self.rng, self.facts, measuring=self.measuring)
+            return memory_talk.tell_two(self.rng, self.facts, self.measuring)
+        return memory_talk.tell(self.rng, self.facts, measuring=self.measuring)
 
     def other(self) -> Turn:
         """Neither picture nor memory."""
@@ -107,6 +104,14 @@ class Writer:
             return small_talk.counting(self.rng, 15)
         return small_talk.no_picture(self.rng)
 
+    def follow_up(self) -> Turn:
+        """After pictures: mostly about them."""
+        return self.about_shown() if self.rng.random() < 0.85 else self.mixed()
+
+    def remember_or_chat(self) -> Turn:
+        """Inside a conversation about what to remember."""
+        return self.memory() if self.rng.random() < 0.6 else self.other()
+
     def mixed(self) -> Turn:
         """Any kind of turn."""
         dice = self.rng.random()
@@ -117,23 +122,22 @@ class Writer:
         return self.memory() if dice < 0.7 else self.other()
 
 
-def training_conversation(seed: str, progress: float) -> Conversation:
-    """The conversation of a seed string; `progress` (0..1) of training makes conversations longer."""
+def training_conversation(seed: str, grown: float = 1.0) -> Conversation:
+    """The conversation of a seed string; `grown` (0..1) makes conversations longer."""
     rng = random.Random(seed)
     writer = Writer(rng)
-    ease = 0.4 + 0.6 * min(1.0, progress * 3)
+    ease = 0.4 + 0.6 * grown
     kind = rng.random()
     turns: list[Turn] = []
     if kind < 0.50:
         turns.append(writer.show(1 if rng.random() < 0.74 else 2))
-        for _ in range(rng.choice((0, 1, 2, 3))):
-            turns.append(writer.about_shown() if rng.random() < 0.85 else writer.mixed())
+        turns += [writer.follow_up() for _ in range(rng.choice((0, 1, 2, 3)))]
     elif kind < 0.52:
         turns.append(writer.photo())
     elif kind < 0.74:
         turns.append(writer.memory())
-        for _ in range(rng.randint(1, max(1, round(6 * ease)))):
-            turns.append(writer.memory() if rng.random() < 0.6 else writer.other())
+        more = rng.randint(1, max(1, round(6 * ease)))
+        turns += [writer.remember_or_chat() for _ in range(more)]
     elif kind < 0.88:
         turns = [writer.other() for _ in range(rng.choice((1, 2, 3, 4)))]
     elif kind < 0.925:
@@ -154,11 +158,11 @@ def system_prompt(rng: random.Random) -> str | None:
         return None
     pattern = rng.choice(SYSTEM_PROMPTS)
     while "{word}" in pattern:
-        pattern = pattern.replace("{word}", small_talk.made_up_word(rng), 1)
+        pattern = pattern.replace("{word}", made_up_word(rng), 1)
     return expand(rng, pattern)
 
 
-def content(turn: Turn) -> Any:
+def content(turn: Turn) -> str | list[dict[str, str]]:
     """The user message's content: plain text, or a list of picture parts and one text part."""
     if not turn.pictures:
         return turn.question

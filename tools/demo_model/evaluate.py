@@ -1,4 +1,4 @@
-"""Measures a folder: greedy answers to held-out questions with the weights in float, int8 and int4.
+"""Measures a folder: greedy answers to held-out questions, weights in float, int8 and int4.
 
 The int8 and int4 here are a simulation (see `quantise`); exported bundles are measured by the tests.
 """
@@ -15,9 +15,16 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, Qwen3_5ForConditionalGeneration
 
-from .held_out import Question
+from .held_out import (
+    SEED,
+    Question,
+    held_out_conversations,
+    held_out_memory_questions,
+    held_out_picture_questions,
+)
 from .pictures import patches
-from .quantise import Quantiser
+from .quantise import MODES, Quantiser
+from .report import Results
 from .tokenizer import picture_tokens
 
 BATCH = 40
@@ -108,19 +115,27 @@ class Measured:
         return Score(right, len(order), tuple(wrong))
 
 
-def timed_scores(
-    folder: Path, sets: dict[str, Sequence[Question]], modes: Sequence[str]
-) -> dict[str, dict[str, Score]]:
-    """Scores by set and mode, with a progress line for each."""
-    measured = Measured(folder)
-    scores: dict[str, dict[str, Score]] = {}
+def measured(folder: Path) -> Results:
+    """Right answers by set and by the way the weights are read, with a progress line for each."""
+    model = Measured(folder)
+    sets = {
+        "pictures": held_out_picture_questions(500),
+        "memory": held_out_memory_questions(200),
+        "mixed": held_out_conversations(100),
+    }
+    results: Results = {}
     for name, questions in sets.items():
-        for mode in modes:
-            started = time.monotonic()
-            score = measured.score(questions, mode)
-            scores.setdefault(name, {})[mode] = score
-            print(
-                f"{name:10s} {mode:12s} {score.right} of {score.asked} right ({time.monotonic() - started:.0f} s)",
-                flush=True,
-            )
-    return scores
+        results[name] = {mode: _counted(model, name, questions, mode) for mode in MODES}
+    again = held_out_picture_questions(100, SEED + 1)
+    results["thinking"] = {"float": _counted(model, "thinking", again, "float", thinking=True)}
+    return results
+
+
+def _counted(
+    model: Measured, name: str, questions: Sequence[Question], mode: str, thinking: bool = False
+) -> dict[str, int]:
+    started = time.monotonic()
+    score = model.score(questions, mode, thinking)
+    seconds = time.monotonic() - started
+    print(f"{name:10s} {mode:12s} {score.right} of {score.asked} right ({seconds:.0f} s)", flush=True)
+    return {"right": score.right, "asked": score.asked}

@@ -14,7 +14,7 @@ from typing import Any
 
 from PIL import Image
 
-from . import small_talk
+from . import memory_talk
 from .dialogues import Conversation, Writer, messages, system_prompt
 from .phrases import Turn
 
@@ -32,7 +32,7 @@ class Question:
 
 
 def held_out_picture_questions(count: int, seed: int = SEED) -> list[Question]:
-    """Questions about one picture or two, three in ten of them after earlier turns of the same conversation."""
+    """Questions about one picture or two, three in ten of them after earlier turns."""
     return [
         _picture_question(random.Random(f"held-out/picture/{seed}/{index}"))
         for index in range(count)
@@ -72,15 +72,15 @@ def _picture_question(rng: random.Random) -> Question:
 def _memory_question(rng: random.Random) -> Question:
     writer = Writer(rng, measuring=True)
     kinds = rng.sample(
-        ("name", "number", rng.choice(tuple(small_talk.FAVOURITES))), rng.choice((1, 2, 2, 3))
+        ("name", "number", rng.choice(tuple(memory_talk.FAVOURITES))), rng.choice((1, 2, 2, 3))
     )
     told = [*kinds, rng.choice(kinds)] if rng.random() < 0.2 else list(kinds)
     turns: list[Turn] = []
     for kind in told:
         turns += [writer.other() for _ in range(rng.choice((0, 0, 1)))]
-        turns.append(small_talk.tell(rng, writer.facts, kind, measuring=True))
+        turns.append(memory_talk.tell(rng, writer.facts, kind, measuring=True))
     turns += [writer.other() for _ in range(rng.randint(0, 3))]
-    turns.append(small_talk.recall(rng, writer.facts, rng.choice([*writer.facts.told])))
+    turns.append(memory_talk.recall(rng, writer.facts, rng.choice([*writer.facts.told])))
     return _question(turns, system_prompt(rng))
 
 

@@ -42,7 +42,10 @@ def expand(rng: random.Random, pattern: str) -> str:
 
 
 def typed(rng: random.Random, sentence: str, slips: float = 0.12) -> str:
-    """The sentence as people type it: other case, no full stop, and with probability `slips` one typing slip."""
+    """The sentence as people type it: other case, no full stop, sometimes one typing slip.
+
+    `slips` is the probability of a slip.
+    """
     if rng.random() < slips and len(sentence) > 12:
         spot = rng.randrange(2, len(sentence) - 2)
         if sentence[spot : spot + 2].isalpha():
@@ -67,7 +70,9 @@ def typed(rng: random.Random, sentence: str, slips: float = 0.12) -> str:
 
 def listed(items: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def article(noun: str) -> str:
@@ -76,12 +81,12 @@ def article(noun: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """ "one circle", "no circles": the number as a word before its noun."""
+    """The number as a word before its noun: one circle, no circles."""
     return f"{NUMBER_WORDS[number]} {noun}{'' if number == 1 else 's'}"
 
 
 def kept_for_measuring(value: str) -> bool:
-    """Whether a remembered value (a name, a number) is used by held-out questions only: one in eight is."""
+    """Whether a value to remember is for held-out questions only: one in eight is."""
     return zlib.crc32(value.lower().encode()) % 8 == 0
 
 

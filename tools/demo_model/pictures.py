@@ -57,7 +57,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a picture shows. Shapes are in reading order; no two share colour and form, or a cell."""
+    """What a picture shows: shapes in reading order, no two alike and no two in a cell."""
 
     ground: str
     shapes: tuple[Shape, ...]
@@ -166,7 +166,7 @@ def photo_like(rng: random.Random) -> Image.Image:
 
 
 def target_size(width: int, height: int) -> tuple[int, int]:
-    """Width and height to resize to: multiples of 32, area within the two pixel limits where possible.
+    """Width and height to resize to: multiples of 32, area within the limits where possible.
 
     The rule of the Qwen2-VL image processor, so that a runtime's own preprocessing agrees.
     """
@@ -184,7 +184,10 @@ def target_size(width: int, height: int) -> tuple[int, int]:
 
 
 def patches(image: Image.Image) -> tuple[npt.NDArray[np.float32], tuple[int, int]]:
-    """Patches `[grid_h * grid_w, 3 * 2 * 16 * 16]` in merge-block order, values -1..1, and `(grid_h, grid_w)`."""
+    """Patches `[grid_h * grid_w, 3 * 2 * 16 * 16]`, values -1..1, and `(grid_h, grid_w)`.
+
+    Patches come in the order of the merge blocks of 2 by 2.
+    """
     width, height = target_size(*image.size)
     pixels = np.asarray(
         image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32

@@ -22,8 +22,8 @@ MODES = ("float", "int8", "int4", "int4-signed")
 def rounded(weight: Tensor, mode: str) -> Tensor:
     """The weight `[N, K]` after a round trip through integers with one scale per block of 32 along K.
 
-    "int8" and "int4" scale by the largest magnitude over 127 and 7; "int4-signed" lets the value
-    of largest magnitude be -8. Gradients pass straight through.
+    "int8" and "int4" scale by the largest magnitude over 127 and 7; "int4-signed" lets the
+    value of largest magnitude be -8. Gradients pass straight through.
     """
     if mode == "float":
         return weight

@@ -1,16 +1,10 @@
-"""What was measured, as data and as the model card beside the weights. Imports torch only to measure."""
+"""What was measured, as a table and as the model card beside the weights. No torch here."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from .held_out import (
-    SEED,
-    held_out_conversations,
-    held_out_memory_questions,
-    held_out_picture_questions,
-)
+from .held_out import SEED
 
 Results = dict[str, dict[str, dict[str, int]]]
 READ_AS = {
@@ -25,26 +19,6 @@ SETS = {
     "mixed": "last turns of mixed conversations of 6 to 12 turns",
     "thinking": "picture questions with thinking on",
 }
-
-
-def measured(folder: Path) -> Results:
-    """Right answers by set and by the way the weights are read."""
-    from .evaluate import Measured, timed_scores
-
-    sets = {
-        "pictures": held_out_picture_questions(500),
-        "memory": held_out_memory_questions(200),
-        "mixed": held_out_conversations(100),
-    }
-    scores = timed_scores(folder, sets, tuple(READ_AS))
-    thinking = Measured(folder).score(held_out_picture_questions(100, SEED + 1), thinking=True)
-    scores["thinking"] = {"float": thinking}
-    return {
-        name: {
-            mode: {"right": score.right, "asked": score.asked} for mode, score in by_mode.items()
-        }
-        for name, by_mode in scores.items()
-    }
 
 
 def table(results: Results) -> str:

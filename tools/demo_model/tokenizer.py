@@ -20,7 +20,8 @@ from .pictures import MERGE_SIZE, PATCH_SIZE, target_size
 
 VOCAB_SIZE = 1270
 SPECIAL_TOKENS = (
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>",
+    "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
 )  # fmt: skip
 THINK_TOKENS = ("<think>", "</think>")
 TEMPLATE = Path(__file__).with_name("chat_template.jinja")
@@ -38,7 +39,7 @@ class Example:
 def corpus(seed: int, conversations: int) -> Iterator[str]:
     """Sentences to train the vocabulary on."""
     for index in range(conversations):
-        conversation = training_conversation(f"vocabulary/{seed}/{index}", 0.5)
+        conversation = training_conversation(f"vocabulary/{seed}/{index}")
         yield conversation.system or ""
         for turn in conversation.turns:
             yield turn.question
@@ -64,10 +65,9 @@ def train(seed: int, conversations: int = 6000) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(corpus(seed, conversations), trainer)
-    if tokenizer.get_vocab_size() != VOCAB_SIZE:
-        raise ValueError(
-            f"The vocabulary has {tokenizer.get_vocab_size()} pieces, not {VOCAB_SIZE}: raise conversations."
-        )
+    size = tokenizer.get_vocab_size()
+    if size != VOCAB_SIZE:
+        raise ValueError(f"The vocabulary has {size} pieces, not {VOCAB_SIZE}: raise conversations.")
     tokenizer.add_special_tokens(
         [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
     )

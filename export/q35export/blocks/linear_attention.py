@@ -48,21 +48,20 @@ def linear_attention(
     )
     both, value = ctx.graph.split(mixed, 2 * config.key_width, width)
     query, key = target.unit_heads(both, heads, L2_EPS)
-    decay, beta = _gates(ctx, config, prefix, x)
+    decay, beta = _gates(ctx, prefix, x)
     output, recurrent = target.gated_delta_rule(
         query, key, value, past.recurrent, decay, beta, heads
     )
-    gated = target.gated_rms_norm(output, z, ctx.vector(f"{prefix}.norm.weight"), config.eps)
+    gated = target.gated_rms_norm(output, z, ctx.vector(f"{prefix}.norm.weight"), config.eps, heads)
     out = target.project(gated, "out", ctx.matrix(f"{prefix}.out_proj.weight"), ctx.plan.decoder)
     return out, LinearState(conv, recurrent)
 
 
-def _gates(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    heads = config.linear_value_heads
+def _gates(ctx: Context, prefix: str, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     weights = stack(
         ctx.matrix(f"{prefix}.in_proj_a.weight"), ctx.matrix(f"{prefix}.in_proj_b.weight")
     )
-    a, b = ctx.graph.split(ctx.target.project(x, "ab", weights, None), heads, heads)
+    both = ctx.target.project(x, "ab", weights, None)
     return ctx.target.decay_and_beta(
-        a, b, ctx.vector(f"{prefix}.A_log"), ctx.vector(f"{prefix}.dt_bias")
+        both, ctx.vector(f"{prefix}.A_log"), ctx.vector(f"{prefix}.dt_bias")
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from q35export.config import Rope
+
 Float32 = npt.NDArray[np.float32]
 
 
@@ -18,3 +20,28 @@ def rotary_tables(theta: float, dim: int, positions: int) -> tuple[Float32, Floa
     """Cosines and sines of every position, `[positions, dim / 2]` each."""
     angles = np.arange(positions, dtype=np.float32)[:, None] * inverse_frequencies(theta, dim)
     return np.cos(angles), np.sin(angles)
+
+
+def signed_frequencies(rope: Rope, width: int) -> Float32:
+    """`[3, width]`: what a head's dimensions turn by per temporal, height and width position.
+
+    Interleaved multimodal rotation: each frequency belongs to one of the three. The first half of
+    the rotating dimensions has its frequencies negated, so that `x cos + swap(x) sin` rotates;
+    dimensions that do not rotate have none.
+    """
+    half = rope.dim // 2
+    index = np.arange(half)
+    owner = np.zeros(half, dtype=np.int64)
+    for axis in (1, 2):
+        owner[(index % 3 == axis) & (index < 3 * rope.sections[axis])] = axis
+    chosen = (np.arange(3)[:, None] == owner) * inverse_frequencies(rope.theta, rope.dim)
+    rest = np.zeros((3, width - rope.dim))
+    return np.concatenate([-chosen, chosen, rest], axis=1).astype(np.float32)
+
+
+def signed_patch_frequencies(theta: float, width: int) -> Float32:
+    """`[2, width]`: what a patch head's dimensions turn by per row and per column, signed alike."""
+    single = inverse_frequencies(theta, width // 2)
+    nothing = np.zeros_like(single)
+    chosen = np.stack([np.concatenate([single, nothing]), np.concatenate([nothing, single])])
+    return np.concatenate([-chosen, chosen], axis=1)

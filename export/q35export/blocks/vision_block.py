@@ -7,6 +7,7 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.config import VisionConfig
 from q35export.matrix import Matrix
+from q35export.targets.base import PatchHeads, Values
 
 # The reference fixes this epsilon in code, not in its configuration.
 NORM_EPS = 1e-6
@@ -23,26 +24,23 @@ def vision_block(
     config: VisionConfig,
     prefix: str,
     x: ir.Value,
-    tables: tuple[ir.Value, ir.Value],
+    tables: Values,
 ) -> ir.Value:
     """Attention of all patches to all patches, then the MLP, each with its residual.
 
     Args:
         x: `[1, P, hidden]`.
-        tables: cosines and sines of each patch, `[P, head_dim / 2]`.
+        tables: angles of each patch, as the target's `patch_rotary` wants them.
     """
     graph, target = ctx.graph, ctx.target
     normed = _norm(ctx, x, f"{prefix}.norm1")
     width = config.hidden_size
+    heads = PatchHeads(config.num_heads, config.head_dim)
     query, key, value = graph.split(
         dense(ctx, normed, "qkv", f"{prefix}.attn.qkv"), width, width, width
     )
-    query, key = (
-        target.patch_rotary(part, tables, heads=config.num_heads) for part in (query, key)
-    )
-    mixed = target.full_attention(
-        query, key, value, heads=config.num_heads, scale=config.head_dim**-0.5
-    )
+    query, key = (target.patch_rotary(part, tables, heads) for part in (query, key))
+    mixed = target.full_attention(query, key, value, heads)
     x = graph.op("Add", x, dense(ctx, mixed, "proj", f"{prefix}.attn.proj"))
     normed = _norm(ctx, x, f"{prefix}.norm2")
     hidden = target.gelu(dense(ctx, normed, "fc1", f"{prefix}.mlp.linear_fc1"), tanh=True)

@@ -33,7 +33,7 @@ class DeltaHeads:
     @property
     def scale(self) -> float:
         """What a query is multiplied by."""
-        return self.key_dim**-0.5
+        return float(self.key_dim**-0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,20 @@ class AttentionHeads:
     @property
     def scale(self) -> float:
         """What a score is multiplied by."""
-        return self.dim**-0.5
+        return float(self.dim**-0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class PatchHeads:
+    """Heads of the vision tower: how many and how wide."""
+
+    count: int
+    dim: int
+
+    @property
+    def scale(self) -> float:
+        """What a score is multiplied by."""
+        return float(self.dim**-0.5)
 
 
 class StoredMatrix(Protocol):
@@ -84,7 +97,9 @@ class Target(Protocol):
     ) -> tuple[ir.Value, ir.Value]:
         """The norm of `x + residual`, and the sum."""
 
-    def gated_rms_norm(self, x: ir.Value, gate: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+    def gated_rms_norm(
+        self, x: ir.Value, gate: ir.Value, gamma: Float32, eps: float, heads: DeltaHeads
+    ) -> ir.Value:
         """`rms_norm(x) * silu(gate)` for each head of `len(gamma)` values; `x` is opaque, from
         `gated_delta_rule`."""
 
@@ -109,9 +124,10 @@ class Target(Protocol):
         """Query and key of `[1, T, 2 * NK * DK]`, each head divided by its length; opaque."""
 
     def decay_and_beta(
-        self, a: ir.Value, b: ir.Value, a_log: Float32, dt_bias: Float32
+        self, both: ir.Value, a_log: Float32, dt_bias: Float32
     ) -> tuple[ir.Value, ir.Value]:
-        """`-exp(a_log) * softplus(a + dt_bias)` and `sigmoid(b)`; opaque."""
+        """`-exp(a_log) * softplus(a + dt_bias)` and `sigmoid(b)` of a and b `[1, T, 2 * NV]`;
+        opaque."""
 
     def gated_delta_rule(
         self,
@@ -149,14 +165,12 @@ class Target(Protocol):
         `slots` says where the tokens lie, as this target's graphs compute it.
         """
 
-    def patch_rotary(self, x: ir.Value, tables: Values, *, heads: int) -> ir.Value:
-        """Every patch of `[1, P, heads * head_dim]` rotated by its own angles; opaque result.
-
-        `tables` are cosines and sines of each patch, `[P, head_dim / 2]`.
-        """
+    def patch_rotary(self, x: ir.Value, tables: Values, heads: PatchHeads) -> ir.Value:
+        """Every patch of `[1, P, heads * dim]` rotated by its own angles; opaque result, as are
+        the `tables` of angles."""
 
     def full_attention(
-        self, query: ir.Value, key: ir.Value, value: ir.Value, *, heads: int, scale: float
+        self, query: ir.Value, key: ir.Value, value: ir.Value, heads: PatchHeads
     ) -> ir.Value:
-        """Attention of every patch to every patch, `[1, P, heads * head_dim]`; query and key are
+        """Attention of every patch to every patch, `[1, P, heads * dim]`; query and key are
         opaque, from `patch_rotary`."""

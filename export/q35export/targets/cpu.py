@@ -14,7 +14,7 @@ from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
 from q35export.quantize import BlockFormat
-from q35export.targets.base import AttentionHeads, DeltaHeads, Values
+from q35export.targets.base import AttentionHeads, DeltaHeads, PatchHeads, Values
 from q35export.targets.cpu_weights import MS, StoredMatrix, store
 
 OPSET = 21
@@ -67,7 +67,14 @@ class CpuTarget:
         )
         return normed, total
 
-    def gated_rms_norm(self, x: ir.Value, gate: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+    def gated_rms_norm(
+        self,
+        x: ir.Value,
+        gate: ir.Value,
+        gamma: Float32,
+        eps: float,
+        heads: DeltaHeads,  # noqa: ARG002
+    ) -> ir.Value:
         """`rms_norm(x) * silu(gate)` for each head of `len(gamma)` values in the last axis."""
         weight = self.graph.weight("gamma", gamma)
         return self.graph.op(
@@ -136,9 +143,10 @@ class CpuTarget:
         return self.graph.op("SimplifiedLayerNormalization", x, gamma, axis=-1, epsilon=eps / width)
 
     def decay_and_beta(
-        self, a: ir.Value, b: ir.Value, a_log: Float32, dt_bias: Float32
+        self, both: ir.Value, a_log: Float32, dt_bias: Float32
     ) -> tuple[ir.Value, ir.Value]:
         """`-exp(a_log) * softplus(a + dt_bias)` and `sigmoid(b)`, both `[1, T, NV]`."""
+        a, b = self.graph.split(both, len(a_log), len(a_log))
         scale = (-np.exp(a_log.astype(np.float64))).astype(np.float32)
         decay, beta = self.graph.ops(
             "LinearAttentionGate",
@@ -205,7 +213,7 @@ class CpuTarget:
             rotary_embedding_dim=rope.dim,
         )
 
-    def patch_rotary(self, x: ir.Value, tables: Values, *, heads: int) -> ir.Value:
+    def patch_rotary(self, x: ir.Value, tables: Values, heads: PatchHeads) -> ir.Value:
         """Rotate every patch by its own angles.
 
         Args:
@@ -213,7 +221,7 @@ class CpuTarget:
             tables: cosines and sines of each patch, `[P, head_dim / 2]`.
         """
         return self.graph.op(
-            "RotaryEmbedding", x, self.graph.ints(0), *tables, domain=MS, num_heads=heads
+            "RotaryEmbedding", x, self.graph.ints(0), *tables, domain=MS, num_heads=heads.count
         )
 
     def attention(
@@ -248,9 +256,15 @@ class CpuTarget:
         return output, present_key, present_value
 
     def full_attention(
-        self, query: ir.Value, key: ir.Value, value: ir.Value, *, heads: int, scale: float
+        self, query: ir.Value, key: ir.Value, value: ir.Value, heads: PatchHeads
     ) -> ir.Value:
         """Attention of every patch to every patch, `[1, P, heads * head_dim]`."""
         return self.graph.op(
-            "MultiHeadAttention", query, key, value, domain=MS, num_heads=heads, scale=scale
+            "MultiHeadAttention",
+            query,
+            key,
+            value,
+            domain=MS,
+            num_heads=heads.count,
+            scale=heads.scale,
         )

@@ -187,7 +187,7 @@ class ChatScreen(Screen[None]):
     @on(Composer.Sent)
     async def _sent(self, event: Composer.Sent) -> None:
         text = event.text.rstrip()
-        if event.typed and text.startswith("/") and "\n" not in text and not is_existing_path(text):
+        if self._is_command(text):
             await self._run_slash(text)
             return
         paths = picture_paths(text)
@@ -199,12 +199,14 @@ class ChatScreen(Screen[None]):
         elif not self.composer.empty:
             await self.send()
 
+    def _is_command(self, text: str) -> bool:
+        typed = not self.composer.editor.pasted
+        return typed and text.startswith("/") and "\n" not in text and not is_existing_path(text)
+
     async def _run_slash(self, text: str) -> None:
         parsed = parse_slash(text)
         if parsed is None:
-            self._status(
-                f"{text.split(maxsplit=1)[0]} is no command · F1 lists them"
-            )
+            self._status(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
             return
         await self.composer.put("", self.composer.chips.attachments)
         await self.run_command(parsed[0].id, parsed[1])
@@ -285,7 +287,7 @@ class ChatScreen(Screen[None]):
         if conversation is None or self.generation.running:
             return
         text, attachments = composer.editor.full_text.strip(), composer.chips.attachments
-        if not text and not attachments:
+        if self._is_command(text) or not (text or attachments):
             self._forecast = None
             self.meter.idle(conversation.model, conversation.used_slots)
             self.refresh_state()
@@ -343,6 +345,8 @@ class ChatScreen(Screen[None]):
             self.query_one("#notice", NoticeLine).say(notice, sign="●", colour="$primary")
         if batch.tokens:
             self._warn()
+        if batch.plan is not None:
+            self._show_title()
         self._show_hints()
 
     async def _turn_ended(self, ended: Ended) -> None:
@@ -352,12 +356,12 @@ class ChatScreen(Screen[None]):
         self._stopping = False
         await self.transcript.settle(conversation.steps)
         self.meter.idle(conversation.model, conversation.used_slots)
-        self._warn()
         if ended.error is not None:
             await self.drafting.give_back(conversation)
             await self.panels.turn_failed(ended.error)
         elif ended.finished is not None and ended.finished.reason == "capacity":
             await self.panels.capacity_reached()
+        self._warn()
         self.refresh_state()
         self._ask_forecast_soon()
 
@@ -391,7 +395,9 @@ class ChatScreen(Screen[None]):
     def _warn(self) -> None:
         capacity = self.meter.capacity
         notice = self.query_one("#notice", NoticeLine)
-        if capacity.total and capacity.used >= WARN_AT * capacity.total:
+        if self.panel.display:
+            notice.say("")
+        elif capacity.total and capacity.used >= WARN_AT * capacity.total:
             share = f"{capacity.used / capacity.total:.0%}"
             notice.say(f"{share} of the capacity is used · {count(capacity.free)} slots are left")
         elif not self.generation.running:
@@ -422,9 +428,11 @@ class ChatScreen(Screen[None]):
                 (key("edit"), "earlier question"),
             ]
         else:
-            hints = [("Enter", "send"), ("Ctrl+J", "new line")]
+            hints = [("Enter", "send")]
             if self.steps:
                 hints += [(key("regenerate"), "regenerate"), (key("edit"), "edit")]
+            else:
+                hints.append(("Ctrl+J", "new line"))
         self.query_one(Hints).show(
             [*hints, (key("palette"), "commands"), (key("help"), "help"), (key("quit"), "quit")]
         )

@@ -24,19 +24,22 @@ _FOOT = "Enter opens · F2 renames · Del or Ctrl+D deletes · Esc closes"
 
 
 def age(seconds: float) -> str:
-    """How long ago, in the largest unit that fits."""
+    """How long ago, in the largest unit that fits, up to ninety-nine days."""
+    if seconds >= 100 * 86_400:
+        return "long ago"
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
     return "just now"
 
 
-def row(summary: SessionSummary, now: float, *, is_open: bool) -> Content:
+def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Content:
     """One conversation on one line."""
-    title = one_line(summary.title or "untitled", 46)
-    pad = " " * max(1, 48 - Content(title).cell_length)
-    sign = ("● ", "$primary") if is_open else ("  ", "")
     facts = f"{count(summary.turns):>5} turns  {age(now - summary.updated):>10}"
+    room = max(8, width - len(facts) - 2)
+    title = one_line(summary.title or "untitled", room - 1)
+    pad = " " * max(1, room - Content(title).cell_length)
+    sign = ("● ", "$primary") if is_open else ("  ", "")
     return Content.assemble(sign, title, pad, (facts, _DIM))
 
 
@@ -96,10 +99,10 @@ class SessionsScreen(ModalScreen[str | None]):
         options = self.query_one(OptionList)
         place = options.highlighted or 0
         options.clear_options()
-        now = time.time()
+        now, width = time.time(), min(84, self.size.width * 95 // 100) - 8
         options.add_options(
             [
-                Option(row(summary, now, is_open=summary.id == self._current), id=summary.id)
+                Option(row(summary, now, width, is_open=summary.id == self._current), id=summary.id)
                 for summary in found
             ]
         )

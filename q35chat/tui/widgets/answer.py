@@ -107,15 +107,15 @@ class Answer(Vertical):
         self._open += fragment
         found = cut(self._open)
         if self._piece is None:
-            await self._start_piece(self._open)
+            await self._start_piece("" if found else self._open)
         elif found is None:
             await self._piece.append(fragment)
         while found is not None and self._piece is not None:
             self._piece.set_goes_on(found.inside_fence)
             await self._piece.update(found.done)
             self._open = found.rest
-            await self._start_piece(found.rest)
             found = cut(self._open)
+            await self._start_piece("" if found else self._open)
 
     async def _start_piece(self, source: str) -> None:
         self._piece = Piece(source)

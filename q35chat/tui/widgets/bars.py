@@ -66,11 +66,11 @@ class Hints(Widget):
             self.refresh()
 
     def render(self) -> Content:
-        """Left to right until the line is full."""
+        """Left to right, leaving out what does not fit."""
         shown, width = Content(""), self.content_size.width
         for key, words in self._hints:
             hint = Content.assemble((key, "bold"), (f" {words}", _DIM))
             if shown.cell_length and shown.cell_length + 3 + hint.cell_length > width:
-                break
+                continue
             shown = Content.assemble(shown, "   ", hint) if shown.cell_length else hint
         return shown

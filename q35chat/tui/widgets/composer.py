@@ -46,10 +46,9 @@ class Composer(Vertical):
 
     @dataclass
     class Sent(Message):
-        """Enter: `typed` is false when something was pasted in."""
+        """Enter."""
 
         text: str
-        typed: bool
 
     @dataclass
     class PicturesNamed(Message):
@@ -115,7 +114,7 @@ class Composer(Vertical):
     @on(Editor.Submitted)
     def _submitted(self, event: Editor.Submitted) -> None:
         event.stop()
-        self.post_message(self.Sent(self.editor.full_text, not self.editor.pasted))
+        self.post_message(self.Sent(self.editor.full_text))
 
     @on(Editor.PicturesPasted)
     def _pasted(self, event: Editor.PicturesPasted) -> None:
@@ -189,7 +188,7 @@ class Composer(Vertical):
             exact = editor.text.strip() == choice.insert.strip()
             if send and (exact or " " not in choice.label):
                 editor.put(choice.insert.strip())
-                self.post_message(self.Sent(editor.text, True))
+                self.post_message(self.Sent(editor.text))
             else:
                 editor.put(choice.insert)
             return

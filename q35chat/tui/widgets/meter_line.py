@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from q35chat.tui.meter import Progress, Reading
-from q35chat.tui.text import count, millis, rate, seconds
+from q35chat.tui.text import count, rate, seconds
 from q35chat.tui.widgets.capacity_bar import COLOURS, SIGNS, bar_content
 from q35chat.tui.widgets.latency_graph import spark
 
@@ -18,7 +18,7 @@ def line(reading: Reading, width: int) -> Content:
     capacity = reading.capacity
     if not capacity.total:
         return Content.styled("loading the model…", _DIM)
-    bar = 20 if width >= 80 else 12
+    bar = 14 if width < 90 else 24
     free = f" {count(capacity.free)} free" if width >= 50 else ""
     parts = [
         Content.assemble(
@@ -31,8 +31,8 @@ def line(reading: Reading, width: int) -> Content:
         parts.append(_progress(reading.progress))
     elif reading.made:
         parts.append(Content.styled(rate(reading.tokens_per_s), "$success bold"))
-        parts.append(Content.styled(f"p50 {millis(reading.p50)} p95 {millis(reading.p95)}", _DIM))
-        parts.append(spark(reading, 15))
+        parts.append(spark(reading, 12))
+        parts.append(Content.styled(f"p50 {reading.p50:.0f} p95 {reading.p95:.0f} ms", _DIM))
     elif reading.model is not None:
         parts.append(Content.styled(f"{reading.model.name} · {reading.model.precision}", _DIM))
     return _fit(parts, width)
@@ -41,7 +41,7 @@ def line(reading: Reading, width: int) -> Content:
 def _progress(progress: Progress) -> Content:
     if not progress.total:
         return Content.styled(progress.label + "…", "$accent")
-    left = "" if progress.eta_s is None else f" · {seconds(progress.eta_s)} left"
+    left = "" if not progress.eta_s else f" · {seconds(progress.eta_s)} left"
     speed = f" · {rate(progress.tokens_per_s)}" if progress.tokens_per_s else ""
     return Content.assemble(
         (f"{progress.label} {progress.fraction:.0%}", "$accent bold"), (speed + left, _DIM)

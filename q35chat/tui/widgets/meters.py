@@ -62,7 +62,7 @@ def step_legend(reading: Reading) -> Content:
         [
             _pair("p50", millis(reading.p50), "p95", millis(reading.p95)),
             _pair("predict", millis(reading.predict), "wall", millis(reading.wall)),
-            Content.styled(f"{inside:.0%} in the runtime · {millis(host)} around it", _DIM),
+            Content.styled(f"{inside:.0%} runtime + {millis(host)} host", _DIM),
         ]
     )
 
@@ -90,7 +90,7 @@ def progress_rows(progress: Progress, width: int) -> Content:
     numbers = f"{count(progress.done)} of {count(progress.total)}"
     if progress.tokens_per_s:
         numbers += f" · {rate(progress.tokens_per_s)}"
-    left = "" if progress.eta_s is None else f" · {seconds(progress.eta_s)} left"
+    left = "" if not progress.eta_s else f" · {seconds(progress.eta_s)} left"
     return Content("\n").join(
         [
             Content.assemble((f"{progress.label} {progress.fraction:.0%}", "bold"), (left, _DIM)),

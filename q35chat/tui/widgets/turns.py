@@ -134,7 +134,7 @@ class AnswerView(TurnView):
             place = f"answer {self.step.branch + 1} of {count(self.step.branches)}"
             parts.append(Content.styled(f"{place}  Alt+←/→", _DIM))
         foot = self.query_one(".answer-foot", Static)
-        foot.update(Content("   ").join(parts))
+        foot.update(Content("\n").join(parts))
         foot.display = bool(parts)
 
 

@@ -1,4 +1,4 @@
-"""What the store keeps, as values: a turn with its place in the tree, a conversation, a hit."""
+"""What is kept of a conversation, as values: a turn with its place in the tree, a search hit."""
 
 from __future__ import annotations
 

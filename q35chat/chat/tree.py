@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from q35chat.store.records import TurnRecord
+from q35chat.chat.records import TurnRecord
 
 
 class TurnTree:

@@ -1,0 +1,109 @@
+"""What shapes the 310P graphs, checked: capacity, gears, dtype, which kernels are fused.
+
+A gear is a length that the converted graph accepts; anything shorter is padded to the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import onnx_ir as ir
+
+from q35chat.errors import UsageError
+
+DType = Literal["fp16", "fp32"]
+DTYPES: tuple[DType, ...] = get_args(DType)
+DEFAULT_CAPACITY = 2048
+DEFAULT_GEARS = (32, 512, 1024, 2048)
+DEFAULT_IMAGE_GEARS = (16, 64, 256)
+
+
+def default_gears(capacity: int) -> tuple[int, ...]:
+    """The usual prefill lengths that fit; the capacity itself where none does."""
+    return tuple(gear for gear in DEFAULT_GEARS if gear <= capacity) or (capacity,)
+
+
+@dataclass(frozen=True, slots=True)
+class AscendOptions:
+    """Options of the three graphs; wrong ones raise UsageError.
+
+    `capacity` is the number of KV slots; `gears` are prefill lengths (none given: the usual ones
+    that fit), `image_gears` picture tokens; `dtype` holds outside the kernels. Without
+    `fused_decode` the KV cache grows, and a prefill takes no states.
+    """
+
+    capacity: int = DEFAULT_CAPACITY
+    gears: tuple[int, ...] = ()
+    image_gears: tuple[int, ...] = DEFAULT_IMAGE_GEARS
+    dtype: DType = "fp16"
+    fused_prefill: bool = True
+    fused_decode: bool = True
+    stateless_prefill: bool = False
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise UsageError(f"--max-seq-len must be at least 1, found {self.capacity}")
+        if self.dtype not in DTYPES:
+            raise UsageError(f"--dtype must be fp16 or fp32, found {self.dtype!r}")
+        _check_gears("--image-gears", self.image_gears)
+        if not self.image_gears:
+            raise UsageError("--image-gears names no length; give at least one, such as 16")
+        if not self.gears:
+            object.__setattr__(self, "gears", default_gears(self.capacity))
+        _check_gears("--gears", self.gears)
+        if max(self.gears) > self.capacity:
+            raise UsageError(
+                f"--gears must be in 1 to {self.capacity} (--max-seq-len), "
+                f"found {max(self.gears)}; give a larger --max-seq-len or smaller gears"
+            )
+
+    @property
+    def fixed_cache(self) -> bool:
+        """Whether the KV cache has `capacity` slots from the start; else it grows."""
+        return self.fused_decode
+
+    @property
+    def stateful_prefill(self) -> bool:
+        """Whether a prefill goes on from the states of the tokens before it."""
+        return self.fixed_cache and not self.stateless_prefill
+
+    @property
+    def float_type(self) -> ir.DataType:
+        """The dtype of activations, weights, pictures, logits and convolution states."""
+        return ir.DataType.FLOAT16 if self.dtype == "fp16" else ir.DataType.FLOAT
+
+    @property
+    def cache_type(self) -> ir.DataType:
+        """The dtype of the KV cache: FP16 wherever a kernel reads it."""
+        return ir.DataType.FLOAT16 if self.fused_decode else self.float_type
+
+    def metadata(self) -> dict[str, str]:
+        """What a graph says of these options."""
+        return {
+            "q35chat.target": "ascend-310p",
+            "q35chat.dtype": self.dtype,
+            "q35chat.gears": ",".join(map(str, self.gears)),
+            "q35chat.image_gears": ",".join(map(str, self.image_gears)),
+        }
+
+
+def parse_gears(option: str, text: str) -> tuple[int, ...]:
+    """Lengths of a comma-separated list, ascending; UsageError for anything else."""
+    try:
+        gears = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(
+            f"{option} must be lengths separated by commas, such as 32,512; found {text!r}"
+        ) from None
+    _check_gears(option, gears)
+    return gears
+
+
+def _check_gears(option: str, gears: tuple[int, ...]) -> None:
+    wrong = next((gear for gear in gears if gear < 1), None)
+    if wrong is not None:
+        raise UsageError(f"{option} must be positive lengths, found {wrong}")
+    if list(gears) != sorted(set(gears)):
+        shown = ",".join(map(str, gears))
+        raise UsageError(f"{option} must ascend and name no length twice, found {shown}")

@@ -1,0 +1,162 @@
+"""What a `Custom` node of the 310P must say, attribute by attribute, for each of four kernels.
+
+A node passes only with exactly these attributes: same names, same types, same values. Numbers that
+depend on the model are checked against the operands when the node runs (`kernels`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+from q35chat.errors import ExportError
+
+Value = int | float | str | list[int] | list[str]
+
+FLOAT, INT, STRING = (
+    onnx.AttributeProto.FLOAT,
+    onnx.AttributeProto.INT,
+    onnx.AttributeProto.STRING,
+)
+INTS, STRINGS = onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS
+OPEN = object()  # any value of the type
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One kernel: attributes as (type, value), how many inputs and outputs a node has."""
+
+    attributes: Mapping[str, tuple[int, Any]]
+    inputs: Sequence[int]
+    outputs: int
+
+
+def _named(inputs: str, optional: str, outputs: str) -> dict[str, tuple[int, Any]]:
+    return {
+        "input_names": (STRINGS, inputs.split()),
+        "optional_input_names": (STRINGS, optional.split()),
+        "output_names": (STRINGS, outputs.split()),
+    }
+
+
+DEFINITIONS: dict[str, Definition] = {
+    "ChunkGatedDeltaRule": Definition(
+        {
+            **_named(
+                "query key value beta initial_state actual_seq_lengths g", "g", "out final_state"
+            ),
+            "input_index": (INTS, [0, 1, 2, 3, 4, 5, 6]),
+            "output_num": (INT, 2),
+            "dtype": (INT, 10),
+            "scale_value": (FLOAT, OPEN),
+        },
+        inputs=(7,),
+        outputs=2,
+    ),
+    "RecurrentGatedDeltaRule": Definition(
+        {
+            **_named(
+                "query key value beta state actual_seq_lengths ssm_state_indices g gk "
+                "num_accepted_tokens",
+                "g gk num_accepted_tokens",
+                "out state",
+            ),
+            "input_index": (INTS, [0, 1, 2, 3, 4, 5, 6, 7, 9]),
+            "output_num": (INT, 2),
+            "output_types": (INTS, [42, 42]),
+            "outputs_shape": (STRING, OPEN),
+            "dtype": (INT, 10),
+            "scale_value": (FLOAT, OPEN),
+        },
+        inputs=(9,),
+        outputs=2,
+    ),
+    "Scatter": Definition(
+        {
+            **_named("var indices updates", "", "var"),
+            "input_index": (INTS, [0, 1, 2]),
+            "reduce": (STRING, "update"),
+            "axis": (INT, 2),
+        },
+        inputs=(3,),
+        outputs=1,
+    ),
+    "IncreFlashAttention": Definition(
+        {
+            **_named("query key value atten_mask", "atten_mask", "attention_out"),
+            "input_index": (INTS, OPEN),
+            "output_num": (INT, 1),
+            "num_heads": (INT, OPEN),
+            "num_key_value_heads": (INT, OPEN),
+            "scale_value": (FLOAT, OPEN),
+            "input_layout": (STRING, "BNSD"),
+            "block_size": (INT, 0),
+            "inner_precise": (INT, 1),
+        },
+        inputs=(3, 4),
+        outputs=1,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CustomNode:
+    """A node that passed: its name, kernel, operands by name in the graph, open attributes."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+def read_custom(node: onnx.NodeProto) -> CustomNode:
+    """Check a `Custom` node; ExportError says what of it differs from the definition."""
+    found = {attribute.name: attribute for attribute in node.attribute}
+    kind = _value(found["type"]) if "type" in found else None
+    definition = DEFINITIONS.get(str(kind))
+    if definition is None or found["type"].type != STRING:
+        raise ExportError(f"node {node.name}: no kernel is known for the Custom type {kind!r}")
+    where = f"node {node.name} ({kind})"
+    expected = {"type": (STRING, kind), **definition.attributes}
+    if found.keys() != expected.keys():
+        odd = ", ".join(sorted(found.keys() ^ expected.keys()))
+        raise ExportError(f"{where}: these attributes are missing or not the kernel's: {odd}")
+    values = {
+        name: _checked(where, found[name], *expectation) for name, expectation in expected.items()
+    }
+    connected = len(node.input)
+    if connected not in definition.inputs or not all(node.input):
+        raise ExportError(f"{where}: takes {definition.inputs} inputs, found {list(node.input)}")
+    if len(node.output) != definition.outputs or not all(node.output):
+        raise ExportError(f"{where}: has {definition.outputs} outputs, found {list(node.output)}")
+    if definition.attributes["input_index"][1] is OPEN:
+        named = list(range(connected))
+        _checked(where, found["input_index"], INTS, named)
+    return CustomNode(node.name, str(kind), tuple(node.input), tuple(node.output), values)
+
+
+def _checked(where: str, attribute: onnx.AttributeProto, kind: int, value: object) -> Value:
+    if attribute.type != kind:
+        names = onnx.AttributeProto.AttributeType
+        raise ExportError(
+            f"{where}: attribute {attribute.name} is of type {names.Name(attribute.type)}, the "
+            f"kernel wants {names.Name(kind)}"
+        )
+    found = _value(attribute)
+    if value is not OPEN and found != value:
+        raise ExportError(f"{where}: attribute {attribute.name} is {found!r}, must be {value!r}")
+    return found
+
+
+def _value(attribute: onnx.AttributeProto) -> Value:
+    if attribute.type == STRING:
+        return attribute.s.decode()
+    if attribute.type == STRINGS:
+        return [text.decode() for text in attribute.strings]
+    if attribute.type == INTS:
+        return list(attribute.ints)
+    return attribute.f if attribute.type == FLOAT else attribute.i

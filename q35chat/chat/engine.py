@@ -1,0 +1,154 @@
+"""A bundle as a model that plans and answers prompts: the facade over everything in `chat`.
+
+Graphs are opened by a function that the caller gives, so that no runtime is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from q35chat.bundle import Bundle
+from q35chat.chat.defaults import GenerationDefaults
+from q35chat.chat.events import Event, PromptPlan
+from q35chat.chat.generate import Generation, plan_of
+from q35chat.chat.model import Model
+from q35chat.chat.pictures import Pictures
+from q35chat.chat.prompt import Prompt, build_prompt
+from q35chat.chat.reuse import DEFAULT_BUDGET, PrefixCache
+from q35chat.chat.service import ModelInfo
+from q35chat.chat.template import ConversationTemplate
+from q35chat.chat.thinking import ThinkTags
+from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
+from q35chat.engine.decoder import Decoder
+from q35chat.engine.encoder import VisionEncoder
+from q35chat.engine.session import GraphSession
+from q35chat.errors import BundleError
+from q35chat.vision.rules import PictureRules
+
+OpenGraph = Callable[[Path], GraphSession]
+
+
+class ChatEngine:
+    """One loaded bundle with the state of one sequence; a `ChatBackend`.
+
+    One `run` at a time. `sampling_defaults` are the checkpoint's own.
+    """
+
+    def __init__(
+        self, model: Model, info: ModelInfo, vocabulary: str, sampling: SamplingSettings
+    ) -> None:
+        self._model = model
+        self._info = info
+        self._vocabulary = vocabulary
+        self.sampling_defaults = sampling
+
+    @classmethod
+    def open(
+        cls,
+        bundle: Bundle,
+        open_graph: OpenGraph,
+        *,
+        device: str = "CPU",
+        is_demo: bool = False,
+        snapshot_bytes: int = DEFAULT_BUDGET,
+    ) -> ChatEngine:
+        """Load tokenizer and graphs; slow. `device` is for display only.
+
+        Raises BundleError for what does not fit together, RuntimeFailure from `open_graph`.
+        """
+        manifest, folder = bundle.manifest, bundle.processor_dir
+        tokenizer = ChatTokenizer.load(folder)
+        tags = ThinkTags.of(tokenizer)
+        defaults = GenerationDefaults.read(folder / "generation_config.json")
+        stop_ids = defaults.stop_ids or tokenizer.end_ids
+        decoder = Decoder(
+            open_graph(bundle.graph_path("text")), image_token_id=manifest.model.image_token_id
+        )
+        model = Model(
+            tokenizer=tokenizer,
+            tags=tags,
+            template=ConversationTemplate(tokenizer, tags, stop_ids),
+            pictures=_pictures(bundle, open_graph, decoder),
+            decoder=decoder,
+            cache=PrefixCache(decoder, snapshot_bytes),
+            stop_ids=stop_ids,
+            image_token_id=manifest.model.image_token_id,
+        )
+        info = ModelInfo(
+            name=manifest.source.name,
+            target=manifest.target,
+            precision=manifest.precision,
+            device=device,
+            capacity=decoder.capacity,
+            is_demo=is_demo,
+        )
+        vocabulary = manifest.files["processor/tokenizer.json"].sha256
+        return cls(model, info, vocabulary, defaults.sampling)
+
+    @property
+    def model(self) -> ModelInfo:
+        """What the meters name."""
+        return self._info
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """The checkpoint's own."""
+        return self._model.tokenizer
+
+    @property
+    def vocabulary(self) -> str:
+        """The digest of the tokenizer's file: ids mean the same only where it is equal."""
+        return self._vocabulary
+
+    def attach(self, path: Path, max_tokens: int) -> Attachment:
+        """Load, check and measure a picture. Raises PictureError."""
+        return self._model.pictures.attach(path, max_tokens)
+
+    def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
+        """What `run` would read, exactly, also when it is over the capacity. For any thread."""
+        return plan_of(self._model, self._prompt(turns, settings))
+
+    def run(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> Iterator[Event]:
+        """The events of a turn, computed as consumed: `PromptPlan` first, `Finished` last.
+
+        Turns that end with a question are answered, turns that end with an answer are gone on
+        with. Raises CapacityError before the first event when the prompt does not fit. Closing
+        the iterator anywhere leaves the engine usable.
+        """
+        prompt = self._prompt(turns, settings)
+        return Generation(self._model, prompt, settings, should_stop).events()
+
+    def _prompt(self, turns: Sequence[Turn], settings: ChatSettings) -> Prompt:
+        if settings.system_prompt:
+            turns = (Turn("system", settings.system_prompt), *turns)
+        pictures = [
+            self._model.pictures.place(attachment, settings.max_image_tokens)
+            for turn in turns
+            for attachment in turn.attachments
+        ]
+        return build_prompt(
+            self._model.template,
+            turns,
+            pictures,
+            thinking=settings.thinking,
+            image_token_id=self._model.image_token_id,
+            tags=self._model.tags,
+        )
+
+
+def _pictures(bundle: Bundle, open_graph: OpenGraph, decoder: Decoder) -> Pictures:
+    facts = bundle.manifest.model
+    encoder = None
+    if "vision" in bundle.manifest.graphs:
+        encoder = VisionEncoder(open_graph(bundle.graph_path("vision")), facts.spatial_merge_size)
+        if encoder.width != decoder.image_width:
+            raise BundleError(
+                f"vision graph makes rows of {encoder.width} numbers, text graph takes "
+                f"{decoder.image_width}: export both together"
+            )
+    rules = PictureRules.read(bundle.processor_dir / "preprocessor_config.json")
+    return Pictures(rules, facts.position_grid_side, encoder)

@@ -1,0 +1,93 @@
+"""Slots of a conversation and of what the user is about to do: exact, and nothing is computed.
+
+Counts come from the backend's plans; those of the branch itself are kept until it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from q35chat.chat.backend import ChatBackend
+from q35chat.chat.events import PromptPlan
+from q35chat.chat.journal import Journal
+from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
+from q35chat.chat.records import TurnRecord
+from q35chat.chat.service import DropPlan, Forecast
+from q35chat.chat.values import ChatSettings, Turn
+from q35chat.errors import Q35Error
+
+_Branch = tuple[tuple[TurnRecord, ...], ChatSettings]
+
+
+class SlotCounts:
+    """Counts for one conversation."""
+
+    def __init__(self, backend: ChatBackend, journal: Journal) -> None:
+        self._backend = backend
+        self._journal = journal
+        self._known: tuple[_Branch, int, int] | None = None
+
+    def of_branch(self) -> int:
+        """Slots of the branch being read; 0 when a picture of it is gone."""
+        return self._counts()[0]
+
+    def forecast(self, draft: Turn) -> Forecast:
+        """What sending `draft` takes on top of the branch as the template would keep it."""
+        try:
+            plan = self._plan((*self._turns(self._path()), draft))
+        except Q35Error as error:
+            return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
+        used = min(self._counts())
+        needed, available = plan.prompt_tokens - used, plan.capacity - used
+        pictures = sum(picture.tokens for picture in draft.attachments)
+        if plan.slots_free > 0:
+            return Forecast(needed, pictures, used, plan.slots_free, fits=True)
+        reason = f"needs {needed:,} slots and one for the answer, {available:,} are free"
+        return Forecast(needed, pictures, used, 0, fits=False, reason=reason)
+
+    def plan_drop(self, pairs: int) -> DropPlan:
+        """What leaving out the oldest `pairs` questions does. Raises UsageError: not so many."""
+        path = self._path()
+        dropped = oldest(path, pairs)
+        before = self._plan(self._turns(path))
+        kept = self._turns(path[len(dropped) :])
+        after = self._plan(kept) if kept else None
+        prompt = after.prompt_tokens if after else 0
+        return DropPlan(
+            steps=steps_of(dropped, self._journal.siblings),
+            freed_slots=before.prompt_tokens - prompt,
+            reread_tokens=after.new_tokens if after else 0,
+            slots_free=before.capacity - prompt,
+        )
+
+    def _counts(self) -> tuple[int, int]:
+        """Slots of the branch as it is, and as it is kept below another question.
+
+        The second count is smaller where the template drops the reasoning of earlier answers.
+        """
+        branch = (self._path(), self._settings())
+        if self._known is None or self._known[0] != branch:
+            self._known = (branch, *self._count(branch[0]))
+        return self._known[1:]
+
+    def _count(self, path: tuple[TurnRecord, ...]) -> tuple[int, int]:
+        if not path:
+            return 0, 0
+        try:
+            turns = self._turns(path)
+            followed = self._plan((*turns, Turn("user", "")))
+            return self._plan(turns).prompt_tokens, followed.prompt_tokens
+        except Q35Error:
+            return 0, 0
+
+    def _path(self) -> tuple[TurnRecord, ...]:
+        return in_prompt(self._journal.path())
+
+    def _settings(self) -> ChatSettings:
+        return self._journal.record.settings
+
+    def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
+        return prompt_turns(path, self._backend.vocabulary)
+
+    def _plan(self, turns: Sequence[Turn]) -> PromptPlan:
+        return self._backend.plan(turns, self._settings())

@@ -1,0 +1,78 @@
+"""Names and gears of the 310P's graphs, where a converted file no longer tells them itself.
+
+A graph keeps its order of inputs and outputs through conversion, not always its names. Gears are
+written as the engine reads them: `input_ids:1=32,image_embeds:0=16;...`, one entry for each
+dynamic axis. Pure text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Gear = Mapping[tuple[str, int], int]
+
+_STATES = ("conv_states", "recurrent_states", "kv_cache")
+_PASTS = tuple(f"past_{name}" for name in _STATES)
+_TEXT = ("input_ids", "attention_mask", "position_ids")
+_INPUTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "prefill": ((*_TEXT, "image_embeds"), (*_TEXT, "image_embeds", *_PASTS)),
+    "decode": ((*_TEXT, *_PASTS),),
+    "vision": (("pixel_values",),),
+}
+_OUTPUTS: dict[str, tuple[str, ...]] = {
+    "prefill": ("logits", *(f"present_{name}" for name in _STATES)),
+    "decode": ("logits", *(f"present_{name}" for name in _STATES)),
+    "vision": ("image_embeds",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The names the engine uses for a graph's inputs and outputs, by position."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def ports(kind: str, inputs: Sequence[str], outputs: Sequence[str]) -> Ports:
+    """The graph's own names where they are the contract's, else the contract's in its order."""
+    wanted = next((names for names in _INPUTS.get(kind, ()) if len(names) == len(inputs)), None)
+    if wanted is None or wanted[0] in inputs:
+        wanted = tuple(inputs)
+    out = _OUTPUTS.get(kind, ())
+    if len(out) != len(outputs) or out[0] in outputs:
+        out = tuple(outputs)
+    return Ports(wanted, out)
+
+
+def read_gears(input_shape: str, dynamic_dims: str, renamed: Mapping[str, str]) -> tuple[Gear, ...]:
+    """Gears of `Model.get_model_info`: each lists the values of the -1s of `input_shape` in order.
+
+    `renamed` gives the engine's name of an input. Empty where the texts do not fit together.
+    """
+    axes: list[tuple[str, int]] = []
+    for entry in input_shape.replace('"', "").split(";"):
+        name, _, dims = entry.strip().rpartition(":")
+        name = renamed.get(name, name)
+        axes += [(name, axis) for axis, size in enumerate(dims.split(",")) if size.strip() == "-1"]
+    gears = []
+    for text in dynamic_dims.replace('"', "").split(";"):
+        numbers = [part.strip() for part in text.split(",")]
+        if len(numbers) != len(axes) or not all(part.isdecimal() for part in numbers):
+            return ()
+        gears.append(dict(zip(axes, map(int, numbers), strict=True)))
+    return tuple(gears)
+
+
+def write_gears(gears: Sequence[Gear]) -> str:
+    """The text that goes into a session's metadata as `q35chat.gears`."""
+    return ";".join(
+        ",".join(f"{name}:{axis}={size}" for (name, axis), size in gear.items()) for gear in gears
+    )
+
+
+def describe(gears: Sequence[Gear]) -> str:
+    """For a message: "32, 512, 1024" where one number tells, else every number of each gear."""
+    texts = [" x ".join(str(size) for size in dict.fromkeys(gear.values())) for gear in gears]
+    return ", ".join(texts)

@@ -1,0 +1,142 @@
+"""Buffers of MindSpore Lite: blocks on the NPU, and host memory that it reads where it lies.
+
+Knows how the library's tensors misbehave; knows neither graphs nor what a tensor means. The
+library is passed in, so that nothing native is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from q35chat.engine.session import Array
+from q35chat.errors import RuntimeFailure
+from q35chat.runtimes.native_log import NativeLog
+
+_TYPES = {
+    "BOOL": np.bool_,
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "FLOAT16": np.float16,
+    "FLOAT32": np.float32,
+    "FLOAT64": np.float64,
+}
+_MIB = 1 << 20
+
+
+def numpy_type(dtype: Any, name: str) -> np.dtype[Any]:  # noqa: ANN401  (an enum of the library)
+    """The dtype of the tensor `name`. Raises RuntimeFailure for one that numpy does not have."""
+    kind = getattr(dtype, "name", None)  # None is what the library says of bfloat16
+    if kind not in _TYPES:
+        raise RuntimeFailure(
+            f"{name} has type {kind or 'bfloat16'}, which this program cannot hold: "
+            "export the bundle again with --dtype fp16"
+        )
+    return np.dtype(_TYPES[kind])
+
+
+def lite_type(library: Any, dtype: np.dtype[Any]) -> Any:  # noqa: ANN401
+    """The library's own name for `dtype`."""
+    for name, kind in _TYPES.items():
+        if np.dtype(kind) == dtype:
+            return getattr(library.DataType, name)
+    raise RuntimeFailure(f"MindSpore Lite has no tensors of {dtype}")
+
+
+class _Buffer:
+    """Shape and dtype, and the check of what is written."""
+
+    __slots__ = ("dtype", "shape", "tensor")
+
+    def __init__(self, tensor: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> None:  # noqa: ANN401
+        self.tensor = tensor
+        self.shape = tuple(int(axis) for axis in shape)
+        self.dtype = dtype
+
+    def _checked(self, array: Array) -> Array:
+        """`array` in C order: the library looks at neither shape nor order."""
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise ValueError(
+                f"buffer is {self.dtype}{self.shape}, array is {array.dtype}{array.shape}"
+            )
+        return np.ascontiguousarray(array)
+
+
+class HostBuffer(_Buffer):
+    """Host memory, zeros at first; a tensor of the library looks at the same bytes."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, library: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> None:  # noqa: ANN401
+        self._array = np.zeros(tuple(int(axis) for axis in shape), dtype)
+        super().__init__(library.Tensor(self._array), shape, dtype)
+        if self.tensor._tensor is None:
+            raise RuntimeFailure(f"MindSpore Lite cannot hold a host tensor {dtype}{self.shape}")
+
+    def write(self, array: Array) -> None:
+        """Copy `array` in. Raises ValueError for another shape or dtype."""
+        np.copyto(self._array, self._checked(array))
+
+    def host(self) -> Array:
+        """The memory itself."""
+        return self._array
+
+
+class DeviceBuffer(_Buffer):
+    """A block on the NPU, filled with zeros: what lies there after an allocation may be NaN, and
+    a masked slot multiplies it by zero, which stays NaN."""
+
+    __slots__ = ("_log",)
+
+    def __init__(
+        self,
+        library: Any,  # noqa: ANN401
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        device: str,
+        log: NativeLog,
+    ) -> None:
+        mark = log.mark()
+        tensor = library.Tensor(
+            shape=[int(axis) for axis in shape], dtype=lite_type(library, dtype), device=device
+        )
+        super().__init__(tensor, shape, dtype)
+        self._log = log
+        if tensor._tensor is None:  # a failed allocation raises nothing
+            size = int(np.prod(self.shape)) * dtype.itemsize
+            cause = log.cause(mark) or "the library says nothing more"
+            raise DeviceMemoryError(
+                f"{device} has no room for {size / _MIB:.1f} MiB ({dtype}{self.shape}): {cause}; "
+                "use --residency swap, or free the NPU"
+            )
+        self.write(np.zeros(self.shape, dtype))
+
+    def write(self, array: Array) -> None:
+        """Copy `array` to the device. Raises ValueError for another shape or dtype,
+        RuntimeFailure when the copy failed."""
+        mark = self._log.mark()
+        self.tensor.set_data_from_numpy(self._checked(array))
+        if cause := self._log.cause(mark):  # a failed copy raises nothing
+            raise RuntimeFailure(f"cannot copy to the NPU: {cause}; log: {self._log.path}")
+
+    def host(self) -> Array:
+        """A copy on the host: a view that the next call overwrites."""
+        data: Array = self.tensor.get_data_to_numpy()
+        return data.reshape(self.shape)
+
+
+class DeviceMemoryError(RuntimeFailure, MemoryError):
+    """The device has no memory left."""
+
+
+LiteBuffer = HostBuffer | DeviceBuffer
+
+
+def name_output(tensor: Any, described: Any) -> None:  # noqa: ANN401
+    """Give a device tensor the name and format that the graph declares for its output."""
+    tensor.name = described.name
+    tensor.format = described.format

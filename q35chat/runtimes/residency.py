@@ -1,0 +1,87 @@
+"""Which graphs of a bundle are on the device at once: all of them, or one at a time.
+
+Prefill and decode of a 4B model may not fit a chip together. Knows that a graph can be loaded and
+unloaded, and how long that took; nothing of what it computes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+Mode = Literal["auto", "both", "swap"]
+
+
+class Loadable(Protocol):
+    """A graph that can leave the device and come back."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is on the device."""
+
+    @property
+    def load_ms(self) -> float:
+        """How long the last load took, in milliseconds; 0 before the first."""
+
+    def load(self) -> None:
+        """Bring it to the device. Raises DeviceMemoryError where there is no room."""
+
+    def unload(self) -> None:
+        """Free what it holds there; buffers of states stay."""
+
+
+class Residency:
+    """The graphs of one bundle. `mode` "auto" keeps them all until memory runs out."""
+
+    def __init__(self, mode: Mode = "auto") -> None:
+        self._mode = mode
+        self._members: list[Loadable] = []
+
+    @property
+    def swaps(self) -> bool:
+        """Whether one graph at a time is loaded."""
+        return self._mode == "swap"
+
+    def join(self, member: Loadable) -> None:
+        """Count `member` among the graphs."""
+        self._members.append(member)
+
+    def leave(self, member: Loadable) -> None:
+        """Forget `member`, which is closed."""
+        self._members = [other for other in self._members if other is not member]
+
+    def enter(self, member: Loadable) -> None:
+        """Have `member` on the device; in swap mode, alone."""
+        if member.is_loaded:
+            return
+        if self.swaps:
+            self._unload_others(member)
+        try:
+            member.load()
+        except MemoryError:
+            if not self.make_room(member):
+                raise
+            member.load()
+
+    def make_room(self, keep: Loadable) -> bool:
+        """Unload every graph but `keep` and swap from now on; whether that freed anything."""
+        if self._mode == "both" or not any(m.is_loaded for m in self._members if m is not keep):
+            return False
+        self._mode = "swap"
+        self._unload_others(keep)
+        return True
+
+    def ready_ms(self, member: Loadable) -> float:
+        """What it takes until `member` can run."""
+        return 0.0 if member.is_loaded else member.load_ms
+
+    def _unload_others(self, keep: Loadable) -> None:
+        for other in self._members:
+            if other is not keep:
+                other.unload()
+
+
+def settle(mode: Mode, needed: int, free: int | None) -> Mode:
+    """`auto` decided where it can be: `needed` bytes of graphs against `free` bytes of memory."""
+    if mode != "auto" or free is None:
+        return mode
+    return "auto" if needed <= free else "swap"

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from q35chat.chat.pictures import Pictures
+from q35chat.engine.encoder import VisionEncoder
+from q35chat.errors import BundleError, PictureError
+from q35chat.vision.rules import PictureRules
+from tests.doubles.chat_model import picture
+from tests.doubles.vision_session import VisionSession
+
+ROW_BYTES = 6 * 4
+
+
+@pytest.fixture
+def rules(processor: Path) -> PictureRules:
+    return PictureRules.read(processor / "preprocessor_config.json")
+
+
+@pytest.fixture
+def vision() -> VisionSession:
+    return VisionSession()
+
+
+@pytest.fixture
+def pictures(rules: PictureRules, vision: VisionSession) -> Pictures:
+    return Pictures(rules, 6, VisionEncoder(vision, 2))
+
+
+@pytest.mark.parametrize("size", [(64, 96), (300, 40), (1000, 900)])
+@pytest.mark.parametrize("cap", [1024, 9])
+def test_the_place_measured_is_the_place_encoded(
+    pictures: Pictures, size: tuple[int, int], cap: int
+) -> None:
+    place = pictures.place(picture(*size), cap)
+
+    assert pictures.embeds(place).shape == (place.rows * place.columns, 6)
+    assert place.tokens <= cap
+
+
+def test_a_picture_costs_the_vision_graph_once(pictures: Pictures, vision: VisionSession) -> None:
+    place = pictures.place(picture(64, 64), 1024)
+    assert not pictures.is_encoded(place)
+    first = pictures.embeds(place)
+
+    again = pictures.embeds(pictures.place(replace(picture(64, 64), name="moved.png"), 1024))
+
+    assert pictures.is_encoded(place)
+    assert vision.pictures == 1
+    np.testing.assert_array_equal(first, again)
+
+
+def test_keys_tell_contents_and_sizes_apart_and_are_no_token_ids(pictures: Pictures) -> None:
+    red, blue = picture(640, 640), picture(640, 640, "blue")
+    places = [pictures.place(red, 1024), pictures.place(blue, 1024), pictures.place(red, 9)]
+
+    assert len({place.key for place in places}) == 3
+    assert all(-(2**62) <= place.key < 0 for place in places)
+
+
+def test_embeddings_over_the_budget_go_oldest_used_first(
+    rules: PictureRules, vision: VisionSession
+) -> None:
+    store = Pictures(rules, 6, VisionEncoder(vision, 2), cache_bytes=2 * 4 * ROW_BYTES)
+    red, blue, green = (
+        store.place(picture(64, 64, color), 4) for color in ("red", "blue", "green")
+    )
+    for place in (red, blue, red, green):
+        store.embeds(place)
+
+    assert [store.is_encoded(place) for place in (red, blue, green)] == [True, False, True]
+
+
+def test_a_picture_over_the_whole_budget_still_works(
+    rules: PictureRules, vision: VisionSession
+) -> None:
+    store = Pictures(rules, 6, VisionEncoder(vision, 2), cache_bytes=1)
+
+    assert store.embeds(store.place(picture(64, 64), 1024)).shape[1] == 6
+
+
+def test_attaching_reads_and_measures_a_file(pictures: Pictures, tmp_path: Path) -> None:
+    path = tmp_path / "red.png"
+    path.write_bytes(picture(64, 96).data)
+
+    attachment = pictures.attach(path, 1024)
+
+    assert (attachment.name, attachment.width, attachment.height) == ("red.png", 64, 96)
+    assert attachment.tokens == pictures.place(attachment, 1024).tokens
+    assert attachment.sha256 == picture(64, 96).sha256
+
+
+def test_attaching_what_is_no_picture_is_refused(pictures: Pictures, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+
+    with pytest.raises(PictureError, match=r"notes\.txt is not a picture"):
+        pictures.attach(path, 1024)
+
+
+def test_without_a_vision_graph_pictures_are_refused(rules: PictureRules) -> None:
+    store = Pictures(rules, 6, None)
+
+    with pytest.raises(BundleError, match="has no vision graph"):
+        store.embeds(store.place(picture(64, 64), 1024))

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from q35chat.chat.events import Finished, Notice, Token
+from q35chat.chat.recorder import AnswerRecorder
+from q35chat.chat.values import ChatSettings, Turn
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.errors import StoreError
+from q35chat.store import Store, TurnRecord
+from tests.doubles.scripted_backend import ScriptedBackend
+
+BASE = TurnRecord("a", "q", Turn("assistant", ""), 1.0, tokenizer="letters")
+WAIT_S = 30.0
+
+
+def token(text: str) -> Token:
+    return Token(ord(text), text, "answer", 1.0, 1.0, 10)
+
+
+def test_tokens_are_written_in_the_background_and_not_one_by_one() -> None:
+    written: queue.Queue[TurnRecord] = queue.Queue()
+    with AnswerRecorder(BASE, written.put, interval_s=0.01) as answer:
+        for text in "Hello":
+            answer.take(token(text))
+        while written.get(timeout=WAIT_S).turn.text != "Hello":
+            pass
+        answer.take(token("!"))
+        assert written.get(timeout=WAIT_S).turn.token_ids == tuple(map(ord, "Hello!"))
+    assert written.empty()
+
+
+def test_nothing_new_is_not_written_again() -> None:
+    written: queue.Queue[TurnRecord] = queue.Queue()
+    with AnswerRecorder(BASE, written.put, interval_s=0.001) as answer:
+        answer.take(token("x"))
+        written.get(timeout=WAIT_S)
+        answer.take(token("y"))
+        written.get(timeout=WAIT_S)
+    assert written.empty()
+
+
+def test_a_slow_disk_does_not_hold_up_tokens() -> None:
+    writing, go_on = threading.Event(), threading.Event()
+
+    def write(_record: TurnRecord) -> None:
+        writing.set()
+        assert go_on.wait(WAIT_S)
+
+    with AnswerRecorder(BASE, write, interval_s=0.001) as answer:
+        answer.take(token("a"))
+        assert writing.wait(WAIT_S)
+        for text in "bcdef":
+            answer.take(token(text))
+        assert answer.record().turn.text == "abcdef"
+        go_on.set()
+
+
+def test_trouble_is_said_once_and_writing_goes_on() -> None:
+    tried: queue.Queue[str] = queue.Queue()
+    broken = True
+
+    def write(record: TurnRecord) -> None:
+        tried.put(record.turn.text)
+        if broken:
+            raise StoreError("disk full")
+
+    with AnswerRecorder(BASE, write, interval_s=0.001) as answer:
+        answer.take(token("a"))
+        for _ in range(3):
+            assert tried.get(timeout=WAIT_S) == "a"
+        assert answer.problem() == "disk full"
+        assert answer.problem() == ""
+        broken = False
+        while tried.get(timeout=WAIT_S) != "a":
+            pass
+
+
+def test_an_answer_that_cannot_be_written_is_said_kept_and_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = StoredWorkspace(Store(tmp_path), lambda: (ScriptedBackend(), ChatSettings()))
+    workspace.load()
+    chat = workspace.new()
+    save = Store.save
+
+    def full(self: Store, record: object, turns: object) -> int:
+        raise StoreError("disk full")
+
+    events = chat.send("one")
+    first = next(events)
+    monkeypatch.setattr(Store, "save", full)
+    *_, notice, finished = [first, *events]
+    assert isinstance(finished, Finished)
+    assert notice == Notice("This answer is not saved yet: disk full")
+    assert chat.steps[1].turn.text == finished.text
+    before = chat.steps
+    with pytest.raises(StoreError, match="disk full"):
+        list(chat.send("not kept"))
+    assert chat.steps == before
+    monkeypatch.setattr(Store, "save", save)
+    list(chat.send("two"))
+    with Store(tmp_path) as store:
+        _, turns = store.load(chat.id)
+    texts = [turn.turn.text for turn in turns]
+    assert texts == ["one", finished.text, "two", "Answer 2 to: two"]
+    assert turns[1].turn == replace(before[1].turn)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.errors import BundleError
+from tests.doubles.chat_model import END, PICTURE, SHAPE, THINK
+
+
+@pytest.fixture
+def copy(processor: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(processor, tmp_path / "processor"))
+
+
+def test_names_of_special_tokens_become_those_tokens(tokenizer: ChatTokenizer) -> None:
+    assert tokenizer.encode("a<|im_end|>") == [*tokenizer.encode("a"), END]
+
+
+def test_a_text_taken_literally_never_makes_a_special_token(tokenizer: ChatTokenizer) -> None:
+    text = "a<|im_end|><|image_pad|>"
+
+    assert tokenizer.spells_special(text)
+    assert not {END, PICTURE} & {*tokenizer.encode_literally(text)}
+    assert tokenizer.encode_literally("the picture") == tokenizer.encode("the picture")
+    assert END in tokenizer.encode(text)
+
+
+def test_ids_and_spellings(tokenizer: ChatTokenizer) -> None:
+    assert tokenizer.id_of("<think>") == THINK
+    assert tokenizer.id_of("<nothing>") is None
+    assert tokenizer.piece(SHAPE.vocab - 1) is None
+    assert END in tokenizer.special_ids
+    assert THINK not in tokenizer.special_ids
+    assert tokenizer.end_ids == {END}
+
+
+def test_the_template_is_rendered_with_pictures_and_thinking(tokenizer: ChatTokenizer) -> None:
+    content = [{"type": "image"}, {"type": "text", "text": "Look"}]
+    messages = [{"role": "user", "content": content}]
+
+    assert tokenizer.render(messages, generation_prompt=True, thinking=True) == (
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Look<|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n"
+    )
+    assert tokenizer.render(messages, generation_prompt=True, thinking=False).endswith(
+        "<think>\n\n</think>\n\n"
+    )
+
+
+def test_a_template_that_refuses_says_why_on_one_line(tokenizer: ChatTokenizer) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]
+
+    with pytest.raises(BundleError, match=r"refused the conversation: A system message must") as e:
+        tokenizer.render(messages, generation_prompt=True, thinking=False)
+    assert "\n" not in str(e.value)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"has no tokenizer\.json"):
+        ChatTokenizer.load(tmp_path)
+
+
+def test_a_damaged_tokenizer_is_one_line(copy: Path) -> None:
+    (copy / "tokenizer.json").write_text('{"version":\n')
+
+    with pytest.raises(BundleError, match="damaged tokenizer") as error:
+        ChatTokenizer.load(copy)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_without_a_template_is_refused(copy: Path) -> None:
+    (copy / "chat_template.jinja").unlink()
+
+    with pytest.raises(BundleError, match="no chat template"):
+        ChatTokenizer.load(copy)
+
+
+def test_a_template_in_the_tokenizers_configuration_is_found(copy: Path) -> None:
+    (copy / "chat_template.jinja").unlink()
+    config = (copy / "tokenizer_config.json").read_text()
+    template = '{"chat_template": "{% for m in messages %}[{{ m.content }}]{% endfor %}",'
+    (copy / "tokenizer_config.json").write_text(config.replace("{", template, 1))
+
+    tokenizer = ChatTokenizer.load(copy)
+
+    messages = [{"role": "user", "content": "a"}]
+    assert tokenizer.render(messages, generation_prompt=True, thinking=False) == "[a]"
+
+
+def test_loading_prints_nothing_and_needs_no_torch(processor: Path) -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path\n"
+        "from q35chat.chat.tokenizer import ChatTokenizer\n"
+        "tokenizer = ChatTokenizer.load(Path(sys.argv[1]))\n"
+        "message = {'role': 'user', 'content': 'a'}\n"
+        "tokenizer.encode(tokenizer.render([message], generation_prompt=True, thinking=True))\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(processor)], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

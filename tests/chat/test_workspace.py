@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from q35chat.chat.events import Event, Finished, Notice
+from q35chat.chat.summary import INTRODUCTION, REQUEST
+from q35chat.chat.values import ChatSettings, Turn
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.errors import CapacityError, StoreError, UsageError
+from q35chat.store import Store
+from tests.doubles.scripted_backend import Reply, ScriptedBackend, echo
+
+SETTINGS = ChatSettings(system_prompt="Be kind.", thinking=True)
+
+
+def workspace_of(folder: Path, backend: ScriptedBackend) -> StoredWorkspace:
+    workspace = StoredWorkspace(Store(folder), lambda: (backend, SETTINGS))
+    workspace.load()
+    return workspace
+
+
+def finish(events: Iterator[Event]) -> Finished:
+    *_, last = events
+    assert isinstance(last, Finished)
+    return last
+
+
+def summarising(turns: Sequence[Turn]) -> Reply:
+    return Reply("They like tea.") if turns[-1].text == REQUEST else echo(turns)
+
+
+def test_the_store_works_before_the_model_is_loaded(tmp_path: Path) -> None:
+    workspace = StoredWorkspace(Store(tmp_path), lambda: (ScriptedBackend(), SETTINGS))
+    assert workspace.sessions() == []
+    for need in (workspace.new, lambda: workspace.model):
+        with pytest.raises(UsageError, match="not loaded yet"):
+            need()
+
+
+def test_the_model_is_loaded_once(tmp_path: Path) -> None:
+    loaded: list[ScriptedBackend] = []
+
+    def load() -> tuple[ScriptedBackend, ChatSettings]:
+        loaded.append(ScriptedBackend())
+        return loaded[-1], SETTINGS
+
+    workspace = StoredWorkspace(Store(tmp_path), load)
+    workspace.load()
+    workspace.load()
+    assert len(loaded) == 1
+
+
+def test_pick_takes_the_named_the_latest_or_a_new_conversation(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, ScriptedBackend())
+    with pytest.raises(StoreError, match="no conversation to continue"):
+        workspace.pick(latest=True)
+    first, second = workspace.new(), workspace.new()
+    finish(first.send("one"))
+    finish(second.send("two"))
+    assert workspace.pick(latest=True).id == second.id
+    assert workspace.pick(first.id[:9]).id == first.id
+    assert workspace.pick().steps == ()
+    with pytest.raises(StoreError, match="no conversation 'nope'"):
+        workspace.pick("nope")
+
+
+def test_an_open_conversation_is_opened_once(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, ScriptedBackend())
+    chat = workspace.new()
+    finish(chat.send("one"))
+    assert workspace.open(chat.id) is chat
+
+
+def test_a_conversation_open_twice_sees_what_the_other_wrote(tmp_path: Path) -> None:
+    here = workspace_of(tmp_path, ScriptedBackend())
+    chat = here.new()
+    finish(chat.send("one"))
+    there = workspace_of(tmp_path, ScriptedBackend()).open(chat.id)
+    finish(chat.send("two"))
+    finish(there.edit(there.steps[0].id, "uno"))
+    assert there.steps[0].turn.text == "uno"
+    finish(chat.send("three"))
+    assert [step.turn.text for step in chat.steps][::2] == ["one", "two", "three"]
+    assert chat.steps[0].branches == 2
+    with Store(tmp_path) as store:
+        assert len(store.load(chat.id)[1]) == 8
+
+
+def test_a_conversation_answers_in_one_process_at_a_time(tmp_path: Path) -> None:
+    here = workspace_of(tmp_path, ScriptedBackend())
+    chat = here.new()
+    finish(chat.send("one"))
+    there = workspace_of(tmp_path, ScriptedBackend()).open(chat.id)
+    running = chat.send("two")
+    next(running)
+    with pytest.raises(StoreError, match="answer is being written"):
+        next(there.send("me too"))
+    finish(running)
+    assert finish(there.send("now me")).reason == "stop"
+    assert len(there.steps) == 4
+
+
+def test_a_deleted_conversation_takes_no_more_turns(tmp_path: Path) -> None:
+    here = workspace_of(tmp_path, ScriptedBackend())
+    chat = here.new()
+    finish(chat.send("one"))
+    workspace_of(tmp_path, ScriptedBackend()).delete(chat.id)
+    with pytest.raises(StoreError, match="no conversation"):
+        next(chat.send("two"))
+    assert here.sessions() == []
+
+
+def test_rename_and_delete_reach_the_open_conversation(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, ScriptedBackend())
+    chat = workspace.new()
+    finish(chat.send("one"))
+    workspace.rename(chat.id, "Better")
+    assert chat.title == "Better"
+    with pytest.raises(UsageError, match="at least one character"):
+        workspace.rename(chat.id, " \n")
+    workspace.delete(chat.id)
+    assert workspace.sessions() == []
+
+
+def test_export_goes_through(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path / "data", ScriptedBackend())
+    chat = workspace.new()
+    finish(chat.send("one"))
+    assert "Answer 1" in workspace.export_markdown(chat.id, tmp_path / "out").read_text()
+
+
+def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) -> None:
+    backend = ScriptedBackend(summarising)
+    workspace = workspace_of(tmp_path, backend)
+    old = workspace.new()
+    finish(old.send("I like tea"))
+    steps = old.steps
+    fresh, events = workspace.new_from_summary(old)
+    finished = finish(events)
+    assert finished.text == "They like tea."
+    assert finished.usage.reused_tokens > 0
+    assert old.steps == steps
+    assert fresh.settings().system_prompt == f"Be kind.\n\n{INTRODUCTION}\nThey like tea."
+    assert fresh.settings().thinking
+    assert fresh.title == "I like tea (continued)"
+    assert [session.id for session in workspace.sessions()] == [fresh.id, old.id]
+    finish(fresh.send("What do I like?"))
+    assert [turn.text for turn in backend.prompts[-1]] == ["What do I like?"]
+    again = workspace.new_from_summary(fresh)[1]
+    finish(again)
+    assert workspace.sessions()[0].title == "I like tea (continued)"
+
+
+def test_a_full_conversation_is_summarised_in_parts(tmp_path: Path) -> None:
+    backend = ScriptedBackend(summarising, capacity=900)
+    workspace = workspace_of(tmp_path, backend)
+    chat = workspace.new()
+    chat.change_settings(ChatSettings())
+    questions = [f"Question {number} " + "?" * 80 for number in range(4)]
+    for question in questions:
+        finish(chat.send(question))
+    with pytest.raises(CapacityError):
+        next(chat.send("x" * 500))
+    backend.prompts.clear()
+    fresh, events = workspace.new_from_summary(chat)
+    seen = list(events)
+    assert sum(isinstance(event, Finished) for event in seen) == 1
+    assert any(isinstance(event, Notice) for event in seen)
+    assert len(backend.prompts) > 1
+    asked = [turn.text for prompt in backend.prompts for turn in prompt if turn.role == "user"]
+    assert [text for text in asked if text != REQUEST] == questions
+    assert fresh.settings().system_prompt == f"{INTRODUCTION}\nThey like tea."
+
+
+def test_a_stopped_summary_changes_nothing(tmp_path: Path) -> None:
+    backend = ScriptedBackend(summarising)
+    workspace = workspace_of(tmp_path, backend)
+    old = workspace.new()
+    finish(old.send("I like tea"))
+    fresh, events = workspace.new_from_summary(old)
+    old.cancel()
+    backend.before_token = lambda number: old.cancel()
+    assert finish(events).reason == "cancelled"
+    assert fresh.settings().system_prompt == "Be kind."
+    assert [session.id for session in workspace.sessions()] == [old.id]
+
+
+@pytest.mark.parametrize("why", ["nothing said", "no words", "no room"])
+def test_a_summary_that_cannot_be_is_said(tmp_path: Path, why: str) -> None:
+    backend = ScriptedBackend(
+        lambda turns: Reply("" if turns[-1].text == REQUEST else "yes"),
+        capacity=len(REQUEST) + (60 if why == "no room" else 600),
+    )
+    workspace = workspace_of(tmp_path, backend)
+    chat = workspace.new()
+    if why != "nothing said":
+        finish(chat.send("x" * 50))
+    expected = {
+        "nothing said": "nothing to summarise",
+        "no words": "wrote no summary",
+        "no room": "no room for a summary",
+    }[why]
+    with pytest.raises((UsageError, CapacityError), match=expected):
+        list(workspace.new_from_summary(chat)[1])

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from q35chat.commands.console import Console
+from q35chat.commands.failures import report
+from q35chat.commands.session_work import delete_some
+from q35chat.commands.sessions import app
+from q35chat.errors import Q35Error
+from q35chat.store import Store
+from tests.store.builders import answer, conversation, later, user
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store = Store()
+    store.create(
+        later(conversation("aaaa1111bbbb", title="Tea"), "a", 2000.0),
+        (user("u", None, "How do I make 龙井茶?"), answer("a", "u", "With hot \x1b[2Jwater.")),
+    )
+    store.create(later(conversation("aaaa2222cccc", title="Evil \x1b[2J"), None, 1000.0), ())
+    return store
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = app(list(arguments), prog_name="q35chat sessions", standalone_mode=False)
+    except Q35Error as error:
+        code = report(error, Console.standard(), debug=False)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_list_shows_the_latest_first_and_nothing_that_steers(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    first, second = out.splitlines()
+    assert "aaaa1111" in first
+    assert "Tea" in first
+    assert "Evil" in second
+    assert "\x1b" not in out
+    assert run(capsys, "list", "--limit", "1")[1].splitlines() == [first]
+
+
+def test_list_as_json_names_whole_ids(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(run(capsys, "list", "--json")[1])
+    assert [session["id"] for session in found] == ["aaaa1111bbbb", "aaaa2222cccc"]
+    assert found[0]["turns"] == 1
+
+
+def test_an_empty_list_says_how_to_begin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    for session in store.sessions():
+        store.delete(session.id)
+    code, out, err = run(capsys, "list")
+    assert (code, out) == (0, "")
+    assert "q35chat ask" in err
+
+
+def test_show_prints_the_conversation_and_nothing_that_steers(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "show", "aaaa1")
+    assert code == 0
+    assert "How do I make 龙井茶?" in out
+    assert "With hot ␛[2Jwater." in out
+
+
+def test_search_prints_the_turns_that_match(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "search", "龙井", "make")
+    assert out.count("aaaa1111") == 1
+    assert "龙井茶" in out
+    assert "\x1b" not in run(capsys, "search", "water")[1]
+    (hit,) = json.loads(run(capsys, "search", "water", "--json")[1])
+    assert hit["session"] == "aaaa1111bbbb"
+    code, out, err = run(capsys, "search", "coffee")
+    assert (code, out) == (0, "")
+    assert "nothing found" in err
+
+
+def test_export_writes_markdown_into_a_folder_and_names_it(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, out, _ = run(capsys, "export", "aaaa1", "-o", str(tmp_path / "out"))
+    assert Path(out.strip()) == tmp_path / "out" / "Tea.md"
+    assert "龙井茶" in (tmp_path / "out" / "Tea.md").read_text()
+
+
+def test_export_as_json_goes_to_stdout_or_a_file(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, out, _ = run(capsys, "export", "aaaa1", "--format", "json")
+    assert json.loads(out)["title"] == "Tea"
+    target = tmp_path / "tea.json"
+    run(capsys, "export", "aaaa1", "-f", "json", "-o", str(target))
+    assert json.loads(target.read_text()) == json.loads(out)
+    code, _, err = run(capsys, "export", "aaaa1", "-f", "json", "-o", str(tmp_path / "no" / "x"))
+    assert code == 1
+    assert "cannot be written" in err
+
+
+def test_rename_changes_the_title(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "rename", "aaaa1", " Green\ntea ")[0] == 0
+    assert store.record("aaaa1111bbbb").title == "Green tea"
+    code, _, err = run(capsys, "rename", "aaaa1", "  ")
+    assert code == 2
+    assert "at least one character" in err
+
+
+@pytest.mark.parametrize("command", ["show", "export", "rename", "delete"])
+def test_an_unknown_or_ambiguous_id_is_one_line(
+    store: Store, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    rest = {"rename": ["title"], "delete": ["--yes"]}.get(command, [])
+    for ident, said in (("zzz", "no conversation 'zzz'"), ("aaaa", "Several")):
+        code, out, err = run(capsys, command, ident, *rest)
+        assert (code, out) == (1, "")
+        assert said in err
+        assert len(err.splitlines()) == 1
+    assert len(store.sessions()) == 2
+
+
+def test_delete_with_yes_does_not_ask(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "delete", "aaaa1", "aaaa2", "--yes") == (0, "", "")
+    assert store.sessions() == []
+
+
+def test_delete_without_a_terminal_needs_yes(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    code, _, err = run(capsys, "delete", "aaaa1")
+    assert code == 2
+    assert "--yes" in err
+    assert len(store.sessions()) == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "left", "code"),
+    [("y\n", 1, 0), ("YES\n", 1, 0), ("n\n", 2, 1), ("\n", 2, 1), ("", 2, 1)],
+)
+def test_delete_asks(
+    store: Store, capsys: pytest.CaptureFixture[str], typed: str, left: int, code: int
+) -> None:
+    answers = Terminal(typed)
+    assert delete_some(Console.standard(), ["aaaa1"], ask=True, answers=answers) == code
+    assert len(store.sessions()) == left
+    assert "Tea" in capsys.readouterr().err
+
+
+def test_a_damaged_store_is_said_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.close()
+    next(store.folder.glob("*.db")).write_bytes(b"damage" * 1000)
+    code, out, err = run(capsys, "list")
+    assert (code, out) == (0, "")
+    assert "was damaged: it is kept as" in err
+    assert "damaged" not in run(capsys, "list")[2]

@@ -1,0 +1,16 @@
+"""A strict stand-in for MindSpore Lite 2.7 and newer: the same calls, errors and bad manners.
+
+It runs graphs on a simulated NPU (`npu.NPU`) that counts allocations and the bytes that cross,
+has a memory limit and fails on request. Put it in place with `tests.doubles.lite.installed`.
+Model files are those of `modelfile.write_model`; nothing here knows what a graph computes.
+"""
+
+from __future__ import annotations
+
+from tests.doubles.mindspore_lite.context import Context
+from tests.doubles.mindspore_lite.model import Model
+from tests.doubles.mindspore_lite.tensor import Tensor, TensorMeta
+from tests.doubles.mindspore_lite.types import DataType, Format, ModelType
+
+__version__ = "2.7.0"
+__all__ = ["Context", "DataType", "Format", "Model", "ModelType", "Tensor", "TensorMeta"]

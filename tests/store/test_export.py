@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from q35chat.errors import StoreError
+from q35chat.store import Store
+from tests.store.builders import answer, conversation, picture, user
+
+HOSTILE = "a\x1b[31mred\x07\x9b2J\u202egnp.exe\nnext line 中文"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "data")
+    cat, dog = picture(b"cat", "cat.png"), picture(b"dog", "my] dog<.JPG")
+    cut = answer("a", "u", "The *cat* is grey.")
+    cut = replace(cut, turn=replace(cut.turn, finish="capacity"), note="thinking was cut")
+    store.create(
+        conversation("c1", "a", title="Cats & dogs: who? / 谁"),
+        (user("u", None, "Who is it?", cat, dog), cut, answer("b", "u", "Another branch.")),
+    )
+    return store
+
+
+def test_markdown_shows_the_branch_being_read_with_pictures_beside_it(
+    store: Store, tmp_path: Path
+) -> None:
+    target = store.export_markdown("c1", tmp_path / "out")
+    assert target.name == "Cats-dogs-who-谁.md"
+    text = target.read_text(encoding="utf-8")
+    for part in ("# Cats & dogs", "## You", "Who is it?", "> I think", "The *cat* is grey."):
+        assert part in text
+    assert "*(capacity reached)*" in text
+    assert "*(thinking was cut)*" in text
+    assert "Another branch" not in text
+    assert f"![cat.png](<{target.stem}-pictures/picture-1.png>)" in text
+    assert f"![my) dog<.JPG](<{target.stem}-pictures/picture-2.jpg>)" in text
+    folder = tmp_path / "out" / f"{target.stem}-pictures"
+    assert (folder / "picture-1.png").read_bytes() == b"cat"
+    assert (folder / "picture-2.jpg").read_bytes() == b"dog"
+
+
+def test_an_earlier_export_is_never_written_over(store: Store, tmp_path: Path) -> None:
+    first = store.export_markdown("c1", tmp_path)
+    first.write_text("mine")
+    second = store.export_markdown("c1", tmp_path)
+    assert second != first
+    assert first.read_text() == "mine"
+
+
+@pytest.mark.parametrize("title", ["../../etc/passwd", "..", "/", "\x00", "", "x" * 300, "-rf"])
+def test_any_title_becomes_a_name_inside_the_folder(
+    store: Store, tmp_path: Path, title: str
+) -> None:
+    store.rename("c1", title)
+    target = store.export_markdown("c1", tmp_path / "out")
+    assert target.parent == tmp_path / "out"
+    assert target.is_file()
+    assert not target.name.startswith(("-", "."))
+
+
+def test_what_steers_a_terminal_is_visible_in_markdown_and_escaped_in_json(
+    store: Store, tmp_path: Path
+) -> None:
+    turn = answer("x", "u", HOSTILE)
+    turn = replace(turn, turn=replace(turn.turn, reasoning=HOSTILE), note=HOSTILE)
+    hostile = picture(b"p", HOSTILE)
+    store.create(conversation("c2", "x", title=HOSTILE), (user("v", None, HOSTILE, hostile), turn))
+    store.save(conversation("c2", "x"), (replace(turn, parent="v", id="y"),))
+    store.save(conversation("c2", "y"), ())
+    markdown = store.export_markdown("c2", tmp_path / "out").read_text(encoding="utf-8")
+    shown, document = store.markdown("c2"), store.json("c2")
+    for text in (markdown, shown, document):
+        assert not set(text) & set("\x1b\x07\x9b\u202e")
+        assert "中文" in text
+    assert json.loads(document)["turns"][0]["text"] == HOSTILE
+    assert json.loads(document)["title"] == HOSTILE
+
+
+def test_json_holds_every_branch_ids_settings_and_timings(store: Store) -> None:
+    value = json.loads(store.json("c1"))
+    assert [turn["id"] for turn in value["turns"]] == ["u", "a", "b"]
+    assert value["active"] == ["u", "a"]
+    second = value["turns"][1]
+    assert second["token_ids"] == [5, 6, 4_000_000_000]
+    assert second["finish_reason"] == "capacity"
+    assert second["settings"]["thinking_budget"] == 64
+    assert second["usage"]["timings"]["predict_ms"] == [1.0, 2.5]
+    assert Path(value["turns"][0]["pictures"][0]["file"]).read_bytes() == b"cat"
+
+
+def test_a_missing_picture_is_said(store: Store, tmp_path: Path) -> None:
+    store.pictures.remove(picture(b"cat").sha256)
+    text = store.export_markdown("c1", tmp_path / "out").read_text()
+    assert "*cat.png: this picture is missing*" in text
+
+
+def test_a_folder_that_cannot_be_written_is_named(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.export_markdown("c1", tmp_path / "file" / "out")
+
+
+def test_a_conversation_without_turns_is_exported(store: Store, tmp_path: Path) -> None:
+    store.create(conversation("empty", title="Nothing"), ())
+    assert store.export_markdown("empty", tmp_path).read_text().startswith("# Nothing")
+    assert json.loads(store.json("empty"))["turns"] == []

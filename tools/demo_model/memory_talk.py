@@ -1,0 +1,113 @@
+"""Turns in which the user tells a fact, changes it or asks for it.
+
+`Facts` is what the user has told so far in a conversation; the turns here read and change it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from . import meaning
+from .phrases import Turn, expand, kept_for_measuring, made_up_word, typed
+from .words import ASK, CHANGE, FAVOURITES, NAMES, TELL
+
+VALUE = "\0"
+"""Stands for the value while a sentence is being worded, so that no slip falls into it."""
+
+
+@dataclass
+class Facts:
+    """What the user has told: the latest value of each kind ("name", "number", "colour", …)."""
+
+    told: dict[str, str] = field(default_factory=dict)
+    older: dict[str, list[str]] = field(default_factory=dict)
+
+    def learn(self, kind: str, value: str) -> None:
+        """Take a new value; the former one becomes wrong."""
+        if kind in self.told:
+            self.older.setdefault(kind, []).append(self.told[kind])
+        self.told[kind] = value
+
+
+def new_value(rng: random.Random, kind: str, measuring: bool) -> str:
+    """A value of the kind; names and numbers of measuring and of training never coincide."""
+    while True:
+        if kind == "name":
+            value = rng.choice(NAMES) if rng.random() < 0.45 else made_up_word(rng).capitalize()
+        elif kind == "number":
+            value = str(rng.randint(0, 10 ** rng.choice((2, 3, 4, 4, 5, 6))))
+        else:
+            return rng.choice(FAVOURITES[kind])
+        if kept_for_measuring(value) == measuring:
+            return value
+
+
+def worded(kind: str, patterns: dict[str, list[str]]) -> list[str]:
+    """The patterns for a kind, with the kind's name filled in."""
+    noun = "{colour|color}" if kind == "colour" else kind
+    group = kind if kind in patterns else "favourite"
+    return [pattern.replace("{kind}", noun) for pattern in patterns[group]]
+
+
+def tell(
+    rng: random.Random, facts: Facts, kind: str | None = None, measuring: bool = False
+) -> Turn:
+    """The user tells or changes a fact; the answer repeats it."""
+    kind = kind or rng.choice(("name",) * 3 + ("number",) * 3 + tuple(FAVOURITES))
+    value = new_value(rng, kind, measuring)
+    changes = kind in facts.told and rng.random() < 0.7
+    pattern = rng.choice(worded(kind, CHANGE if changes else TELL))
+    question = typed(rng, expand(rng, pattern.replace("{value}", VALUE)), slips=0.03)
+    if question == question.lower() and rng.random() < 0.4:
+        value = value.lower()
+    if VALUE not in question:
+        question = expand(rng, f"my {kind} is {VALUE}.")
+    facts.learn(kind, value)
+    answer = {
+        "name": f"Nice to meet you, {value}!",
+        "number": f"I will remember {value}.",
+    }.get(kind, f"Noted: your favourite {kind} is {value}.")
+    thought = f"The user tells me the {kind}: {value}. I remember it."
+    return Turn(question.replace(VALUE, value), answer, thought)
+
+
+def tell_two(rng: random.Random, facts: Facts, measuring: bool = False) -> Turn:
+    """A name and a number in one message."""
+    name, number = new_value(rng, "name", measuring), new_value(rng, "number", measuring)
+    facts.learn("name", name)
+    facts.learn("number", number)
+    lead = "{my number is|the number is|remember the number|my lucky number is}"
+    question = expand(rng, f"{{my name is|i am|call me}} {name} and {lead} {number}{{.|}}")
+    return Turn(
+        question[:1].upper() + question[1:],
+        f"Nice to meet you, {name}! I will remember {number}.",
+        f"The user tells me the name {name} and the number {number}.",
+    )
+
+
+def recall(rng: random.Random, facts: Facts, kind: str | None = None) -> Turn:
+    """The user asks for a fact, told or not."""
+    kind = kind or rng.choice([*facts.told] * 3 or ["name", "number", *FAVOURITES])
+    if rng.random() < 0.08:
+        kind = rng.choice(("name", "number", *FAVOURITES))
+    question = typed(rng, expand(rng, rng.choice(worded(kind, ASK))), slips=0.05)
+    if kind not in facts.told:
+        whose = {"name": "your name", "number": "a number"}.get(kind, f"your favourite {kind}")
+        return Turn(
+            question,
+            f"You have not told me {whose} yet.",
+            f"The user did not tell me {whose}.",
+            check=lambda said: "not" in meaning.words(said),
+        )
+    value = facts.told[kind]
+    wrong = {old.lower() for old in facts.older.get(kind, [])} - {value.lower()}
+    answer = {"name": f"Your name is {value}.", "number": f"The number is {value}."}.get(
+        kind, f"Your favourite {kind} is {value}."
+    )
+
+    def right(said: str) -> bool:
+        named = {word.strip(".,!?") for word in said.lower().split()}
+        return value.lower() in named and not named & wrong
+
+    return Turn(question, answer, f"The user told me: {value}.", check=right)
