@@ -17,6 +17,7 @@ import typer
 
 from q35chat import __version__
 from q35chat.commands import options as opt
+from q35chat.commands import sessions
 from q35chat.commands.console import Console
 from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.streaming import work_is_running
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(sessions.app)
 
 
 @dataclass
@@ -137,6 +139,13 @@ def ask(
     stop: opt.Stop = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False,
+    continues: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on in the latest conversation.")
+    ] = False,
+    session: opt.Session = None,
+    keep: Annotated[
+        bool, typer.Option(" /--no-save", help="Do not keep this question and its answer.")
+    ] = True,
     temperature: opt.Temperature = None,
     top_p: opt.TopP = None,
     top_k: opt.TopK = None,
@@ -175,6 +184,9 @@ def ask(
         model_dir=model_dir,
         max_image_tokens=max_image_tokens,
         threads=threads,
+        session=session,
+        continues=continues,
+        keep=keep,
     )
     return ask_once(asked, Console.standard())
 

@@ -6,7 +6,6 @@ Owns which characters may reach a screen as they are; knows nothing of where the
 from __future__ import annotations
 
 import re
-import unicodedata
 
 # C0, DEL and C1 controls steer a terminal; the format characters below reorder or hide text;
 # surrogates (undecodable bytes in a file name) cannot be written at all.
@@ -42,10 +41,3 @@ def safe_line(text: str, limit: int = 200) -> str:
 def json_safe(document: str) -> str:
     """A JSON document with the harmful characters inside its strings as `\\uXXXX` escapes."""
     return _HARMFUL.sub(lambda match: f"\\u{ord(match.group()):04x}", document)
-
-
-def display_width(text: str) -> int:
-    """Columns that `text` takes in a terminal; Chinese characters take two."""
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    marks = sum(unicodedata.combining(char) > 0 for char in text)
-    return len(text) + wide - marks

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from q35chat.safe_text import display_width, json_safe, safe_line, safe_text
+from q35chat.safe_text import json_safe, safe_line, safe_text
 
 
 def test_ordinary_text_is_untouched() -> None:
@@ -40,8 +40,3 @@ def test_json_keeps_its_value_and_loses_the_harmful_characters() -> None:
     assert json.loads(document) == value
     assert not any(char in document for char in "\x1b\x9b\u202e\x7f")
     assert "中文" in document
-
-
-def test_chinese_takes_two_columns() -> None:
-    assert display_width("中文ab") == 6
-    assert display_width("e\u0301") == 1

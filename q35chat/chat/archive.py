@@ -33,6 +33,9 @@ class Archive(Protocol):
     def resolve(self, name: str) -> str:
         """The id that begins with `name`."""
 
+    def latest(self) -> str:
+        """The id of the latest conversation; refused when there is none."""
+
     def sessions(self, query: str = "") -> Sequence[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from q35chat.chat.asking import Ask, Asker
@@ -158,11 +159,10 @@ class StoredConversation:
         turns = self._turns(ask.path)
         running = self._backend.run(turns, self.settings(), run.stopped)
         with closing(_generator(running)) as events:
-            plan = next(events)
+            first = next(events)
             if ask.question is not None:
                 self._journal.add(ask.question)
-            yield plan
-            yield from self._record(events, ask.answer)
+            yield from self._record(chain((first,), events), ask.answer)
 
     def _record(self, events: Iterator[Event], base: TurnRecord) -> Generator[Event]:
         finished: Finished | None = None

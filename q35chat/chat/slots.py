@@ -28,8 +28,11 @@ class SlotCounts:
         self._known: tuple[_Branch, int, int] | None = None
 
     def of_branch(self) -> int:
-        """Slots of the branch being read; 0 when a picture of it is gone."""
-        return self._counts()[0]
+        """Slots of the branch being read; 0 when a picture of it is gone.
+
+        The last token of an answer that filled the capacity has no slot.
+        """
+        return min(self._counts()[0], self._backend.model.capacity)
 
     def forecast(self, draft: Turn) -> Forecast:
         """What sending `draft` takes on top of the branch as the template would keep it."""
@@ -37,7 +40,7 @@ class SlotCounts:
             plan = self._plan((*self._turns(self._path()), draft))
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
-        used = min(self._counts())
+        used = min(*self._counts(), plan.capacity)
         needed, available = plan.prompt_tokens - used, plan.capacity - used
         pictures = sum(picture.tokens for picture in draft.attachments)
         if plan.slots_free > 0:

@@ -21,7 +21,7 @@ from q35chat.chat.journal import Journal, untitled
 from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
 from q35chat.chat.summary import with_summary
 from q35chat.chat.values import ChatSettings
-from q35chat.errors import StoreError, UsageError
+from q35chat.errors import UsageError
 
 CONTINUED = " (continued)"
 LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
@@ -92,12 +92,7 @@ class StoredWorkspace:
         """The conversation with this id, the latest one, or a new one. Raises Q35Error."""
         if session_id is not None:
             return self.open(session_id)
-        if not latest:
-            return self.new()
-        sessions = self.store.sessions()
-        if not sessions:
-            raise StoreError("There is no conversation to continue yet. Ask without --continue.")
-        return self.open(sessions[0].id)
+        return self.open(self.store.latest()) if latest else self.new()
 
     def sessions(self, query: str = "") -> Sequence[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35chat.commands.answering import answer
+from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.events import Finished
+from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
+from q35chat.commands.answering import answer, show_turn
 from q35chat.commands.backend import LoadedModel, load_model
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
+from q35chat.commands.keeping import after_one_turn, keeping
 from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
 from q35chat.commands.prompt_input import read_prompt
 from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
@@ -44,6 +47,9 @@ class AskOptions:
     model_dir: Path | None = None
     max_image_tokens: int | None = None
     threads: int | None = None
+    session: str | None = None
+    continues: bool = False
+    keep: bool = True
 
 
 def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> int:
@@ -52,6 +58,7 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
     for path in options.images:
         header(read_file(path), str(path))
+    kept = keeping(console, options.session, latest=options.continues, keep=options.keep)
     settings = load_settings()
     choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
     status = StatusLine(console)
@@ -62,33 +69,66 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     finally:
         status.clear()
     load_ms = (perf_counter() - started) * 1000
-    chat_settings = _chat_settings(options, settings, model.sampling)
-    turn = _question(prompt, options, chat_settings, model.backend)
+    fresh = _fresh(settings, model.sampling)
+    conversation = kept.conversation(model, fresh)
+    session = conversation.id if conversation else None
     renderer: Renderer = (
-        JsonRenderer(console, load_ms) if options.as_json else StreamRenderer(console)
+        JsonRenderer(console, load_ms, session) if options.as_json else StreamRenderer(console)
     )
-    finished = answer(model.backend, [turn], chat_settings, renderer)
+    if conversation is None:
+        used = _chosen(options, fresh)
+        turn = Turn("user", prompt, _pictures(options, used, model.backend))
+        finished = answer(model.backend, [turn], used, renderer)
+    else:
+        finished = _answer_in(conversation, prompt, options, model.backend, renderer)
     if options.stats:
-        for line in stats_lines(finished, load_ms):
+        for line in stats_lines(finished, load_ms, session):
             console.note(line)
     return INTERRUPTED if finished.reason == "cancelled" else 0
 
 
-def _chat_settings(
-    options: AskOptions, settings: Settings, defaults: SamplingSettings
-) -> ChatSettings:
+def _answer_in(
+    conversation: StoredConversation,
+    prompt: str,
+    options: AskOptions,
+    backend: ChatBackend,
+    renderer: Renderer,
+) -> Finished:
+    before = conversation.settings()
+    used = _chosen(options, before)
+    pictures = _pictures(options, used, backend)
+    conversation.change_settings(used)
+    try:
+        return show_turn(conversation.send(prompt, pictures), conversation.cancel, renderer)
+    finally:
+        conversation.change_settings(after_one_turn(before, used))
+
+
+def _fresh(settings: Settings, sampling: SamplingSettings) -> ChatSettings:
     return ChatSettings(
-        sampling=chosen_sampling(defaults, options.sampling, greedy=options.greedy),
-        system_prompt=options.system or "",
-        thinking=settings.thinking if options.thinking is None else options.thinking,
-        max_new_tokens=options.max_new_tokens,
-        stop=options.stop,
-        max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
+        sampling=sampling,
+        thinking=settings.thinking,
+        max_image_tokens=settings.max_image_tokens,
     )
 
 
-def _question(
-    prompt: str, options: AskOptions, settings: ChatSettings, backend: ChatBackend
-) -> Turn:
-    pictures = (backend.attach(path, settings.max_image_tokens) for path in options.images)
-    return Turn("user", prompt, tuple(pictures))
+def _chosen(options: AskOptions, base: ChatSettings) -> ChatSettings:
+    """`base` under what was given for this turn."""
+    given: dict[str, Any] = {
+        "system_prompt": options.system,
+        "thinking": options.thinking,
+        "max_new_tokens": options.max_new_tokens,
+        "stop": options.stop or None,
+        "max_image_tokens": options.max_image_tokens,
+    }
+    return replace(
+        base,
+        sampling=chosen_sampling(base.sampling, options.sampling, greedy=options.greedy),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+def _pictures(
+    options: AskOptions, settings: ChatSettings, backend: ChatBackend
+) -> tuple[Attachment, ...]:
+    return tuple(backend.attach(path, settings.max_image_tokens) for path in options.images)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
+from q35chat.bundle import Bundle
 from q35chat.commands.console import Console
 from q35chat.commands.verify import compare
 from q35chat.errors import UsageError
 from q35export.pipeline import export
 from q35export.progress import readable_size, reporter_for
-from q35export.request import ExportPlan, ExportRequest
+from q35export.request import COMPONENTS, ExportPlan, ExportRequest
 
 
 def export_model(request: ExportRequest, console: Console, *, verify: bool | None) -> int:
@@ -25,12 +27,18 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
     if result.status == "planned" and result.plan:
         _print_plan(result.plan, console)
     console.note(result.message)
-    wanted = has_torch if verify is None else verify
+    if result.status == "planned":
+        return 0
+    console.note(f"chat with it: q35chat --model-dir {request.out}")
+    wanted = has_torch and _is_whole(result.out) if verify is None else verify
     if result.status == "exported" and wanted and result.checkpoint:
         return compare(result.out, result.checkpoint, console)
-    if result.status != "planned":
-        console.note(f"chat with it: q35chat --model-dir {request.out}")
     return 0
+
+
+def _is_whole(bundle: Path) -> bool:
+    """Whether every component is there, so that there is something to compare."""
+    return set(COMPONENTS) <= set(Bundle.open(bundle).manifest.graphs)
 
 
 def _print_plan(plan: ExportPlan, console: Console) -> None:

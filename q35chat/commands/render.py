@@ -97,9 +97,10 @@ class StreamRenderer:
 class JsonRenderer:
     """One JSON object on stdout when the turn is over; progress on stderr."""
 
-    def __init__(self, console: Console, load_ms: float) -> None:
+    def __init__(self, console: Console, load_ms: float, session: str | None = None) -> None:
         self._console = console
         self._load_ms = load_ms
+        self._session = session
         self._status = StatusLine(console)
 
     def show(self, event: Event) -> None:
@@ -107,7 +108,8 @@ class JsonRenderer:
         match event:
             case Finished() as finished:
                 self._status.clear()
-                document = json.dumps(summary(finished, self._load_ms), ensure_ascii=False)
+                value = summary(finished, self._load_ms, self._session)
+                document = json.dumps(value, ensure_ascii=False)
                 self._console.out.write(json_safe(document) + "\n")
                 self._console.out.flush()
             case Notice(text=text):

@@ -10,14 +10,18 @@ from typing import Any
 from q35chat.chat.events import Finished, Timings
 
 
-def summary(finished: Finished, load_ms: float) -> dict[str, Any]:
-    """The object of `--json`. Milliseconds; counts are tokens, which are slots."""
+def summary(finished: Finished, load_ms: float, session: str | None = None) -> dict[str, Any]:
+    """The object of `--json`. Milliseconds; counts are tokens, which are slots.
+
+    `session` names the conversation that keeps the turn, None where nothing is kept.
+    """
     usage = finished.usage
     return {
         "text": finished.text,
         "reasoning": finished.reasoning,
         "token_ids": list(finished.token_ids),
         "prompt_tokens": usage.prompt_tokens,
+        "reused_tokens": usage.reused_tokens,
         "completion_tokens": usage.completion_tokens,
         "image_tokens": usage.image_tokens,
         "finish_reason": finished.reason,
@@ -27,6 +31,7 @@ def summary(finished: Finished, load_ms: float) -> dict[str, Any]:
             "free": usage.capacity_free,
         },
         "timings": _timings(usage.timings, load_ms),
+        "session": session,
     }
 
 
@@ -57,15 +62,16 @@ def _ms(value: float) -> float:
     return round(value, 3)
 
 
-def stats_lines(finished: Finished, load_ms: float) -> list[str]:
-    """The lines of `--stats`."""
+def stats_lines(finished: Finished, load_ms: float, session: str | None = None) -> list[str]:
+    """The lines of `--stats`; `session` names the conversation that keeps the turn."""
     usage = finished.usage
     times = usage.timings
     read = usage.prompt_tokens - usage.reused_tokens
     steps, wall_s = len(times.wall_ms), sum(times.wall_ms) / 1000
     lines = [
         f"load      {load_ms:.0f} ms",
-        f"prompt    {usage.prompt_tokens} tokens, {usage.image_tokens} for pictures; "
+        f"prompt    {usage.prompt_tokens} tokens, {usage.image_tokens} for pictures, "
+        f"{usage.reused_tokens} reused; "
         f"vision {times.vision_ms:.0f} ms, prefill {times.prefill_ms:.0f} ms"
         + _speed(read, times.prefill_ms / 1000),
     ]
@@ -80,7 +86,7 @@ def stats_lines(finished: Finished, load_ms: float) -> list[str]:
             + f"; {sum(times.predict_ms) / steps:.1f} ms in the runtime"
         )
     lines.append(f"capacity  {usage.capacity_used} of {usage.capacity_total} slots used")
-    return lines
+    return lines if session is None else [*lines, f"session   {session}"]
 
 
 def _speed(tokens: int, seconds: float) -> str:

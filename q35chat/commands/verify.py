@@ -25,7 +25,7 @@ def compare(bundle: Path, checkpoint: Path, console: Console) -> int:
     """Print the table; 1 if a limit is broken. Raises Q35Error."""
     from q35export.verify import verify  # noqa: PLC0415
 
-    report = verify(bundle, checkpoint)
+    report = verify(bundle, checkpoint, note=console.note)
     console.out.write(report.table() + "\n")
     console.out.flush()
     return 0 if report.passed else 1

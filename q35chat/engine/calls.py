@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
 from q35chat.engine.states import StateBuffers
@@ -39,6 +40,7 @@ class Call:
             contract.attention_mask.name: shared[contract.attention_mask.name],
         }
         self._buffers = (ids, positions)
+        self._mask = shared[contract.attention_mask.name]
         self._images: Buffer | None = None
         if contract.image_embeds is not None:
             width = contract.image_embeds.shape[-1]
@@ -64,6 +66,10 @@ class Call:
         self._buffers[1].write(self._positions)
         if images is not None and self._images is not None:
             self._images.write(images.astype(self._images.dtype, copy=False))
+
+    def light(self, mask: PrefixMask) -> None:
+        """Upload the mask of all slots."""
+        self._mask.write(mask.array)
 
     def run(self) -> None:
         """Run once in the current turn and turn the states over."""

@@ -5,8 +5,9 @@ Owns the slots, the positions and the states. Knows no runtime, no tokenizer and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
@@ -18,12 +19,18 @@ from q35chat.engine.capacity import (
     check_capacities,
     check_prompt,
 )
-from q35chat.engine.contract import read_contract, same_states
-from q35chat.engine.session import Array, GraphSession
+from q35chat.engine.contract import TextContract, read_contract, same_states
+from q35chat.engine.gears import Gear
+from q35chat.engine.growing import GrowingStep
+from q35chat.engine.prefill import PrefillCall
+from q35chat.engine.prompts import PromptGraph
+from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.states import StateBuffers
+from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
 
 DEFAULT_CHUNK = 128
+DEFAULT_LONGEST = 4096
 _EMPTY = np.iinfo(np.int64).min
 
 Progress = Callable[[int, int], None]
@@ -34,12 +41,14 @@ ShouldStop = Callable[[], bool]
 class Snapshot:
     """A point to go back to: states on the host, and what was read up to it.
 
-    The KV rows stay on the device, so it is good only while those slots are not written again.
+    The KV rows stay on the device, so it is good only while those slots are not written again;
+    `caches` that grow are never written again.
     """
 
     states: Mapping[str, Array]
     keys: Array
     rope_position: int
+    caches: Mapping[str, Buffer] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -48,8 +57,9 @@ class Snapshot:
 
     @property
     def nbytes(self) -> int:
-        """Host memory held."""
-        return self.keys.nbytes + sum(array.nbytes for array in self.states.values())
+        """Memory held, on the host and in growing caches."""
+        grown = sum(math.prod(b.shape) * b.dtype.itemsize for b in self.caches.values())
+        return self.keys.nbytes + sum(array.nbytes for array in self.states.values()) + grown
 
 
 class Decoder:
@@ -57,7 +67,7 @@ class Decoder:
 
     `prefill` is a second graph for prompts, over the same states; without it `decode` does both.
     `image_token_id` marks the tokens that take a row of picture embeddings. `predict_ms` is the
-    time of the last run inside the runtime.
+    time of the last run inside the runtime. `longest` bounds a sequence whose cache grows.
     """
 
     def __init__(
@@ -67,27 +77,35 @@ class Decoder:
         image_token_id: int | None = None,
         prefill: GraphSession | None = None,
         chunk: int = DEFAULT_CHUNK,
+        longest: int = DEFAULT_LONGEST,
     ) -> None:
-        self._prefill = prefill or decode
-        self._prompt_contract = read_contract(self._prefill)
         self._contract = contract = read_contract(decode)
-        check_capacities(self._prompt_contract.capacity, contract.capacity)
-        if not same_states(self._prompt_contract, contract):
-            raise BundleError("prefill and decode graphs have different states: export them again")
+        reads_gears = prefill is not None and prefill.metadata.get("q35chat.graph") == "prefill"
+        self._prefill = decode if prefill is None or reads_gears else prefill
+        self._prompt_contract = _chunk_contract(self._prefill, contract)
         self._image_token_id = image_token_id
         self._chunk = chunk
+        self._prompts: PromptGraph | None = None
+        if prefill is not None and reads_gears:
+            self._prompts = PromptGraph(prefill, decode, contract)
+        elif contract.capacity is None:
+            raise BundleError("a decode graph whose cache grows needs a prefill graph")
+        self._capacity = contract.capacity or longest
         self._states = StateBuffers(decode, contract.pairs)
-        self._mask = PrefixMask(contract.capacity, contract.attention_mask.dtype)
-        self._mask_buffer = decode.allocate(self._mask.array.shape, self._mask.array.dtype)
+        self._mask = PrefixMask(self._capacity, contract.attention_mask.dtype)
         self._logits = decode.allocate((1, 1, contract.vocab_size), contract.logits.dtype)
-        self._shared = {
-            contract.attention_mask.name: self._mask_buffer,
-            contract.logits.name: self._logits,
-        }
-        self._step = Call(decode, contract, self._states, self._shared, tokens=1, image_rows=1)
+        self._read_logits = self._logits, 0
+        self._shared = {contract.logits.name: self._logits}
+        self._step: Call | GrowingStep
+        if contract.capacity is None:
+            self._step = GrowingStep(decode, contract, self._states, self._logits)
+        else:
+            mask = decode.allocate(self._mask.array.shape, self._mask.array.dtype)
+            self._shared[contract.attention_mask.name] = mask
+            self._step = Call(decode, contract, self._states, self._shared, tokens=1, image_rows=1)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
-        self._keys: Array = np.full(contract.capacity, _EMPTY, np.int64)
+        self._keys: Array = np.full(self._capacity, _EMPTY, np.int64)
         self._filled = 0
         self.rope_position = 0
         self.predict_ms = 0.0
@@ -95,7 +113,7 @@ class Decoder:
     @property
     def capacity(self) -> int:
         """Slots in all."""
-        return self._contract.capacity
+        return self._capacity
 
     @property
     def vocab_size(self) -> int:
@@ -105,6 +123,8 @@ class Decoder:
     @property
     def image_width(self) -> int | None:
         """Length of a row of picture embeddings, None for a graph that reads no pictures."""
+        if self._prompts is not None:
+            return self._prompts.image_width
         spec = self._prompt_contract.image_embeds
         return None if spec is None else spec.shape[-1]
 
@@ -175,6 +195,13 @@ class Decoder:
         tokens = ids[0, :count]
         image_ends = self._image_ends(tokens, image_embeds)
         keys = tokens if keys is None else keys
+        if self._prompts is not None:
+            is_image = np.diff(image_ends) > 0
+            new = Tokens(
+                tokens, np.asarray(positions)[:, :count], keys[:count], is_image, image_embeds
+            )
+            yield from self._routed(self._prompts, new)
+            return
         for start in range(0, count, self._chunk):
             end = min(start + self._chunk, count)
             rows = None
@@ -189,31 +216,91 @@ class Decoder:
         Raises NoSlotError when every slot is used.
         """
         self._position[:] = self.rope_position
-        self._step.load(token, self._position, self.used, None)
-        self._run(self._step, 1)
-        self._mark(1, token)
-        self.rope_position += 1
+        self._decode(token, self._position, token)
         return self.logits()
 
     def logits(self) -> Array:
         """The logits [V] float32 of the last run, a view that the next run overwrites."""
-        return self._logits.host().reshape(-1).astype(np.float32, copy=False)
+        buffer, row = self._read_logits
+        last: Array = buffer.host().reshape(-1, self.vocab_size)[row]
+        return last.astype(np.float32, copy=False)
 
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
-        return Snapshot(self._states.save(), self.keys.copy(), self.rope_position)
+        caches = self._states.caches()
+        return Snapshot(self._states.save(), self.keys.copy(), self.rope_position, caches)
 
     def holds(self, snapshot: Snapshot) -> bool:
         """Whether the KV rows of `snapshot` are still in their slots."""
+        if self._contract.capacity is None:
+            return True
         return np.array_equal(self._keys[: snapshot.count], snapshot.keys)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
         if not self.holds(snapshot):
             raise ValueError(f"the slots of a snapshot of {snapshot.count} tokens were overwritten")
-        self._states.load(snapshot.states)
+        self._states.load(snapshot.states, snapshot.caches)
+        self._keys[: snapshot.count] = snapshot.keys
         self._mask.rewind(snapshot.count)
         self.rope_position = snapshot.rope_position
+
+    @property
+    def reads_in_parts(self) -> bool:
+        """Whether reading a prompt in several calls costs about as much as in one."""
+        return self._prompts is None
+
+    @property
+    def route(self) -> str:
+        """How the last prompt was read where there was a choice; empty where there was none."""
+        return "" if self._prompts is None else self._prompts.route
+
+    def _routed(self, prompts: PromptGraph, new: Tokens) -> Iterator[int]:
+        """Read `new` piece by piece, each through the graph that is cheaper for it."""
+        before = self.used
+        todo, route, offset = prompts.plan(new, before)
+        for number, piece in enumerate(route.pieces):
+            part = todo.part(piece.start, piece.end)
+            if number == 0 and route.restart:
+                self._restart()
+            try:
+                if piece.gear is None:
+                    self._decode(part.ids[0], part.positions, part.keys[0])
+                else:
+                    self._prefilled(prompts, piece.gear, part)
+            except BaseException:
+                if number == 0:
+                    self._mask.rewind(before)
+                raise
+            yield max(0, piece.end + offset - before)
+
+    def _restart(self) -> None:
+        """Read from the first slot on; the states stay until they are written."""
+        self._mask.rewind(0)
+        self.rope_position = 0
+
+    def _prefilled(self, prompts: PromptGraph, gear: Gear, part: Tokens) -> None:
+        call = prompts.call(gear, self._states, self._logits)
+        call.load(part.ids, part.positions, self.used, part.rows)
+        self._run(call, len(part))
+        self._read_logits = call.logits, call.last_row
+        self._mark(len(part), part.keys)
+        prompts.note(gear, self.predict_ms)
+        prompts.record(self.used - len(part), part)
+        self.rope_position = max(self.rope_position, int(part.positions.max()) + 1)
+
+    def _decode(self, token: Array | int, positions: Array, key: Array | int) -> None:
+        """One text token at `positions` [3, 1] through the decode graph."""
+        if self._prompts is not None:
+            self._prompts.before_step()
+        self._step.load(token, positions, self.used, None)
+        self._run(self._step, 1)
+        self._read_logits = self._logits, 0
+        self._mark(1, key)
+        if self._prompts is not None:
+            self._prompts.note(None, self.predict_ms)
+            self._prompts.record_text(self.used - 1, token, positions, key)
+        self.rope_position = max(self.rope_position, int(positions.max()) + 1)
 
     def _image_ends(self, tokens: Array, image_embeds: Array | None) -> Array:
         """Picture tokens before each place, [T + 1]."""
@@ -230,6 +317,7 @@ class Decoder:
         call = self._chunk_call(len(tokens), 0 if rows is None else len(rows))
         call.load(tokens, positions, self.used, rows)
         self._run(call, len(tokens))
+        self._read_logits = self._logits, 0
         self._mark(len(tokens), keys)
         self.rope_position = max(self.rope_position, int(positions.max()) + 1)
 
@@ -249,13 +337,13 @@ class Decoder:
             self._last_chunk = (shape, call)
         return self._last_chunk[1]
 
-    def _run(self, call: Call, tokens: int) -> None:
+    def _run(self, call: Call | GrowingStep | PrefillCall, tokens: int) -> None:
         """Light the slots and run; a run that fails leaves the sequence as it was."""
         before = self.used
         self._mask.light(tokens)
-        self._mask_buffer.write(self._mask.array)
-        started = perf_counter()
         try:
+            call.light(self._mask)
+            started = perf_counter()
             call.run()
         except BaseException:
             self._mask.rewind(before)
@@ -269,3 +357,13 @@ class Decoder:
         if self._filled > end:
             self._keys[end : self._filled] = _EMPTY
         self._filled = end
+
+
+def _chunk_contract(session: GraphSession, decode: TextContract) -> TextContract:
+    """The contract of the graph that reads chunks over the states of `decode`."""
+    contract = read_contract(session)
+    if contract.capacity is not None and decode.capacity is not None:
+        check_capacities(contract.capacity, decode.capacity)
+    if not same_states(contract, decode):
+        raise BundleError("prefill and decode graphs have different states: export them again")
+    return contract

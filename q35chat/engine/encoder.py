@@ -1,52 +1,98 @@
 """Pictures to rows of embeddings, one picture per run of the vision graph.
 
-Knows names and shapes of the graph; geometry and patches are made elsewhere.
+Knows names and shapes of the graph, and pads to its gears; geometry and patches are made elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from q35chat.engine.session import Array, GraphSession
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, PictureError
+
+_PIXELS, _MASK, _ROWS = "pixel_values", "patch_mask", "image_embeds"
 
 
 class VisionEncoder:
-    """A vision graph that turns the patches of one picture into `image_embeds`."""
+    """A vision graph that turns the patches of one picture into `image_embeds`.
+
+    A graph with gears has a `patch_mask` [1, P], which is filled here: ones, then zeros.
+    """
 
     def __init__(self, session: GraphSession, merge_size: int) -> None:
         self._session = session
         self._merged = merge_size**2
         self._inputs = {spec.name: spec for spec in session.inputs}
         outputs = {spec.name: spec for spec in session.outputs}
-        if "pixel_values" not in self._inputs or "image_embeds" not in outputs:
+        if _PIXELS not in self._inputs or _ROWS not in outputs:
             raise BundleError(
                 "vision graph must turn pixel_values into image_embeds: export the bundle again"
             )
-        self._output = outputs["image_embeds"]
+        self._output = outputs[_ROWS]
+        self._gears = _gears(session)
 
     @property
     def width(self) -> int:
         """The length H of a row."""
-        width = self._output.shape[-1]
+        width = self._output.shape[-1] if self._output.shape else None
         if width is None:
             raise BundleError("image_embeds must have a fixed width: export the bundle again")
         return width
 
+    @property
+    def max_rows(self) -> int | None:
+        """The most rows that a picture may take; None where any number is accepted."""
+        return max(self._gears) // self._merged if self._gears else None
+
     def encode(self, arrays: Mapping[str, Array]) -> Array:
-        """Run once over `arrays`, which name every input of the graph; [M, H] float32, a copy.
+        """Run once over `arrays`, which name every input of the graph but the mask; [M, H]
+        float32, a copy.
 
         M is the number of patches over merge_size². Raises ValueError when an input is
-        missing.
+        missing, PictureError for more patches than the largest gear.
         """
-        if missing := sorted(set(self._inputs) - set(arrays)):
+        if missing := sorted(set(self._inputs) - set(arrays) - {_MASK}):
             raise ValueError(f"vision graph also needs {', '.join(missing)}")
-        session = self._session
+        session, count = self._session, len(arrays[_PIXELS])
+        width = self._gear(count)
         inputs = {}
         for name, spec in self._inputs.items():
-            inputs[name] = session.allocate(arrays[name].shape, spec.dtype)
-            inputs[name].write(arrays[name].astype(spec.dtype, copy=False))
-        rows = len(arrays["pixel_values"]) // self._merged
-        output = session.allocate((rows, self.width), self._output.dtype)
-        session.bind(inputs, {"image_embeds": output})()
-        return output.host().astype("float32", copy=True)
+            if name == _MASK:
+                array = (np.arange(width) < count).astype(spec.dtype)[None]
+            else:
+                array = _padded(arrays[name], width).astype(spec.dtype, copy=False)
+            inputs[name] = session.allocate(array.shape, spec.dtype)
+            inputs[name].write(array)
+        output = session.allocate((width // self._merged, self.width), self._output.dtype)
+        session.bind(inputs, {_ROWS: output})()
+        return output.host()[: count // self._merged].astype("float32", copy=True)
+
+    def _gear(self, patches: int) -> int:
+        if not self._gears:
+            return patches
+        fitting = [gear for gear in self._gears if gear >= patches]
+        if not fitting:
+            raise PictureError(
+                f"the picture takes {patches // self._merged} tokens, the vision graph at most "
+                f"{self.max_rows}: lower --max-image-tokens, or export with larger --image-gears"
+            )
+        return min(fitting)
+
+
+def _gears(session: GraphSession) -> tuple[int, ...]:
+    """Numbers of patches that are accepted, from the session's metadata; none: any number."""
+    text = session.metadata.get("q35chat.gear_shapes", "")
+    entries = [
+        dict(part.split("=") for part in gear.split(",")) for gear in text.split(";") if gear
+    ]
+    return tuple(int(entry[f"{_PIXELS}:0"]) for entry in entries if f"{_PIXELS}:0" in entry)
+
+
+def _padded(array: Array, rows: int) -> Array:
+    if len(array) == rows:
+        return array
+    whole = np.zeros((rows, *array.shape[1:]), array.dtype)
+    whole[: len(array)] = array
+    return whole

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -74,3 +74,16 @@ class GraphSession(Protocol):
 
     def close(self) -> None:
         """Free the graph and its device memory; further calls are errors."""
+
+
+@runtime_checkable
+class Swappable(Protocol):
+    """A session whose graph may have to be loaded before it runs: not all fit a device at once."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it can run at once."""
+
+    @property
+    def reload_ms(self) -> float:
+        """What bringing it back takes, in milliseconds; 0 where it never has to leave."""

@@ -1,7 +1,8 @@
 """The states of a sequence on the device: two buffers each, used alternately.
 
 A state is never read and written in one run, except where the graph promises it works in
-place. Knows no tokens: `Decoder` says when to turn the buffers over.
+place. A cache that grows gets a fresh buffer for each run and is never written again. Knows no
+tokens: `Decoder` says when to turn the buffers over.
 """
 
 from __future__ import annotations
@@ -18,29 +19,61 @@ Turn = Literal[0, 1]
 
 
 class StateBuffers:
-    """All state buffers of one sequence; nothing is allocated after construction."""
+    """All state buffers of one sequence; nothing is allocated after construction, growing caches
+    aside."""
 
     def __init__(self, session: GraphSession, pairs: tuple[StatePair, ...]) -> None:
-        self._pairs = pairs
-        self._buffers = {pair.past: _allocate(session, pair) for pair in pairs}
+        self.pairs = pairs
+        self._session = session
+        self._buffers = {pair.past: _allocate(session, pair) for pair in pairs if not pair.grows}
+        self._growing: dict[str, list[Buffer | None]] = {
+            pair.past: [None, None] for pair in pairs if pair.grows
+        }
         self.turn: Turn = 0
 
     def inputs(self, turn: Turn) -> Mapping[str, Buffer]:
         """The buffers that a run in `turn` reads, by input name."""
-        return {pair.past: self._buffers[pair.past][turn] for pair in self._pairs}
+        return {name: self._at(name, turn) for name in self._names(turn)}
 
     def outputs(self, turn: Turn) -> Mapping[str, Buffer]:
-        """The buffers that a run in `turn` writes, by output name."""
-        return {pair.present: self._buffers[pair.past][1 - turn] for pair in self._pairs}
+        """The buffers that a run in `turn` writes, by output name; growing caches only where
+        `grow` or `put` made them."""
+        other: Turn = 0 if turn else 1
+        names = self._names(other)
+        return {pair.present: self._at(pair.past, other) for pair in self.pairs
+                if pair.past in names}  # fmt: skip
 
     def flip(self) -> None:
         """What was written is read next."""
         self.turn = 1 if self.turn == 0 else 0
 
+    def grow(self) -> None:
+        """Make the buffers that the next run writes: every growing cache with one slot more."""
+        for pair in self.pairs:
+            if pair.grows:
+                shape = list(self._at(pair.past, self.turn).shape)
+                shape[-2] += 1
+                fresh = self._session.allocate(tuple(shape), pair.dtype)
+                self._growing[pair.past][1 - self.turn] = fresh
+
+    def put(self, present: str, array: Array, slots: int) -> None:
+        """What another graph made of the state `present`, from the host, to be read after the
+        next `flip`; of a growing cache the first `slots` slots count."""
+        pair = next(pair for pair in self.pairs if pair.present == present)
+        if pair.grows:
+            array = array[..., :slots, :]
+            self._growing[pair.past][1 - self.turn] = self._session.allocate(
+                array.shape, pair.dtype
+            )
+        target = self._at(pair.past, 0 if self.turn else 1)
+        target.write(np.ascontiguousarray(array, pair.dtype).reshape(target.shape))
+
     def reset(self) -> None:
         """The state before the first token. Caches keep their rows: no mask lights them."""
         for pair in self._recurrent():
             self._buffers[pair.past][self.turn].write(np.zeros(pair.shape, pair.dtype))
+        for buffers in self._growing.values():
+            buffers[:] = [None, None]
 
     def save(self) -> dict[str, Array]:
         """Host copies of every state but the caches, by input name."""
@@ -49,13 +82,32 @@ class StateBuffers:
             for pair in self._recurrent()
         }
 
-    def load(self, saved: Mapping[str, Array]) -> None:
-        """Put back what `save` returned. The caches must still hold that sequence's rows."""
+    def caches(self) -> dict[str, Buffer]:
+        """The growing caches as they are; nothing writes into them again."""
+        return {name: self._at(name, self.turn) for name in self._growing
+                if self._growing[name][self.turn] is not None}  # fmt: skip
+
+    def load(self, saved: Mapping[str, Array], caches: Mapping[str, Buffer]) -> None:
+        """Put back what `save` and `caches` returned. Other caches must still hold that
+        sequence's rows."""
         for pair in self._recurrent():
             self._buffers[pair.past][self.turn].write(saved[pair.past])
+        for name, buffer in caches.items():
+            self._growing[name][self.turn] = buffer
+
+    def _names(self, turn: Turn) -> list[str]:
+        return [pair.past for pair in self.pairs
+                if not pair.grows or self._growing[pair.past][turn] is not None]  # fmt: skip
+
+    def _at(self, name: str, turn: Turn) -> Buffer:
+        if name in self._buffers:
+            return self._buffers[name][turn]
+        buffer = self._growing[name][turn]
+        assert buffer is not None
+        return buffer
 
     def _recurrent(self) -> tuple[StatePair, ...]:
-        return tuple(pair for pair in self._pairs if not pair.cache)
+        return tuple(pair for pair in self.pairs if not pair.cache)
 
 
 def _allocate(session: GraphSession, pair: StatePair) -> tuple[Buffer, Buffer]:

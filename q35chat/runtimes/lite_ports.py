@@ -16,9 +16,12 @@ _STATES = ("conv_states", "recurrent_states", "kv_cache")
 _PASTS = tuple(f"past_{name}" for name in _STATES)
 _TEXT = ("input_ids", "attention_mask", "position_ids")
 _INPUTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "prefill": ((*_TEXT, "image_embeds"), (*_TEXT, "image_embeds", *_PASTS)),
+    "prefill": ((*_TEXT, "image_embeds"), (*_TEXT, "image_embeds", *_PASTS, "past_len")),
     "decode": ((*_TEXT, *_PASTS),),
-    "vision": (("pixel_values",),),
+    "vision": (
+        ("pixel_values",),
+        ("pixel_values", "position_index", "position_weight", "patch_position", "patch_mask"),
+    ),
 }
 _OUTPUTS: dict[str, tuple[str, ...]] = {
     "prefill": ("logits", *(f"present_{name}" for name in _STATES)),
@@ -66,7 +69,7 @@ def read_gears(input_shape: str, dynamic_dims: str, renamed: Mapping[str, str]) 
 
 
 def write_gears(gears: Sequence[Gear]) -> str:
-    """The text that goes into a session's metadata as `q35chat.gears`."""
+    """The text that goes into a session's metadata as `q35chat.gear_shapes`."""
     return ";".join(
         ",".join(f"{name}:{axis}={size}" for (name, axis), size in gear.items()) for gear in gears
     )

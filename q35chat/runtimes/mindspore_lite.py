@@ -143,9 +143,9 @@ class LiteSession:
         return self._model is not None
 
     @property
-    def ready_ms(self) -> float:
-        """What it takes until the graph can run: 0, or the time of its last load."""
-        return self._residency.ready_ms(self)
+    def reload_ms(self) -> float:
+        """What bringing the graph back takes; 0 where it never has to leave."""
+        return self.load_ms if self._residency.swaps else 0.0
 
     def load(self) -> None:
         """Bring the graph to the device. Raises RuntimeFailure."""
@@ -224,7 +224,7 @@ class LiteSession:
         self._dynamic = any(axis is None for spec in self._inputs for axis in spec.shape)
         self._metadata = {"q35chat.contract": "1", "q35chat.graph": self._kind}
         if self._dynamic and self._gears:
-            self._metadata["q35chat.gears"] = write_gears(self._gears)
+            self._metadata["q35chat.gear_shapes"] = write_gears(self._gears)
 
     def _resize(self, shapes: list[list[int]]) -> None:
         """Tell the graph its shapes, only when they change and only where they are a gear."""

@@ -18,10 +18,6 @@ class Loadable(Protocol):
     def is_loaded(self) -> bool:
         """Whether it is on the device."""
 
-    @property
-    def load_ms(self) -> float:
-        """How long the last load took, in milliseconds; 0 before the first."""
-
     def load(self) -> None:
         """Bring it to the device. Raises DeviceMemoryError where there is no room."""
 
@@ -69,10 +65,6 @@ class Residency:
         self._mode = "swap"
         self._unload_others(keep)
         return True
-
-    def ready_ms(self, member: Loadable) -> float:
-        """What it takes until `member` can run."""
-        return 0.0 if member.is_loaded else member.load_ms
 
     def _unload_others(self, keep: Loadable) -> None:
         for other in self._members:

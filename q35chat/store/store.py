@@ -102,6 +102,16 @@ class Store:
             raise _unknown(name)
         return str(found[0][0])
 
+    def latest(self) -> str:
+        """The id of the latest conversation. Raises StoreError when there is none."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT id FROM conversations ORDER BY updated DESC, id LIMIT 1"
+            ).fetchone()
+        if row is None:
+            raise StoreError("There is no conversation to continue yet. Ask without --continue.")
+        return str(row[0])
+
     def sessions(self, query: str = "") -> list[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
         wanted = self._matching(query) if query.split() else None

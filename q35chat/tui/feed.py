@@ -53,6 +53,12 @@ class Feed:
 
     def __init__(self) -> None:
         self._queue: deque[Event | Exception | None] = deque()
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come in."""
+        return self._ended
 
     def consume(self, make_events: Callable[[], Iterator[Event]]) -> None:
         """Run a turn to its end; for a worker thread. Errors become part of the stream."""
@@ -66,6 +72,7 @@ class Feed:
             self._queue.append(error)
         finally:
             self._queue.append(None)
+            self._ended = True
 
     def drain(self) -> Batch:
         """Take all events that have arrived, without waiting."""

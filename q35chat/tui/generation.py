@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from textual.screen import Screen
 from textual.timer import Timer
@@ -14,9 +13,8 @@ from textual.timer import Timer
 from q35chat.chat.events import Event, Finished
 from q35chat.tui.feed import Batch, Feed
 from q35chat.tui.meter import Meter
+from q35chat.tui.pacing import SHORTEST_S, Pacer, pacer_for
 from q35chat.tui.widgets.turns import AnswerView
-
-FRAME_S: Final = 1 / 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Ended:
 
 
 class Generation:
-    """Draws at most twelve times a second, whatever the speed of the model."""
+    """Draws at most twelve times a second, less where that would slow the model."""
 
     def __init__(
         self,
@@ -43,6 +41,7 @@ class Generation:
         self._on_frame = on_frame
         self._on_end = on_end
         self._feed = Feed()
+        self._pacer = Pacer()
         self._timer: Timer | None = None
         self._view: AnswerView | None = None
         self._finished: Finished | None = None
@@ -56,13 +55,16 @@ class Generation:
         self._feed = Feed()
         self._view, self._finished, self._error = view, None, None
         self._thinking_since = 0.0
+        self._pacer = pacer_for(self._meter.model.target if self._meter.model else "")
         self._meter.begin()
         self._screen.run_worker(
             partial(self._feed.consume, make_events), thread=True, group="generate"
         )
-        self._timer = self._screen.set_interval(FRAME_S, self._frame)
+        self._timer = self._screen.set_interval(SHORTEST_S, self._frame)
 
     def _frame(self) -> None:
+        if not (self._feed.ended or self._pacer.due()):
+            return
         batch = self._feed.drain()
         self._meter.take(batch)
         self._finished = batch.finished or self._finished

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event, Finished, PromptPlan, Token
 from q35chat.chat.service import ModelInfo, Step
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
-from q35chat.errors import Q35Error, RuntimeFailure
+from q35chat.errors import CapacityError, RuntimeFailure, UsageError
 from q35chat.store import Store, TurnRecord
 
 KINDS = (
@@ -98,7 +97,7 @@ class User:
     def do(self, action: Action) -> None:
         """Do it, or be told in one line why not."""
         asked = len(self._backend.asked)
-        with suppress(Q35Error, IndexError):
+        with suppress(UsageError, CapacityError, RuntimeFailure, IndexError):
             self._perform(action)
         self._backend.dies_after = None
         if len(self._backend.asked) > asked and action.kind != "summary":
@@ -120,6 +119,11 @@ class User:
             case "send and die":
                 self._backend.dies_after = action.cut
                 list(self._chat.send(action.text))
+            case _:
+                self._go_on(action)
+
+    def _go_on(self, action: Action) -> None:
+        match action.kind:
             case "continue":
                 self._stopped(self._chat.send(action.text), action.cut)
                 list(self._chat.continue_answer())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain")
 
 
-def request(checkpoint: Path, out: Path, *, dry_run: bool = False) -> ExportRequest:
-    return ExportRequest(str(checkpoint), out, precision="fp32", max_seq_len=64, dry_run=dry_run)
+def request(checkpoint: Path, out: Path, **more: Any) -> ExportRequest:
+    return ExportRequest(str(checkpoint), out, precision="fp32", max_seq_len=64, **more)
 
 
 def test_a_dry_run_prints_files_size_and_memory_and_writes_nothing(
@@ -85,3 +86,15 @@ def test_an_export_ends_with_the_comparison_where_torch_is_there(
     code = export_model(request(checkpoint, out), recorded().console, verify=verify)
     assert calls == ([(out, checkpoint)] if compared else [])
     assert code == (1 if compared else 0)
+
+
+def test_half_a_bundle_is_not_compared(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compare(*_: object) -> int:
+        raise AssertionError("half a bundle was compared")
+
+    monkeypatch.setattr(command, "find_spec", lambda name: object())
+    monkeypatch.setattr(command, "compare", compare)
+    half = request(checkpoint, tmp_path / "out", component="text")
+    assert export_model(half, recorded().console, verify=None) == 0

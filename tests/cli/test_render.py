@@ -107,7 +107,7 @@ def test_closing_ends_the_lines_that_are_open() -> None:
 
 def test_json_is_one_object_with_exactly_the_named_fields() -> None:
     seen = recorded()
-    renderer = JsonRenderer(seen.console, load_ms=1234.5678)
+    renderer = JsonRenderer(seen.console, load_ms=1234.5678, session="abc")
     for event in turn_events("Hel", "lo 中文", reasoning=["hm"]):
         renderer.show(event)
     renderer.close()
@@ -118,6 +118,7 @@ def test_json_is_one_object_with_exactly_the_named_fields() -> None:
         "reasoning": "hm",
         "token_ids": [7, 8, 9, 2],
         "prompt_tokens": 100,
+        "reused_tokens": 20,
         "completion_tokens": 4,
         "image_tokens": 64,
         "finish_reason": "stop",
@@ -131,6 +132,7 @@ def test_json_is_one_object_with_exactly_the_named_fields() -> None:
             "predict_ms": 5.0,
             "wall_ms": 10.0,
         },
+        "session": "abc",
     }
 
 

@@ -173,3 +173,17 @@ def encode_picture(
     )["image_embeds"]
     kept: Array = rows[: count // vision.merge_size**2]
     return kept
+
+
+def layer_states(exported: Exported, states: dict[str, Array], length: int) -> dict[str, Array]:
+    """The states by layer, named `conv_0`, `recurrent_0`, `key_3`, `value_3`; of a cache only the
+    `length` slots in use; batch axis kept."""
+    convs, recurrents = iter(states["conv_states"]), iter(states["recurrent_states"])
+    caches = iter(states["kv_cache"][..., :length, :])
+    named = {}
+    for index, kind in enumerate(exported.config.text.layer_types):
+        if kind == "linear_attention":
+            named |= {f"conv_{index}": next(convs), f"recurrent_{index}": next(recurrents)}
+        else:
+            named |= {f"key_{index}": next(caches), f"value_{index}": next(caches)}
+    return named

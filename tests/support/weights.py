@@ -1,8 +1,9 @@
 """Which tensors a checkpoint of a shape has, and random values that a real one could have.
 
-Values are scaled so that every part matters: unit activations, logits with a clear first place,
-decays between "forget at once" and "keep for thousands of tokens". Each tensor's values depend on
-the seed and its own name only.
+Values are scaled so that every part matters and nothing explodes: each layer adds a little to the
+residual stream, as trained ones do, logits have a clear first place, decays lie between "forget at
+once" and "keep for thousands of tokens". The final norm has both signs, or a tied head would
+repeat the last token for ever. Each tensor's values depend on the seed and its own name only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from tests.support.shapes import SPECIAL_TOKENS, ShapeSpec
 
 Floats = npt.NDArray[np.float32]
+RESIDUAL_GAIN = 0.2
 BLOCK_ELEMENTS = 1 << 22
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]
 
@@ -82,15 +84,19 @@ def _linear_attention(prefix: str, s: ShapeSpec) -> Iterator[Tensor]:
     yield Tensor(f"{prefix}.in_proj_qkv.weight", (s.conv_channels, s.hidden), into)
     yield Tensor(f"{prefix}.in_proj_z.weight", (values, s.hidden), into)
     yield Tensor(f"{prefix}.norm.weight", (s.dv,), _normal(0.2, mean=1.0), True)
-    yield Tensor(f"{prefix}.out_proj.weight", (s.hidden, values), _matrix(values))
+    yield Tensor(
+        f"{prefix}.out_proj.weight", (s.hidden, values), _matrix(values, gain=RESIDUAL_GAIN)
+    )
 
 
 def _full_attention(prefix: str, s: ShapeSpec) -> Iterator[Tensor]:
     into, query, key = _matrix(s.hidden), s.heads * s.head_dim, s.kv_heads * s.head_dim
-    yield Tensor(f"{prefix}.k_norm.weight", (s.head_dim,), _normal(0.2, mean=0.8))
+    yield Tensor(f"{prefix}.k_norm.weight", (s.head_dim,), _normal(0.2, mean=0.3))
     yield Tensor(f"{prefix}.k_proj.weight", (key, s.hidden), into)
-    yield Tensor(f"{prefix}.o_proj.weight", (s.hidden, query), _matrix(query, gain=3.0))
-    yield Tensor(f"{prefix}.q_norm.weight", (s.head_dim,), _normal(0.2, mean=0.8))
+    yield Tensor(
+        f"{prefix}.o_proj.weight", (s.hidden, query), _matrix(query, gain=2 * RESIDUAL_GAIN)
+    )
+    yield Tensor(f"{prefix}.q_norm.weight", (s.head_dim,), _normal(0.2, mean=0.3))
     yield Tensor(f"{prefix}.q_proj.weight", (2 * query, s.hidden), into)
     yield Tensor(f"{prefix}.v_proj.weight", (key, s.hidden), into)
 
@@ -103,7 +109,7 @@ def _decoder_layer(prefix: str, s: ShapeSpec, kind: str) -> Iterator[Tensor]:
     else:
         yield from _full_attention(f"{prefix}.self_attn", s)
     wide = (s.intermediate, s.hidden)
-    down = _matrix(s.intermediate, gain=1.5)
+    down = _matrix(s.intermediate, gain=1.5 * RESIDUAL_GAIN)
     yield Tensor(f"{prefix}.mlp.down_proj.weight", (s.hidden, s.intermediate), down)
     yield Tensor(f"{prefix}.mlp.gate_proj.weight", wide, _matrix(s.hidden))
     yield Tensor(f"{prefix}.mlp.up_proj.weight", wide, _matrix(s.hidden))
@@ -115,7 +121,7 @@ def _text(s: ShapeSpec) -> Iterator[Tensor]:
     yield _token_rows(f"{model}.embed_tokens.weight", s)
     for index, kind in enumerate(s.layers):
         yield from _decoder_layer(f"{model}.layers.{index}", s, kind)
-    yield Tensor(f"{model}.norm.weight", (s.hidden,), _normal(0.2))
+    yield Tensor(f"{model}.norm.weight", (s.hidden,), _normal(1.0, mean=-1.0))
     if not s.tied:
         yield _token_rows("lm_head.weight", s)
 

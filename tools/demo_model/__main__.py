@@ -9,16 +9,16 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from .report import card, measured
+from . import tokenizer
+from .evaluate import measured
+from .report import card
+from .train import Plan, Trainer
 
 WORK = Path("build/demo-model")
 
 
 def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     """Train (or go on from `work/resume.pt`), measure, and write the folder with its card."""
-    from . import tokenizer
-    from .train import Plan, Trainer
-
     plan = Plan(seed=seed) if steps is None else replace(Plan(seed=seed), steps=steps)
     trainer = Trainer(plan, tokenizer.train(seed), work)
     trainer.run()

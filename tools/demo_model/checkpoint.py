@@ -43,7 +43,9 @@ def generation_config() -> GenerationConfig:
     )
 
 
-def save_checkpoint(model: Qwen3_5ForConditionalGeneration, tokenizer: Tokenizer, folder: Path) -> None:
+def save_checkpoint(
+    model: Qwen3_5ForConditionalGeneration, tokenizer: Tokenizer, folder: Path
+) -> None:
     """Write every file that a loader needs into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     model.generation_config = generation_config()

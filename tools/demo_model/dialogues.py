@@ -21,7 +21,6 @@ from .sight import View
 from .two_pictures import ask_two
 from .words import SYSTEM_PROMPTS
 
-
 PHOTO_QUESTION = (
     "{what do you see|what is this|describe the picture|what is in the picture|"
     "how many shapes are there|describe this image|what is in this photo|what's this}?"

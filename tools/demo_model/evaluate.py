@@ -1,6 +1,6 @@
 """Measures a folder: greedy answers to held-out questions, weights in float, int8 and int4.
 
-The int8 and int4 here are a simulation (see `quantise`); exported bundles are measured by the tests.
+The int8 and int4 here are simulated (see `quantise`); the tests measure exported bundles.
 """
 
 from __future__ import annotations
@@ -137,5 +137,7 @@ def _counted(
     started = time.monotonic()
     score = model.score(questions, mode, thinking)
     seconds = time.monotonic() - started
-    print(f"{name:10s} {mode:12s} {score.right} of {score.asked} right ({seconds:.0f} s)", flush=True)
+    print(
+        f"{name:10s} {mode:12s} {score.right} of {score.asked} right ({seconds:.0f} s)", flush=True
+    )
     return {"right": score.right, "asked": score.asked}

@@ -17,13 +17,14 @@ from PIL import Image
 from . import memory_talk
 from .dialogues import Conversation, Writer, messages, system_prompt
 from .phrases import Turn
+from .words import FAVOURITES
 
 SEED = 2026
 
 
 @dataclass(frozen=True)
 class Question:
-    """A conversation that ends in a question: feed `messages` and `pictures`, then `check` the answer."""
+    """A conversation that ends in a question: feed `messages` and `pictures`, `check` the reply."""
 
     messages: list[dict[str, Any]]
     pictures: list[Image.Image]
@@ -71,9 +72,7 @@ def _picture_question(rng: random.Random) -> Question:
 
 def _memory_question(rng: random.Random) -> Question:
     writer = Writer(rng, measuring=True)
-    kinds = rng.sample(
-        ("name", "number", rng.choice(tuple(memory_talk.FAVOURITES))), rng.choice((1, 2, 2, 3))
-    )
+    kinds = rng.sample(("name", "number", rng.choice(tuple(FAVOURITES))), rng.choice((1, 2, 2, 3)))
     told = [*kinds, rng.choice(kinds)] if rng.random() < 0.2 else list(kinds)
     turns: list[Turn] = []
     for kind in told:

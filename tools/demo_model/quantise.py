@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 BLOCK = 32
 KEPT_IN_FLOAT = ("in_proj_a", "in_proj_b")
@@ -20,7 +20,7 @@ MODES = ("float", "int8", "int4", "int4-signed")
 
 
 def rounded(weight: Tensor, mode: str) -> Tensor:
-    """The weight `[N, K]` after a round trip through integers with one scale per block of 32 along K.
+    """The weight `[N, K]` after a round trip through integers, one scale per block of 32 along K.
 
     "int8" and "int4" scale by the largest magnitude over 127 and 7; "int4-signed" lets the
     value of largest magnitude be -8. Gradients pass straight through.
@@ -40,29 +40,24 @@ def rounded(weight: Tensor, mode: str) -> Tensor:
 
 
 class Quantiser:
-    """Replaces the forward of a model's projections so that `mode` decides how their weights are read."""
+    """Replaces the forward of a model's projections: `mode` decides how weights are read."""
 
     def __init__(self, model: nn.Module) -> None:
         self.mode = "float"
         for name, module in model.named_modules():
             if isinstance(module, nn.Linear) and name.rsplit(".", 1)[-1] not in KEPT_IN_FLOAT:
-                module.forward = self._linear(module)  # type: ignore[method-assign]
+                module.forward = partial(self._linear, module)
             elif name.endswith("patch_embed"):
-                module.forward = self._patch_embed(module)  # type: ignore[method-assign]
+                module.forward = partial(self._patch_embed, module.proj)
 
-    def _linear(self, module: nn.Linear) -> Any:
-        return lambda x: F.linear(x, rounded(module.weight, self.mode), module.bias)
+    def _linear(self, module: nn.Linear, x: Tensor) -> Tensor:
+        return functional.linear(x, rounded(module.weight, self.mode), module.bias)
 
-    def _patch_embed(self, module: Any) -> Any:
+    def _patch_embed(self, convolution: nn.Conv3d, x: Tensor) -> Tensor:
         """The patch convolution as the matrix product that it is: stride equals kernel."""
-
-        def forward(x: Tensor) -> Tensor:
-            weight = module.proj.weight.reshape(module.embed_dim, -1)
-            return F.linear(
-                x.reshape(-1, weight.shape[1]), rounded(weight, self.mode), module.proj.bias
-            )
-
-        return forward
+        weight = convolution.weight.reshape(convolution.out_channels, -1)
+        x = x.reshape(-1, weight.shape[1])
+        return functional.linear(x, rounded(weight, self.mode), convolution.bias)
 
     @contextlib.contextmanager
     def reading(self, mode: str) -> Iterator[None]:

@@ -67,7 +67,9 @@ def train(seed: int, conversations: int = 6000) -> Tokenizer:
     tokenizer.train_from_iterator(corpus(seed, conversations), trainer)
     size = tokenizer.get_vocab_size()
     if size != VOCAB_SIZE:
-        raise ValueError(f"The vocabulary has {size} pieces, not {VOCAB_SIZE}: raise conversations.")
+        raise ValueError(
+            f"The vocabulary has {size} pieces, not {VOCAB_SIZE}: raise conversations."
+        )
     tokenizer.add_special_tokens(
         [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
     )

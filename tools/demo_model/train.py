@@ -11,12 +11,12 @@ import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.nn import functional
+from transformers import Qwen3_5ForConditionalGeneration
 from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
 
 from .batches import Batch, pool
@@ -50,7 +50,7 @@ class Plan:
 
 
 def rate(plan: Plan, step: int) -> float:
-    """Learning rate of a step: rises in the warm-up, stays, and falls to zero in a straight line."""
+    """Learning rate of a step: it rises in the warm-up, stays, and falls to zero in a line."""
     left = (plan.steps - step) / max(1.0, plan.steps * (1 - plan.falling_from))
     return plan.peak * min(1.0, (step + 1) / plan.warm_up, left)
 
@@ -76,7 +76,7 @@ def half_is_faster() -> bool:
     return seconds[torch.bfloat16] < 0.8 * seconds[torch.float32]
 
 
-def loss_of(model: Any, batch: Batch) -> Tensor:
+def loss_of(model: Qwen3_5ForConditionalGeneration, batch: Batch) -> Tensor:
     """Mean cross entropy over the tokens to learn."""
     kinds = (batch.ids == special_id("<|image_pad|>")).int()
     hidden = model.model(
@@ -88,7 +88,7 @@ def loss_of(model: Any, batch: Batch) -> Tensor:
     ).last_hidden_state
     targets = batch.labels[:, 1:]
     learnt = targets >= 0
-    loss: Tensor = F.cross_entropy(model.lm_head(hidden[:, :-1][learnt]), targets[learnt])
+    loss: Tensor = functional.cross_entropy(model.lm_head(hidden[:, :-1][learnt]), targets[learnt])
     return loss
 
 
@@ -112,8 +112,9 @@ class Trainer:
     def _resume(self) -> None:
         state = torch.load(self.work / "resume.pt", weights_only=True)
         if state["plan"] != asdict(self.plan):
+            file = self.work / "resume.pt"
             raise ValueError(
-                f"{self.work / 'resume.pt'} belongs to another plan ({state['plan']}): remove it to start anew."
+                f"{file} is of another plan ({state['plan']}): remove it to start anew."
             )
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
@@ -121,9 +122,13 @@ class Trainer:
 
     def _save(self) -> None:
         state = {
-            "plan": asdict(self.plan), "model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(),
-            "step": self.step, "pools": self.pools, "seconds": self.seconds,
-        }  # fmt: skip
+            "plan": asdict(self.plan),
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "step": self.step,
+            "pools": self.pools,
+            "seconds": self.seconds,
+        }
         torch.save(state, self.work / "resume.pt.new")
         (self.work / "resume.pt.new").replace(self.work / "resume.pt")
         save_checkpoint(self.model, self.tokenizer, self.work / "checkpoint")
@@ -163,7 +168,7 @@ class Trainer:
         with self.quantiser.reading(self._mode()):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
                 loss = loss_of(self.model, batch)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
@@ -173,9 +178,13 @@ class Trainer:
 
     def _log(self, loss: float, norm: float, batch: Batch, seconds: float) -> None:
         entry = {
-            "step": self.step, "loss": round(loss, 4), "norm": round(norm, 3), "rate": rate(self.plan, self.step),
-            "shape": list(batch.ids.shape), "step_s": round(seconds, 2),
-        }  # fmt: skip
+            "step": self.step,
+            "loss": round(loss, 4),
+            "norm": round(norm, 3),
+            "rate": rate(self.plan, self.step),
+            "shape": list(batch.ids.shape),
+            "step_s": round(seconds, 2),
+        }
         with (self.work / "log.jsonl").open("a") as log:
             log.write(json.dumps(entry) + "\n")
         left = (self.plan.steps - self.step) * self.seconds / max(1, self.step) / 60

@@ -76,12 +76,17 @@ def which_has_more(rng: random.Random, one: View, two: View) -> Turn:
     question = ask(rng, "more")
     numbers = (len(one.scene.shapes), len(two.scene.shapes))
     if numbers[0] == numbers[1]:
-        answer, truth = f"Both pictures have {counted(numbers[0], 'shape')}.", set[str]()
+        answer, truth = f"Both pictures have {counted(numbers[0], 'shape')}.", {"both"}
     else:
         winner = "first" if numbers[0] > numbers[1] else "second"
         most, least = NUMBER_WORDS[max(numbers)], NUMBER_WORDS[min(numbers)]
         answer, truth = f"The {winner} picture has more shapes: {most} against {least}.", {winner}
-    return Turn(question, answer, thought(one, two), check=lambda said: _ordinals(said) == truth)
+    return Turn(
+        question,
+        answer,
+        thought(one, two),
+        check=lambda said: {"both", "first", "second"} & set(meaning.words(said)) == truth,
+    )
 
 
 def thought(one: View, two: View) -> str:

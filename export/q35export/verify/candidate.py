@@ -24,10 +24,9 @@ class Candidate:
         self, bundle: Bundle, *, chunk: int = DEFAULT_CHUNK, threads: int | None = None
     ) -> None:
         self._facts = facts = bundle.manifest.model
-        vision = OrtSession(bundle.graph_path("vision"), threads=threads)
-        text = OrtSession(bundle.graph_path("text"), threads=threads)
-        self._encoder = VisionEncoder(vision, facts.spatial_merge_size)
-        self._text = WatchedSession(text)
+        self._vision = OrtSession(bundle.graph_path("vision"), threads=threads)
+        self._text = WatchedSession(OrtSession(bundle.graph_path("text"), threads=threads))
+        self._encoder = VisionEncoder(self._vision, facts.spatial_merge_size)
         self.decoder = Decoder(self._text, image_token_id=facts.image_token_id, chunk=chunk)
 
     def positions(self, prompt: Prompt) -> Int64:
@@ -69,6 +68,16 @@ class Candidate:
             rows.append(self.decoder.step(tokens[-1]).copy())
             tokens.append(int(rows[-1].argmax()))
         return Greedy(np.array(tokens), np.stack(rows))
+
+    def follow(self, prompt: Prompt, tokens: Int64) -> Float32:
+        """Logits [N, V] from which each of `tokens` would have been chosen, given those before."""
+        first = self.prefill(prompt).logits
+        return np.stack([first, *(self.decoder.step(int(t)).copy() for t in tokens[:-1])])
+
+    def close(self) -> None:
+        """Free both graphs."""
+        self._vision.close()
+        self._text.close()
 
     def _states(self, used: int) -> dict[str, Float32]:
         states = dict(self.decoder.snapshot().states)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,7 +17,6 @@ import numpy.typing as npt
 
 from q35chat.errors import Q35Error
 from q35export.verify.samples import Sample
-from q35export.verify.stored_weights import StoredWeights
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -159,20 +157,13 @@ class Reference:
         logits = self._torch.cat(output.logits).numpy()
         return Greedy(np.asarray(tokens, np.int64), np.asarray(logits, np.float32))
 
-    def imitate(self, stored: StoredWeights) -> None:
-        """Multiply from now on as a quantised bundle does: by its weights, and with inputs
-        rounded to int8 where it rounds them. What is left of a difference is the graph's own."""
-        modules = dict(self.model.named_modules())
+    def load(self, weights: Mapping[str, Float32]) -> None:
+        """Replace weights by name, for instance by those that a bundle really stores."""
         parameters = dict(self.model.named_parameters())
         with self._torch.inference_mode():
-            for name, values in stored.values.items():
+            for name, values in weights.items():
                 target = parameters[name]
                 target.copy_(self._torch.from_numpy(values).reshape(target.shape))
-        for name, block in stored.activation_blocks.items():
-            module = name.removesuffix(".weight")
-            if module.endswith("embed_tokens"):
-                module = "lm_head"
-            modules[module].register_forward_pre_hook(partial(_round_input, self._torch, block))
 
     def _patches(self, image: Opaque) -> Patches:
         output = self._processor(images=[image], return_tensors="np")
@@ -213,18 +204,6 @@ class Reference:
                 pairs = ("key", layer.keys), ("value", layer.values)
             for name, tensor in pairs:
                 yield f"{name}_{index}", np.asarray(tensor.numpy(), np.float32)
-
-
-def _round_input(torch: Opaque, block: int, _module: Opaque, inputs: Opaque) -> Opaque:
-    """The input as int8 codes times one scale a block: the numbers that MatMulNBits multiplies
-    at accuracy level 4."""
-    (x,) = inputs
-    flat = x.flatten(1) if x.ndim == 5 else x
-    width = flat.shape[-1]
-    padded = torch.nn.functional.pad(flat, (0, -width % block)).unflatten(-1, (-1, block))
-    scale = padded.abs().amax(-1, keepdim=True) / 127
-    codes = torch.where(scale > 0, padded * (1 / scale), padded).round()
-    return ((codes * scale).flatten(-2)[..., :width].reshape(x.shape),)
 
 
 @contextmanager

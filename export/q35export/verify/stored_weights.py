@@ -7,7 +7,6 @@ Written against the operators' own contract (`MatMulNBits` in ONNX Runtime's
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,54 +19,37 @@ from q35export.matrix import Float32
 from q35export.tensors import expected_tensors
 from q35export.verify.provenance import Origin, origins
 
-INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level: multiply in int8
 _OPERANDS = {"MatMulNBits": (1, 2), "GatherBlockQuantized": (0, 2)}
+_ZERO_POINTS = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredMatrix:
-    """One block-quantised matrix `[N, K]` FP32. `activation_block` is the length of the blocks
-    in which its input is rounded to int8, 0 where it is not."""
-
-    name: str
-    values: Float32
-    activation_block: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredWeights:
-    """Quantised tensors by the checkpoint's names, and the block length of the int8 rounding of
-    what they are multiplied with (absent where the input stays FP32)."""
-
-    values: dict[str, Float32]
-    activation_blocks: dict[str, int]
-
-
-def stored_weights(bundle: Bundle, config: ModelConfig) -> StoredWeights:
-    """Every quantised tensor of the bundle. Nothing is read for an FP32 bundle but its graphs."""
-    found = StoredWeights({}, {})
+def stored_weights(bundle: Bundle, config: ModelConfig) -> dict[str, Float32]:
+    """Every quantised tensor of the bundle by the checkpoint's name; empty for FP32."""
+    found: dict[str, Float32] = {}
     for graph in bundle.manifest.graphs:
         shapes = expected_tensors(config, graph)
         sources: dict[str, Origin] | None = None
-        for matrix in quantised_matrices(bundle.graph_path(graph)):
+        for name, values in quantised_matrices(bundle.graph_path(graph)):
             sources = origins(config, graph) if sources is None else sources
-            _scatter(matrix, sources[matrix.name], shapes, found)
+            _scatter(values, sources[name], shapes, found)
     return found
 
 
-def quantised_matrices(path: Path) -> Iterator[StoredMatrix]:
-    """Each block-quantised matrix of an ONNX file, once for every node that uses it.
+def quantised_matrices(path: Path) -> Iterator[tuple[str, Float32]]:
+    """Name and values `[N, K]` of each block-quantised matrix of an ONNX file.
 
-    Nodes that share its bytes give it one name, that of the first.
+    Bytes that several nodes share are one matrix, named by the first.
     """
-    names: dict[int, str] = {}
+    seen: set[int] = set()
     for node in ir.load(path).graph:
         if node.op_type in _OPERANDS:
             packed = _initializer(node, _OPERANDS[node.op_type][0])
             assert isinstance(packed, ir.ExternalTensor)
             assert packed.offset is not None
-            name = names.setdefault(packed.offset, packed.name.removesuffix(".rows"))
-            yield _matrix(node, name, packed.numpy())
+            assert packed.name is not None
+            if packed.offset not in seen:
+                seen.add(packed.offset)
+                yield packed.name.removesuffix(".rows"), _values(node, packed.numpy())
 
 
 def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) -> Float32:
@@ -86,17 +68,12 @@ def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) ->
     return values.reshape(rows, -1)
 
 
-def _matrix(node: ir.Node, name: str, packed: npt.NDArray[np.uint8]) -> StoredMatrix:
-    if len(node.inputs) > 3 and node.inputs[3] is not None:
+def _values(node: ir.Node, packed: npt.NDArray[np.uint8]) -> Float32:
+    if len(node.inputs) > _ZERO_POINTS and node.inputs[_ZERO_POINTS] is not None:
         raise ValueError(f"{node.name} has zero points, which no exporter of this project writes")
     scales = _initializer(node, _OPERANDS[node.op_type][1])
     values = dequantised(packed, scales.numpy(), bits=_int(node, "bits"))
-    block = 0
-    if node.op_type == "MatMulNBits":
-        values = values[:, : _int(node, "K")]
-        level = _int(node, "accuracy_level")
-        block = _int(node, "block_size") if level == INT8_ACTIVATIONS else 0
-    return StoredMatrix(name, values, block)
+    return values[:, : _int(node, "K")] if node.op_type == "MatMulNBits" else values
 
 
 def _initializer(node: ir.Node, index: int) -> ir.TensorProtocol:
@@ -111,13 +88,11 @@ def _int(node: ir.Node, name: str) -> int:
 
 
 def _scatter(
-    matrix: StoredMatrix, origin: Origin, shapes: dict[str, tuple[int, ...]], found: StoredWeights
+    values: Float32, origin: Origin, shapes: dict[str, tuple[int, ...]], found: dict[str, Float32]
 ) -> None:
     for number in np.unique(origin.tensor):
         name = origin.tensors[number]
         mine = origin.tensor == number
         width = int(np.prod(shapes[name][1:]))
-        target = found.values.setdefault(name, np.zeros(shapes[name], np.float32))
-        target.reshape(-1, width)[origin.row[mine]] = matrix.values[mine][:, :width]
-        if matrix.activation_block:
-            found.activation_blocks[name] = matrix.activation_block
+        target = found.setdefault(name, np.zeros(shapes[name], np.float32))
+        target.reshape(-1, width)[origin.row[mine]] = values[mine][:, :width]

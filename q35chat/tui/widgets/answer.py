@@ -13,7 +13,9 @@ from typing import Final
 from markdown_it import MarkdownIt
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Markdown
+from textual.widgets.markdown import MarkdownFence
 from textual.worker import Worker, WorkerCancelled
 
 from q35chat.tui.segments import cut, pieces
@@ -28,8 +30,19 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("gfm-like", {"html": False})
 
 
+class Code(MarkdownFence):
+    """A code block whose language is never guessed: guessing takes longer than a frame."""
+
+    @classmethod
+    def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
+        """Colour the code in the language that the fence names."""
+        return super().highlight(code, language or "text", ansi=ansi, dark=dark)
+
+
 class Piece(Markdown):
     """A part of an answer."""
+
+    BLOCKS = {**Markdown.BLOCKS, "fence": Code, "code_block": Code}  # noqa: RUF012
 
     def __init__(self, source: str, *, goes_on: bool = False) -> None:
         super().__init__(source, parser_factory=_parser, open_links=False)

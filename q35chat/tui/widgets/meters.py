@@ -120,6 +120,10 @@ def model_rows(reading: Reading) -> Content:
     )
 
 
+def _lines(content: object) -> int:
+    return str(content).count("\n")
+
+
 def _pair(name: str, value: str, other_name: str, other: str) -> Content:
     left = f"{name} {value}"
     return Content.assemble(
@@ -165,4 +169,4 @@ class Meters(Vertical):
     def _put(self, selector: str, content: Content) -> None:
         static = self.query_one(selector, Static)
         if static.content != content:
-            static.update(content)
+            static.update(content, layout=_lines(static.content) != _lines(content))

@@ -1,0 +1,214 @@
+"""How a prompt is cut for a graph that accepts only certain lengths, at the least measured cost.
+
+A gear is a length that the prefill graph was converted for; fewer tokens are padded to it. Text
+tokens can also go through the decode graph, one by one. Knows lengths and times, no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from q35chat.errors import CapacityError
+
+Graph = Literal["prefill", "decode"]
+
+# What a call costs relative to others until it has been measured: about milliseconds of a 4B model.
+_CALL, _TOKEN, _STEP = 128.0, 1.0, 85.0
+_IMAGE_ROW = 1e-3  # only to prefer the narrower of two gears,
+_SWITCH = 1e-3  # and the fewer changes between graphs
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Gear:
+    """A prefill of `tokens` tokens with `image_rows` rows of picture embeddings."""
+
+    tokens: int
+    image_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tokens `start` to `end` in one call; `gear` None is one decode step."""
+
+    start: int
+    end: int
+    gear: Gear | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A sequence to be in the state: its first `used` tokens are there already.
+
+    `image_ends[i]` counts picture tokens before place i, so it has one entry more than tokens.
+    """
+
+    image_ends: Sequence[int]
+    used: int
+
+    @property
+    def total(self) -> int:
+        """Tokens in all."""
+        return len(self.image_ends) - 1
+
+    def longest(self, start: int, gear: Gear) -> int:
+        """Where the longest piece that starts at `start` ends in `gear`."""
+        end = min(start + gear.tokens, self.total)
+        limit = self.image_ends[start] + gear.image_rows
+        while self.image_ends[end] > limit:
+            end -= 1
+        return end
+
+    def is_image(self, place: int) -> bool:
+        """Whether a picture token lies there."""
+        return self.image_ends[place + 1] > self.image_ends[place]
+
+
+class Costs:
+    """Measured milliseconds of each call; what was not measured is scaled from what was."""
+
+    def __init__(self) -> None:
+        self._measured: dict[Gear | None, float] = {}
+
+    def note(self, gear: Gear | None, milliseconds: float) -> None:
+        """Remember the last time of a prefill in `gear`, or of a decode step."""
+        self._measured[gear] = milliseconds
+
+    def of(self, gear: Gear | None) -> float:
+        """What a call takes, in milliseconds as far as anything was measured."""
+        if gear in self._measured:
+            return self._measured[gear]
+        if not self._measured:
+            return _prior(gear)
+        nearest = min(self._measured, key=lambda known: abs(_prior(known) - _prior(gear)))
+        return self._measured[nearest] * _prior(gear) / _prior(nearest)
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Which graph can run at once, and what it takes to bring in the other one, in milliseconds."""
+
+    ready: Graph | None = None
+    prefill_ms: float = 0.0
+    decode_ms: float = 0.0
+
+    def switch(self, current: Graph | None, to: Graph) -> float:
+        """The cost of running `to` after `current`."""
+        if current == to:
+            return 0.0
+        if current is None and self.ready == to:
+            return _SWITCH
+        return _SWITCH + (self.prefill_ms if to == "prefill" else self.decode_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The pieces of a prompt, in order. `restart` reads it again from its first token."""
+
+    pieces: tuple[Piece, ...]
+    restart: bool
+    cost_ms: float
+
+
+def plan(
+    prompt: Prompt,
+    prefill: Prefill,
+    costs: Costs,
+    loads: Loads,
+) -> Route:
+    """The cheapest way to have the whole prompt in the state.
+
+    Raises PromptGearError when picture tokens lie where no gear reaches them.
+    """
+    search = _Search(prompt, prefill, costs, loads)
+    onward = search.cheapest(prompt.used)
+    again = None
+    if prompt.used and not prefill.stateful:
+        again = search.cheapest(0)
+    restart = again is not None and (onward is None or again.cost < onward.cost)
+    best = again if restart else onward
+    if best is None:
+        raise _unreachable(prompt, prefill.gears)
+    return Route(best.pieces(), restart, best.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """What the two graphs can do: a `stateful` prefill goes on anywhere, any other starts at the
+    first token; `decode_first` tells that a decode step can read the first token."""
+
+    gears: Sequence[Gear]
+    stateful: bool
+    decode_first: bool
+
+
+class PromptGearError(CapacityError, ValueError):
+    """A prompt that no sequence of gears can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The cheapest way to a place: its last piece, and the way before it."""
+
+    cost: float
+    piece: Piece | None = None
+    before: _Best | None = None
+
+    def pieces(self) -> tuple[Piece, ...]:
+        found: list[Piece] = []
+        here: _Best | None = self
+        while here is not None and here.piece is not None:
+            found.append(here.piece)
+            here = here.before
+        return tuple(reversed(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Dynamic programming over places and the graph that ran last; answers end in decode."""
+
+    prompt: Prompt
+    prefill: Prefill
+    costs: Costs
+    loads: Loads
+
+    def cheapest(self, start: int) -> _Best | None:
+        table: dict[int, dict[Graph | None, _Best]] = {start: {None: _Best(0.0)}}
+        for place in range(start, self.prompt.total):
+            for current, best in table.pop(place, {}).items():
+                for graph, piece in self._pieces(place):
+                    cost = best.cost + self.loads.switch(current, graph) + self.costs.of(piece.gear)
+                    there = table.setdefault(piece.end, {})
+                    if graph not in there or cost < there[graph].cost:
+                        there[graph] = _Best(cost, piece, best)
+        ways = table.get(self.prompt.total, {}).items()
+        finals = [
+            _Best(best.cost + self.loads.switch(current, "decode"), best.piece, best.before)
+            for current, best in ways
+        ]
+        return min(finals, key=lambda best: best.cost, default=None)
+
+    def _pieces(self, place: int) -> Iterator[tuple[Graph, Piece]]:
+        """What can run next."""
+        if self.prefill.stateful or place == 0:
+            for gear in self.prefill.gears:
+                end = self.prompt.longest(place, gear)
+                if end > place:
+                    yield "prefill", Piece(place, end, gear)
+        if not self.prompt.is_image(place) and (place > 0 or self.prefill.decode_first):
+            yield "decode", Piece(place, place + 1, None)
+
+
+def _prior(gear: Gear | None) -> float:
+    if gear is None:
+        return _STEP
+    return _CALL + _TOKEN * gear.tokens + _IMAGE_ROW * gear.image_rows
+
+
+def _unreachable(prompt: Prompt, gears: Sequence[Gear]) -> PromptGearError:
+    listed = ", ".join(f"{gear.tokens} ({gear.image_rows} of pictures)" for gear in sorted(gears))
+    return PromptGearError(
+        f"prompt has {prompt.total} tokens, {prompt.image_ends[-1]} of pictures; the prefill graph "
+        f"takes {listed}: use smaller pictures, or export with larger --gears and --image-gears"
+    )

@@ -1,0 +1,221 @@
+"""A separate graph for prompts: pieces padded to its gears, from a state or from nothing.
+
+Owns the reading of that graph's contract, its buffers, and the hand-over of its states to the
+decode graph. Does not know which piece comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from q35chat.engine.capacity import PrefixMask, check_capacities
+from q35chat.engine.contract import StatePair, TextContract, check_metadata, check_stacked
+from q35chat.engine.gears import Gear
+from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
+from q35chat.engine.states import StateBuffers
+from q35chat.errors import BundleError
+
+_IDS, _MASK, _POSITIONS, _IMAGES = "input_ids", "attention_mask", "position_ids", "image_embeds"
+_PAST_LEN, _LOGITS = "past_len", "logits"
+_ADVICE = "export prefill and decode together"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillContract:
+    """Inputs and outputs by name, and the lengths that are accepted; no gears: any length.
+
+    `stateful`: it goes on from the states, else it starts from nothing. `every_token`: its logits
+    are of all tokens, else of the last valid one.
+    """
+
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    gears: tuple[Gear, ...]
+    stateful: bool
+    every_token: bool
+    position_rows: int
+
+    @property
+    def image_width(self) -> int | None:
+        """Length of a row of picture embeddings, None for a graph that reads no pictures."""
+        spec = self.inputs.get(_IMAGES)
+        return None if spec is None else spec.shape[-1]
+
+    def gear(self, tokens: int, image_rows: int) -> Gear:
+        """The gear for exactly these lengths, where any length is accepted."""
+        return Gear(tokens, max(image_rows, 1))
+
+
+def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract:
+    """The contract of a prefill graph, checked against that of its decode graph.
+
+    Raises BundleError where they do not belong together, CapacityMismatchError where only their
+    capacities differ.
+    """
+    check_metadata(session.metadata, "prefill")
+    inputs = {spec.name: spec for spec in session.inputs}
+    outputs = {spec.name: spec for spec in session.outputs}
+    check_stacked(outputs)
+    for name, specs in ((_IDS, inputs), (_MASK, inputs), (_POSITIONS, inputs), (_LOGITS, outputs)):
+        if name not in specs:
+            raise BundleError(f"prefill graph has no tensor {name!r}: {_ADVICE}")
+    stateful = any(name.startswith("past_") and name != _PAST_LEN for name in inputs)
+    for pair in decode.pairs:
+        _check_pair(pair, inputs, outputs, decode, stateful=stateful)
+    rows = inputs[_POSITIONS].shape[0]
+    if rows not in (3, 4):
+        raise BundleError(f"position_ids has {rows} rows, expected 3 or 4: {_ADVICE}")
+    logits = outputs[_LOGITS].shape
+    return PrefillContract(
+        inputs=inputs,
+        outputs=outputs,
+        gears=_gears(session, inputs),
+        stateful=stateful,
+        every_token=len(logits) != 3 or logits[1] != 1,
+        position_rows=rows,
+    )
+
+
+def _check_pair(
+    pair: StatePair,
+    inputs: Mapping[str, TensorSpec],
+    outputs: Mapping[str, TensorSpec],
+    decode: TextContract,
+    *,
+    stateful: bool,
+) -> None:
+    if pair.present not in outputs:
+        raise BundleError(f"prefill graph has no tensor {pair.present!r}: {_ADVICE}")
+    shape = outputs[pair.present].shape
+    if pair.cache and decode.capacity is not None and len(shape) >= 4 and shape[-2] is not None:
+        check_capacities(shape[-2], decode.capacity)
+    if not pair.grows and shape and shape != pair.shape:
+        raise BundleError(
+            f"prefill and decode graphs have different states: {pair.present} is {shape}, "
+            f"{pair.past} is {pair.shape}: {_ADVICE}"
+        )
+    if stateful:
+        past = inputs.get(pair.past)
+        if past is None or past.shape != pair.shape or past.dtype != pair.dtype:
+            raise BundleError(
+                f"prefill and decode graphs have different states ({pair.past}): {_ADVICE}"
+            )
+
+
+def _gears(session: GraphSession, inputs: Mapping[str, TensorSpec]) -> tuple[Gear, ...]:
+    """From the session's metadata, or the one gear of a graph without free axes."""
+    images = inputs.get(_IMAGES)
+    fixed = 1 if images is None else images.shape[0]
+    tokens = inputs[_IDS].shape[-1]
+    gears = set()
+    for text in filter(None, session.metadata.get("q35chat.gear_shapes", "").split(";")):
+        sizes = dict(entry.split("=") for entry in text.split(","))
+        gears.add(
+            Gear(
+                int(sizes.get(f"{_IDS}:1", tokens or 0)), int(sizes.get(f"{_IMAGES}:0", fixed or 1))
+            )
+        )
+    if not gears and tokens is not None:
+        gears.add(Gear(tokens, fixed or 1))
+    return tuple(sorted(gears))
+
+
+class PrefillCall:
+    """A run in one gear. Buffers are made once; where states go straight to the decode graph's
+    own buffers, nothing crosses to the host."""
+
+    def __init__(
+        self,
+        session: GraphSession,
+        contract: PrefillContract,
+        states: StateBuffers,
+        logits: Buffer,
+        gear: Gear,
+    ) -> None:
+        self._contract = contract
+        self._states = states
+        self._arrays: dict[str, Array] = {}
+        self._buffers: dict[str, Buffer] = {}
+        shapes: dict[str, tuple[int, ...]] = {
+            _IDS: (1, gear.tokens),
+            _MASK: (1, gear.tokens),
+            _POSITIONS: (contract.position_rows, 1, gear.tokens),
+            _IMAGES: (gear.image_rows, contract.image_width or 0),
+            _PAST_LEN: (1,),
+        }
+        for name, shape in shapes.items():
+            if name in contract.inputs:
+                dtype = contract.inputs[name].dtype
+                self._arrays[name] = np.zeros(shape, dtype)
+                self._buffers[name] = session.allocate(shape, dtype)
+        self.logits = logits
+        if contract.every_token or contract.outputs[_LOGITS].dtype != logits.dtype:
+            rows = gear.tokens if contract.every_token else 1
+            shape = (1, rows, logits.shape[-1])
+            self.logits = session.allocate(shape, contract.outputs[_LOGITS].dtype)
+        self._own = self._own_states(session, gear)
+        self._runs: tuple[BoundRun, BoundRun] = (
+            self._bound(session, states, 0),
+            self._bound(session, states, 1),
+        )
+        self._count = 0
+        self._pictures = False
+
+    def load(self, ids: Array, positions: Array, slot: int, images: Array | None) -> None:
+        """Fill the inputs with `ids` [T] and pad them. `positions` is [3, T], `slot` the first
+        slot, `images` the rows of the picture tokens among `ids`."""
+        count = self._count = len(ids)
+        arrays = self._arrays
+        arrays[_IDS][0, :count], arrays[_IDS][0, count:] = ids, 0
+        arrays[_MASK][0, :count], arrays[_MASK][0, count:] = 1, 0
+        if self._contract.position_rows == 4:
+            arrays[_POSITIONS][0, 0] = np.arange(slot, slot + arrays[_IDS].shape[1])
+        arrays[_POSITIONS][-3:, 0, :count] = positions
+        arrays[_POSITIONS][-3:, 0, count:] = 0
+        if _PAST_LEN in arrays:
+            arrays[_PAST_LEN][0] = slot
+        pictures = images is not None
+        if images is not None:
+            arrays[_IMAGES][: len(images)], arrays[_IMAGES][len(images) :] = images, 0
+        for name, array in arrays.items():
+            if name != _IMAGES or pictures or self._pictures:
+                self._buffers[name].write(array)
+        self._pictures = pictures
+
+    def light(self, mask: PrefixMask) -> None:
+        """The mask of a prefill is over its own tokens."""
+
+    def run(self) -> None:
+        """Run once and hand the states over."""
+        self._runs[self._states.turn]()
+        for name, buffer in self._own.items():
+            self._states.put(name, buffer.host(), self._count)
+        self._states.flip()
+
+    @property
+    def last_row(self) -> int:
+        """The row of `logits` that is the last valid token's."""
+        return self._count - 1 if self._contract.every_token else 0
+
+    def _own_states(self, session: GraphSession, gear: Gear) -> dict[str, Buffer]:
+        """Buffers for the states that differ from the decode graph's, by output name."""
+        own = {}
+        for pair in self._states.pairs:
+            spec = self._contract.outputs[pair.present]
+            if pair.grows or spec.dtype != pair.dtype:
+                slots = spec.shape[-2] if len(spec.shape) >= 4 else None
+                shape = list(pair.shape)
+                if pair.grows:
+                    shape[-2] = gear.tokens if slots is None else slots
+                own[pair.present] = session.allocate(tuple(shape), spec.dtype)
+        return own
+
+    def _bound(self, session: GraphSession, states: StateBuffers, turn: int) -> BoundRun:
+        inputs = dict(self._buffers)
+        if self._contract.stateful:
+            inputs |= states.inputs(1 if turn else 0)
+        outputs = dict(states.outputs(1 if turn else 0)) | self._own
+        return session.bind(inputs, {_LOGITS: self.logits} | outputs)

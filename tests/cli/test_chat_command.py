@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import q35chat.tui.app
+from q35chat.chat.values import SamplingSettings
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.commands import chat as command
+from q35chat.commands.backend import LoadedModel
+from q35chat.commands.chat import ChatOptions, open_chat
+from q35chat.commands.model_choice import ModelChoice
+from q35chat.errors import UsageError
+from q35chat.settings import Settings, save_settings
+from tests.cli.scripted import ScriptedBackend, Terminal, loaded, recorded
+
+
+@pytest.fixture(autouse=True)
+def own_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the screen was opened with, and the model it loaded."""
+    seen: list[Any] = []
+
+    def run(workspace: StoredWorkspace, **options: Any) -> int:
+        workspace.load()
+        seen.append((workspace.model, workspace.new().settings(), options))
+        return 0
+
+    def load(choice: ModelChoice, threads: int | None) -> LoadedModel:
+        seen.append((choice, threads))
+        return loaded(ScriptedBackend(), SamplingSettings(temperature=0.6))
+
+    monkeypatch.setattr(q35chat.tui.app, "run", run)
+    monkeypatch.setattr(command, "load_model", load)
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    return seen
+
+
+def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
+    save_settings(Settings(thinking=True, max_image_tokens=99))
+    options = ChatOptions(
+        model_dir=Path("m"), threads=2, session="s1", images=(Path("a.png"),), prompt="Hi"
+    )
+    assert open_chat(options, recorded(terminal=True).console) == 0
+    (choice, threads), (model, settings, given) = opened
+    assert (choice, threads) == (ModelChoice(Path("m")), 2)
+    assert model.name == "scripted"
+    assert settings.sampling.temperature == 0.6
+    assert (settings.thinking, settings.max_image_tokens) == (True, 99)
+    assert given == {
+        "session": "s1",
+        "images": (Path("a.png"),),
+        "prompt": "Hi",
+        "no_images": False,
+    }
+
+
+def test_without_a_terminal_the_screen_is_not_opened(opened: list[Any]) -> None:
+    with pytest.raises(UsageError, match="the chat needs a terminal; for one answer use"):
+        open_chat(ChatOptions(model_dir=Path("m")), recorded().console)
+    assert opened == []
+
+
+def test_plain_needs_no_terminal(opened: list[Any]) -> None:
+    assert open_chat(ChatOptions(model_dir=Path("m"), plain=True), recorded().console) == 0
+    assert len(opened) == 1

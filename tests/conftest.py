@@ -1,0 +1,21 @@
+"""Options of the whole suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-goldens",
+        action="store_true",
+        help="write tests/golden again from transformers (needs torch)",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where parity is deselected as a whole, torch need not even be installed."""
+    left_out = config.getoption("markexpr") == "not parity"
+    return True if left_out and collection_path.name == "parity" else None

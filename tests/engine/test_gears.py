@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+import pytest
+
+from q35chat.engine.gears import (
+    Costs,
+    Gear,
+    Loads,
+    Piece,
+    Prefill,
+    Prompt,
+    PromptGearError,
+    Route,
+    plan,
+)
+
+GEARS = (Gear(32, 16), Gear(32, 64), Gear(512, 16), Gear(512, 64))
+
+
+def prompt(total: int, images: tuple[int, ...] = (), used: int = 0) -> Prompt:
+    marks = [place in images for place in range(total)]
+    return Prompt([0, *accumulate(map(int, marks))], used)
+
+
+def measured(**times: float) -> Costs:
+    costs = Costs()
+    for name, time in times.items():
+        costs.note(None if name == "step" else Gear(int(name[1:]), 16), time)
+    return costs
+
+
+def route(
+    what: Prompt,
+    *,
+    gears: tuple[Gear, ...] = GEARS,
+    stateful: bool = True,
+    costs: Costs | None = None,
+    loads: Loads | None = None,
+) -> Route:
+    return plan(what, Prefill(gears, stateful, True), costs or Costs(), loads or Loads())
+
+
+def test_a_short_prompt_goes_into_the_narrowest_gear() -> None:
+    assert route(prompt(20)).pieces == (Piece(0, 20, Gear(32, 16)),)
+
+
+def test_one_more_token_than_a_gear_is_stepped() -> None:
+    assert route(prompt(33)).pieces == (Piece(0, 32, Gear(32, 16)), Piece(32, 33, None))
+
+
+def test_measured_costs_decide() -> None:
+    slow_steps = measured(g32=10, g512=15, step=1000)
+
+    assert route(prompt(33), costs=slow_steps).pieces == (Piece(0, 33, Gear(512, 16)),)
+    assert route(prompt(33), costs=measured(g32=10, g512=500, step=1000)).pieces == (
+        Piece(0, 32, Gear(32, 16)),
+        Piece(32, 33, Gear(32, 16)),
+    )
+
+
+def test_what_was_not_measured_is_scaled_from_what_was() -> None:
+    costs = measured(g32=1.6)
+
+    assert costs.of(Gear(512, 16)) == pytest.approx(6.4, rel=1e-3)
+    assert costs.of(None) == pytest.approx(0.85, rel=1e-3)
+
+
+def test_a_prompt_longer_than_the_largest_gear_goes_in_pieces() -> None:
+    pieces = route(prompt(1200)).pieces
+
+    assert [piece.end for piece in pieces][:2] == [512, 1024]
+    assert pieces[-1].end == 1200
+    assert all(a.end == b.start for a, b in pairwise(pieces))
+
+
+def test_picture_tokens_choose_a_gear_with_room_for_them() -> None:
+    assert route(prompt(30, tuple(range(4, 24)))).pieces == (Piece(0, 30, Gear(32, 64)),)
+    pieces = route(prompt(200, tuple(range(10, 150)))).pieces
+    taken = [(piece, len([i for i in range(10, 150) if piece.start <= i < piece.end]))
+             for piece in pieces]  # fmt: skip
+    assert all(piece.gear and count <= piece.gear.image_rows for piece, count in taken if count)
+    assert pieces[-1].end == 200
+
+
+def test_a_stateless_prefill_runs_once_and_the_rest_is_stepped() -> None:
+    pieces = route(prompt(34), gears=(Gear(32, 1),), stateful=False).pieces
+
+    assert pieces == (Piece(0, 32, Gear(32, 1)), Piece(32, 33, None), Piece(33, 34, None))
+
+
+def test_with_a_stateless_prefill_the_cheaper_of_reading_again_and_stepping_is_taken() -> None:
+    few = route(prompt(102, used=100), stateful=False)
+    many = route(prompt(140, used=100), stateful=False)
+
+    assert (few.restart, len(few.pieces)) == (False, 2)
+    assert (many.restart, many.pieces) == (True, (Piece(0, 140, Gear(512, 16)),))
+
+
+def test_loading_the_prefill_counts() -> None:
+    loads = Loads("decode", prefill_ms=9000, decode_ms=5000)
+
+    assert len(route(prompt(40, used=20), loads=loads).pieces) == 20
+    assert route(prompt(40, used=20)).pieces == (Piece(20, 40, Gear(32, 16)),)
+    assert route(prompt(400, used=20), loads=loads).pieces == (Piece(20, 400, Gear(512, 16)),)
+
+
+def test_bringing_decode_back_counts() -> None:
+    assert route(prompt(20), loads=Loads("prefill", 9000, 5000)).cost_ms == pytest.approx(5160, 1)
+
+
+def test_nothing_steps_over_a_picture() -> None:
+    with pytest.raises(PromptGearError, match=r"40 tokens, 1 of pictures; the prefill graph takes"):
+        route(prompt(40, (35,)), gears=(Gear(32, 16),), stateful=False)
+
+
+def test_a_growing_cache_cannot_begin_with_a_step() -> None:
+    only = Prefill((Gear(32, 1),), False, False)
+
+    assert plan(prompt(1), only, Costs(), Loads()).pieces == (Piece(0, 1, Gear(32, 1)),)
+
+
+def test_two_thousand_tokens_are_planned_whole() -> None:
+    found = route(
+        prompt(2048), gears=tuple(Gear(t, m) for t in (32, 512, 1024, 2048) for m in (16, 64))
+    )
+
+    assert found.pieces == (Piece(0, 2048, Gear(2048, 16)),)

@@ -1,0 +1,1 @@
+"""Exported bundles against golden files; no torch."""

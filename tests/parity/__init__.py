@@ -1,0 +1,1 @@
+"""Live comparison with transformers; every test here needs torch."""
