@@ -207,8 +207,28 @@ def export(
         int, typer.Option(min=1, help="The capacity: tokens of prompt and answer together.")
     ] = 2048,
     component: Annotated[
-        Literal["all", "vision", "text"], typer.Option(help="Export only a part.")
+        Literal["all", "vision", "text", "prefill", "decode"],
+        typer.Option(help="Export only a part: vision and text, or vision, prefill and decode."),
     ] = "all",
+    dtype: Annotated[
+        Literal["fp16", "fp32"], typer.Option(help="ascend-310p: numbers outside the kernels.")
+    ] = "fp16",
+    gears: Annotated[
+        str, typer.Option(help="ascend-310p: prompt lengths, such as 32,512. Default: as fit.")
+    ] = "",
+    image_gears: Annotated[
+        str, typer.Option(help="ascend-310p: picture tokens of a picture.")
+    ] = "16,64,256",
+    fused_prefill: Annotated[
+        bool, typer.Option(help="ascend-310p: the prompt through the NPU's own kernel.")
+    ] = True,
+    fused_decode: Annotated[
+        bool, typer.Option(help="ascend-310p: the answer, too; else the KV cache grows.")
+    ] = True,
+    stateless_prefill: Annotated[
+        bool,
+        typer.Option("--stateless-prefill", help="ascend-310p: every prompt from its beginning."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     verify: Annotated[
         bool | None,
@@ -228,7 +248,7 @@ def export(
 ) -> int:
     """Turn a Qwen3.5 checkpoint into a bundle that the chat can run."""
     from q35chat.commands.export import export_model  # noqa: PLC0415
-    from q35export.request import ExportRequest  # noqa: PLC0415
+    from q35export.request import ExportRequest, parse_gears  # noqa: PLC0415
 
     request = ExportRequest(
         model=model,
@@ -241,6 +261,12 @@ def export(
         component=component,
         force=force,
         dry_run=dry_run,
+        dtype=dtype,
+        gears=parse_gears("--gears", gears) if gears else (),
+        image_gears=parse_gears("--image-gears", image_gears),
+        fused_prefill=fused_prefill,
+        fused_decode=fused_decode,
+        stateless_prefill=stateless_prefill,
     )
     return export_model(request, Console.standard(), verify=verify)
 

@@ -1,10 +1,14 @@
-"""Options of the whole suite."""
+"""Options and fixtures for every folder of tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+
+from tests.doubles.lite import npu
+
+__all__ = ["npu"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

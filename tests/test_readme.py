@@ -97,6 +97,7 @@ def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "export")]),
         "XDG_CACHE_HOME": str(place / "cache"),
         "XDG_CONFIG_HOME": str(place / "config"),
+        "XDG_DATA_HOME": str(place / "data"),
     }
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 import onnx_ir as ir
 
-from q35chat.errors import ExportError
 from q35export.config import ModelConfig
+from q35export.graphs.ascend.options import AscendOptions
 from q35export.matrix import TensorSource
-from q35export.request import ExportRequest
+from q35export.request import COMPONENTS, ExportRequest
 from q35export.weights import WeightSink
 
 GRAPH_FILE = "model.onnx"
@@ -22,20 +22,74 @@ Builder = Callable[[ExportRequest, ModelConfig, TensorSource, WeightSink], ir.Mo
 Builders = Mapping[str, Builder]
 
 
-def builders_for(target: str) -> Builders:
-    """The graph builders of a target by component; ExportError for one not available."""
-    if target != "cpu":
-        raise ExportError(
-            f"--target {target} is not available in this version of q35chat; use --target cpu"
-        )
+def builders_for(request: ExportRequest) -> Builders:
+    """The graph builders of the request's target by component.
+
+    Raises UsageError for options that the target cannot honour.
+    """
+    if request.target == "ascend-310p":
+        ascend_options(request)
+        return {name: _ascend(name) for name in COMPONENTS[request.target]}
     return {"vision": _vision, "text": _text}
+
+
+def ascend_options(request: ExportRequest) -> AscendOptions:
+    """The request's options of the 310P graphs; UsageError for impossible ones."""
+    return AscendOptions(
+        capacity=request.max_seq_len,
+        gears=request.gears,
+        image_gears=request.image_gears,
+        dtype=request.dtype,
+        fused_prefill=request.fused_prefill,
+        fused_decode=request.fused_decode,
+        stateless_prefill=request.stateless_prefill,
+    )
 
 
 def component_options(request: ExportRequest, component: str) -> dict[str, str | int]:
     """What of the request shapes this component; equal options give an equal component."""
+    if request.target == "ascend-310p":
+        return _ascend_options(ascend_options(request), component)
     if component == "vision":
         return {"precision": request.precision}
     return {"precision": request.precision, "max_seq_len": request.max_seq_len}
+
+
+def shared_options(options: Mapping[str, str | int]) -> dict[str, str | int]:
+    """What of a component's options the other components must have alike to work with it."""
+    shared = ("max_seq_len", "cache", "precision")
+    return {name: options[name] for name in shared} if "cache" in options else {}
+
+
+def _ascend_options(options: AscendOptions, component: str) -> dict[str, str | int]:
+    gears, image_gears = (",".join(map(str, each)) for each in (options.gears, options.image_gears))
+    if component == "vision":
+        return {"precision": options.dtype, "image_gears": image_gears}
+    shaped: dict[str, str | int] = {
+        "precision": options.dtype,
+        "max_seq_len": options.capacity,
+        "cache": "fixed" if options.fixed_cache else "growing",
+    }
+    if component == "decode":
+        return shaped
+    return {
+        **shaped,
+        "gears": gears,
+        "image_gears": image_gears,
+        "delta_rule": "fused" if options.fused_prefill else "unfused",
+        "states": "taken" if options.stateful_prefill else "none",
+    }
+
+
+def _ascend(component: str) -> Builder:
+    def build(
+        request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
+    ) -> ir.Model:
+        from q35export.graphs.ascend import build_ascend_graph  # noqa: PLC0415
+
+        return build_ascend_graph(component, config, source, sink, ascend_options(request))
+
+    return build
 
 
 def _text(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from q35chat.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
 from q35chat.errors import BundleError, ExportError, UsageError
-from q35export.components import component_options
-from q35export.request import COMPONENTS, ExportRequest
+from q35export.components import component_options, shared_options
+from q35export.request import COMPONENT_CHOICES, ExportRequest
 
-_OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENTS, "prefill", "decode", ".DS_Store"}
+_OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENT_CHOICES, ".DS_Store"} - {"all"}
 
 
 def check_place(out: Path) -> None:
@@ -78,7 +78,21 @@ def bundle_to_keep(
             f"{out} was made from {manifest.source.name} for {manifest.target}, not from this "
             f"checkpoint for {target}: its other component does not fit; use --component all"
         )
+    _check_shared(manifest, request)
     return bundle
+
+
+def _check_shared(manifest: Manifest, request: ExportRequest) -> None:
+    wanted = shared_options(component_options(request, request.component))
+    for component in manifest.options.keys() - {request.component}:
+        there = shared_options(manifest.options[component])
+        for name in there.keys() & wanted.keys():
+            if there[name] != wanted[name]:
+                raise ExportError(
+                    f"the {component} graph that is kept has {name} {there[name]}, "
+                    f"{request.component} would have {wanted[name]}: they would not work together; "
+                    "use --component all"
+                )
 
 
 def _differences(

@@ -36,9 +36,9 @@ def export(
     replaces the graph builders of the target. Raises UsageError, CheckpointError, BundleError
     or ExportError; whatever happens, `request.out` is then what it was before.
     """
-    request = replace(request, out=request.out.expanduser().resolve())
     target = request.target or default_target()
-    builders = builders_for(target) if builders is None else builders
+    request = replace(request, out=request.out.expanduser().resolve(), target=target)
+    builders = builders_for(request) if builders is None else builders
     check_place(request.out)
     if not request.dry_run and _is_known(request, target):
         return _up_to_date(request)

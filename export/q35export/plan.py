@@ -17,7 +17,7 @@ from q35export.request import ChatMemory, ExportPlan, ExportRequest, PlannedFile
 from q35export.tensors import ShapeSource, expected_tensors
 from q35export.weights import CountingSink
 
-FLOAT_BYTES = 4
+FLOAT_BYTES, HALF_BYTES = 4, 2
 _MARGIN = 1.05  # file-system blocks, and the manifest
 
 
@@ -42,10 +42,10 @@ def make_plan(
         files.append(PlannedFile(f"{component}/{GRAPH_FILE}", graph))
     kept = tuple(PlannedFile(name, entry.size) for name, entry in kept_files(keep, request).items())
     capacity = request.max_seq_len
-    if keep is not None and "text" not in request.components:
+    if keep is not None and request.components == ("vision",):
         capacity = keep.manifest.capacity
     weights = sum(file.size for file in (*files, *kept) if file.path.endswith(f"/{WEIGHTS_FILE}"))
-    memory = chat_memory(config.text, capacity, weights)
+    memory = chat_memory(config.text, capacity, weights, on_npu=request.target == "ascend-310p")
     return ExportPlan(request.out, tuple(files), kept, memory)
 
 
@@ -59,18 +59,22 @@ def kept_files(keep: Bundle | None, request: ExportRequest) -> dict[str, FileEnt
     return {name: entry for name, entry in keep.manifest.files.items() if name.startswith(folders)}
 
 
-def chat_memory(text: TextConfig, capacity: int, weights: int) -> ChatMemory:
+def chat_memory(
+    text: TextConfig, capacity: int, weights: int, *, on_npu: bool = False
+) -> ChatMemory:
     """Bytes for `weights` bytes of weights, FP32 states in two buffers, and one FP32 KV cache of
-    `capacity` slots."""
+    `capacity` slots; on an NPU the convolution states and the cache are FP16, and the cache has
+    two buffers, too."""
     linear = text.layer_types.count("linear_attention")
     full = text.layer_types.count("full_attention")
     conv = text.conv_channels * (text.conv_kernel - 1)
     recurrent = text.linear_value_heads * text.linear_key_dim * text.linear_value_dim
     slots = full * 2 * text.num_kv_heads * capacity * text.head_dim
+    conv_bytes = conv * (HALF_BYTES if on_npu else FLOAT_BYTES)
     return ChatMemory(
         weights=weights,
-        states=2 * linear * (conv + recurrent) * FLOAT_BYTES,
-        kv_cache=slots * FLOAT_BYTES,
+        states=2 * linear * (conv_bytes + recurrent * FLOAT_BYTES),
+        kv_cache=slots * (2 * HALF_BYTES if on_npu else FLOAT_BYTES),
     )
 
 

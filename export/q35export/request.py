@@ -9,16 +9,23 @@ from typing import Literal
 from q35chat.errors import UsageError
 
 Precision = Literal["fp32", "int8", "int4"]
+DType = Literal["fp16", "fp32"]
 Status = Literal["exported", "up-to-date", "planned"]
 
 DEFAULT_MODEL = "Qwen/Qwen3.5-4B"
 DEFAULT_CAPACITY = 2048
 
-COMPONENTS = ("vision", "text")
-COMPONENT_CHOICES = ("all", *COMPONENTS)
+DEFAULT_IMAGE_GEARS = (16, 64, 256)
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "cpu": ("vision", "text"),
+    "ascend-310p": ("vision", "prefill", "decode"),
+}
+TARGETS = tuple(COMPONENTS)
+COMPONENT_CHOICES = ("all", *dict.fromkeys(name for names in COMPONENTS.values() for name in names))
+DTYPES: tuple[DType, ...] = ("fp16", "fp32")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
 SOURCES = ("huggingface", "modelscope")
-TARGETS = ("cpu", "ascend-310p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,8 @@ class ExportRequest:
     """The options of `q35chat export`.
 
     `model` is a folder or a hub id; `target` None means: the best for this machine;
-    `max_seq_len` is the capacity in KV slots.
+    `max_seq_len` is the capacity in KV slots. `precision` is for "cpu"; the options from `dtype`
+    on are for "ascend-310p", as its `AscendOptions` describe them.
     """
 
     model: str = DEFAULT_MODEL
@@ -39,21 +47,30 @@ class ExportRequest:
     component: str = "all"
     force: bool = False
     dry_run: bool = False
+    dtype: DType = "fp16"
+    gears: tuple[int, ...] = ()
+    image_gears: tuple[int, ...] = DEFAULT_IMAGE_GEARS
+    fused_prefill: bool = True
+    fused_decode: bool = True
+    stateless_prefill: bool = False
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
         _one_of("--source", self.source, SOURCES)
         _one_of("--precision", self.precision, PRECISIONS)
-        _one_of("--component", self.component, COMPONENT_CHOICES)
+        _one_of("--dtype", self.dtype, DTYPES)
+        choices = COMPONENT_CHOICES
         if self.target is not None:
             _one_of("--target", self.target, TARGETS)
+            choices = ("all", *COMPONENTS[self.target])
+        _one_of(f"--component{_of(self.target)}", self.component, choices)
         if self.max_seq_len < 1:
             raise UsageError(f"--max-seq-len must be at least 1, found {self.max_seq_len}")
 
     @property
     def components(self) -> tuple[str, ...]:
         """The components to build, in the order they are built."""
-        return COMPONENTS if self.component == "all" else (self.component,)
+        return COMPONENTS[self.target or "cpu"] if self.component == "all" else (self.component,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +129,32 @@ class ExportResult:
     plan: ExportPlan | None = field(default=None, repr=False)
 
 
+def _of(target: str | None) -> str:
+    return "" if target is None else f" of target {target}"
+
+
 def _one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UsageError(f"{option} must be one of {', '.join(choices)}, found {value!r}")
+
+
+def parse_gears(option: str, text: str) -> tuple[int, ...]:
+    """Lengths of a comma-separated list, ascending; UsageError for anything else."""
+    try:
+        gears = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(
+            f"{option} must be lengths separated by commas, such as 32,512; found {text!r}"
+        ) from None
+    check_gears(option, gears)
+    return gears
+
+
+def check_gears(option: str, gears: tuple[int, ...]) -> None:
+    """Raise UsageError unless the lengths are positive and ascend."""
+    wrong = next((gear for gear in gears if gear < 1), None)
+    if wrong is not None:
+        raise UsageError(f"{option} must be positive lengths, found {wrong}")
+    if list(gears) != sorted(set(gears)):
+        shown = ",".join(map(str, gears))
+        raise UsageError(f"{option} must ascend and name no length twice, found {shown}")

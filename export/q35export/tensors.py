@@ -19,7 +19,8 @@ HEAD = "lm_head.weight"
 
 
 def expected_tensors(config: ModelConfig, component: str) -> Shapes:
-    """Names and shapes of every tensor that the `component` ("text" or "vision") is built from."""
+    """Names and shapes of every tensor that the `component` is built from: the tower's of
+    "vision", the decoder's of any other."""
     if component == "vision":
         return {VISION + name: shape for name, shape in _vision(config.vision).items()}
     return _text(config.text)

@@ -76,7 +76,7 @@ def _write_component(
     ir.save(model, folder / GRAPH_FILE)
     return {
         f"{component}/{WEIGHTS_FILE}": FileEntry(sink.size, sink.sha256),
-        f"{component}/{GRAPH_FILE}": _entry(folder / GRAPH_FILE),
+        f"{component}/{GRAPH_FILE}": file_entry(folder / GRAPH_FILE),
     }
 
 
@@ -101,7 +101,8 @@ def _manifest(made_of: Ingredients, keep: Bundle | None, files: dict[str, FileEn
     options |= {name: component_options(request, name) for name in request.components}
     graphs = dict(keep.manifest.graphs) if keep else {}
     graphs |= {name: f"{name}/{GRAPH_FILE}" for name in request.components}
-    shown = options.get("text", options[request.components[0]])
+    names = (*(name for name in ("text", "decode", "prefill") if name in options), *options)
+    shown = options[names[0]]
     return Manifest(
         exporter=__version__,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -133,7 +134,8 @@ def _facts(config: ModelConfig) -> ModelFacts:
     )
 
 
-def _entry(path: Path) -> FileEntry:
+def file_entry(path: Path) -> FileEntry:
+    """Size and digest of a file, which is read whole."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

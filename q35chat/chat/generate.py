@@ -59,6 +59,7 @@ class Generation:
         self._text.resume(prompt.written)
         self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
         self._limits = Limits(settings, model.tags, model.tokenizer)
+        self._limits.resume(prompt.written)
         self._forced: deque[int] = deque()
         self._ids: list[int] = []
         self._predict_ms: list[float] = []

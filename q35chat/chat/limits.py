@@ -6,8 +6,10 @@ answer still comes; only then the answer itself is ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from q35chat.chat.events import FinishReason, Kind
-from q35chat.chat.loops import LoopGuard
+from q35chat.chat.loop_guard import LoopGuard
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer
 from q35chat.chat.values import ChatSettings
@@ -25,6 +27,11 @@ class Limits:
         self._answer_tokens = 0
         self.reasoning_tokens = 0
         self.reached: FinishReason | None = None
+
+    def resume(self, ids: Iterable[int]) -> None:
+        """Take in what was said before: it may be the first rounds of a loop, but counts for no
+        limit."""
+        self._guard.push_all(ids)
 
     def take(self, token: int, kind: Kind) -> str:
         """Count `token`. A text says that `closing_ids` must come next, or why the answer ends."""

@@ -90,7 +90,7 @@ class ChatTokenizer:
     def _encode(self, text: str, *, literally: bool) -> list[int]:
         with self._lock:
             ids: list[int] = self._tokenizer.encode(
-                text, add_special_tokens=False, split_special_tokens=literally
+                text, add_special_tokens=False, split_special_tokens=literally, verbose=False
             )
         return ids
 

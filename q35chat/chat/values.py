@@ -36,7 +36,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How the next token is chosen. `temperature` 0 is greedy; a filter at its neutral value is off."""
+    """How the next token is chosen: `temperature` 0 is greedy, a neutral value is off."""
 
     temperature: float = 1.0
     top_k: int = 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from q35chat.commands.backend import load_model
 from q35chat.commands.console import Console, StatusLine, is_terminal
@@ -12,6 +14,12 @@ from q35chat.commands.model_choice import choose_model, make_demo
 from q35chat.commands.streaming import call_in_worker
 from q35chat.errors import UsageError
 from q35chat.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from q35chat.chat.backend import ChatBackend
+    from q35chat.chat.values import ChatSettings
+    from q35chat.chat.workspace import StoredWorkspace
+    from q35chat.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +51,47 @@ def open_chat(options: ChatOptions, console: Console) -> int:
 
 def _line_by_line(options: ChatOptions, settings: Settings, console: Console) -> int:
     from q35chat.commands.lines import LineChat  # noqa: PLC0415
+    from q35chat.store import Store  # noqa: PLC0415
 
-    choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
-    status = StatusLine(console)
-    status.show("loading the model")
-    try:
-        model = call_in_worker(lambda: load_model(choice, options.threads))
-    finally:
-        status.clear()
-    cap = options.max_image_tokens or settings.max_image_tokens
-    return LineChat(model, console, cap, thinking=settings.thinking).loop(sys.stdin)
+    with Store() as store:
+        if store.message:
+            console.note(store.message)
+        session = None if options.session is None else store.resolve(options.session)
+        workspace = _workspace(store, options, settings, console.note)
+        status = StatusLine(console)
+        status.show("loading the model")
+        try:
+            call_in_worker(workspace.load)
+        finally:
+            status.clear()
+        chat = LineChat(workspace.pick(session), workspace.new, console)
+        for path in options.images:
+            chat.attach(path)
+        return chat.loop(sys.stdin)
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
-    from q35chat.chat.backend import ChatBackend  # noqa: PLC0415
-    from q35chat.chat.values import ChatSettings  # noqa: PLC0415
-    from q35chat.chat.workspace import StoredWorkspace  # noqa: PLC0415
     from q35chat.store import Store  # noqa: PLC0415
     from q35chat.tui.app import run  # noqa: PLC0415
 
+    with Store() as store:
+        return run(
+            _workspace(store, options, settings, _say_nothing),
+            session=options.session,
+            images=options.images,
+            prompt=options.prompt,
+            no_images=options.no_images,
+        )
+
+
+def _workspace(
+    store: Store, options: ChatOptions, settings: Settings, say: Callable[[str], None]
+) -> StoredWorkspace:
+    from q35chat.chat.values import ChatSettings  # noqa: PLC0415
+    from q35chat.chat.workspace import StoredWorkspace  # noqa: PLC0415
+
     def load() -> tuple[ChatBackend, ChatSettings]:
-        choice = choose_model(options.model_dir, settings, lambda: make_demo(_say_nothing))
+        choice = choose_model(options.model_dir, settings, lambda: make_demo(say))
         model = load_model(choice, options.threads)
         return model.backend, ChatSettings(
             sampling=model.sampling,
@@ -71,14 +99,7 @@ def _on_screen(options: ChatOptions, settings: Settings) -> int:
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 
-    with Store() as store:
-        return run(
-            StoredWorkspace(store, load),
-            session=options.session,
-            images=options.images,
-            prompt=options.prompt,
-            no_images=options.no_images,
-        )
+    return StoredWorkspace(store, load)
 
 
 def _say_nothing(_: str) -> None:

@@ -37,8 +37,9 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
 
 
 def _is_whole(bundle: Path) -> bool:
-    """Whether every component is there, so that there is something to compare."""
-    return set(COMPONENTS) <= set(Bundle.open(bundle).manifest.graphs)
+    """Whether every component is there, and a runtime for it, so that it can be compared."""
+    manifest = Bundle.open(bundle).manifest
+    return manifest.target == "cpu" and set(COMPONENTS["cpu"]) <= set(manifest.graphs)
 
 
 def _print_plan(plan: ExportPlan, console: Console) -> None:

@@ -1,6 +1,6 @@
 """A conversation line by line, for a terminal without a screen, and for scripts.
 
-Owns the commands and the turns of the conversation; the model is behind `ChatBackend`.
+Owns the commands; model, turns and store are behind `StoredConversation`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from q35chat.chat.events import Finished
-from q35chat.chat.values import Attachment, ChatSettings, Turn
-from q35chat.commands.answering import answer
-from q35chat.commands.backend import LoadedModel
+from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.values import Attachment
+from q35chat.commands.answering import show_turn
 from q35chat.commands.console import Console
 from q35chat.commands.render import StreamRenderer
 from q35chat.errors import PictureError, Q35Error
@@ -26,17 +25,17 @@ HELP = """\
 
 
 class LineChat:
-    """A conversation in memory; `loop` reads questions until the end of its input."""
+    """Talks in `conversation`; `begin` makes a new one for /new."""
 
     def __init__(
-        self, model: LoadedModel, console: Console, max_image_tokens: int, *, thinking: bool
+        self,
+        conversation: StoredConversation,
+        begin: Callable[[], StoredConversation],
+        console: Console,
     ) -> None:
-        self._backend = model.backend
+        self._conversation = conversation
+        self._begin = begin
         self._console = console
-        self._settings = ChatSettings(
-            sampling=model.sampling, thinking=thinking, max_image_tokens=max_image_tokens
-        )
-        self._turns: tuple[Turn, ...] = ()
         self._pictures: tuple[Attachment, ...] = ()
         self._commands: dict[str, Callable[[str], None]] = {
             "/image": self._add_picture,
@@ -48,7 +47,7 @@ class LineChat:
         """Talk until /quit or the end of `stdin`; the exit code."""
         typed = stdin.isatty()
         if typed:
-            self._say(f"{self._backend.model.name}. /help shows the commands, /quit leaves.")
+            self._say(f"{self._conversation.model.name}. /help shows the commands, /quit leaves.")
         while (line := self._next_line(stdin, typed=typed)) is not None:
             word, _, rest = line.strip().partition(" ")
             if word == "/quit":
@@ -75,44 +74,36 @@ class LineChat:
             return ""
 
     def _answer(self, text: str) -> None:
-        question = Turn("user", text, self._pictures)
         renderer = StreamRenderer(self._console)
+        chat = self._conversation
         try:
-            finished = answer(self._backend, (*self._turns, question), self._settings, renderer)
+            show_turn(chat.send(text, self._pictures), chat.cancel, renderer)
         except Q35Error as error:
             renderer.close()
             self._console.note(f"q35chat: {error}")
             return
         self._pictures = ()
-        self._turns = (*self._turns, question, _answer_turn(finished))
+
+    def attach(self, path: Path) -> None:
+        """Add a picture to the next question. Raises PictureError."""
+        picture = self._conversation.attach(path)
+        self._pictures = (*self._pictures, picture)
+        size = f"{picture.width} x {picture.height}"
+        self._console.note(f"{picture.name}: {size} pixels, {picture.tokens} tokens")
 
     def _add_picture(self, path: str) -> None:
         name = path.strip("'\"")
         try:
             if not name:
                 raise PictureError("which picture? /image PATH")
-            picture = self._backend.attach(Path(name).expanduser(), self._settings.max_image_tokens)
+            self.attach(Path(name).expanduser())
         except PictureError as error:
             self._console.note(f"q35chat: {error}")
-            return
-        self._pictures = (*self._pictures, picture)
-        size = f"{picture.width} x {picture.height}"
-        self._console.note(f"{picture.name}: {size} pixels, {picture.tokens} tokens")
 
     def _start_over(self, _: str) -> None:
-        self._turns, self._pictures = (), ()
+        self._conversation, self._pictures = self._begin(), ()
         self._say("a new conversation")
 
     def _say(self, text: str) -> None:
         self._console.err.write(text + "\n")
         self._console.err.flush()
-
-
-def _answer_turn(finished: Finished) -> Turn:
-    return Turn(
-        "assistant",
-        finished.text,
-        reasoning=finished.reasoning,
-        token_ids=finished.token_ids,
-        finish=finished.reason,
-    )

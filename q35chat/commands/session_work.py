@@ -36,10 +36,10 @@ def show_list(console: Console, limit: int | None, *, as_json: bool) -> int:
     return 0
 
 
-def show_one(console: Console, session: str) -> int:
+def show_one(console: Console, session: str | None) -> int:
     """A conversation as Markdown."""
     with _store(console) as store:
-        console.out.write(store.markdown(store.resolve(session)))
+        console.out.write(store.markdown(_named(store, session)))
     return 0
 
 
@@ -58,10 +58,10 @@ def show_hits(console: Console, query: str, limit: int, *, as_json: bool) -> int
     return 0
 
 
-def export_one(console: Console, session: str, kind: str, output: Path | None) -> int:
+def export_one(console: Console, session: str | None, kind: str, output: Path | None) -> int:
     """Write one conversation as Markdown into a folder, or as JSON to a file or stdout."""
     with _store(console) as store:
-        ident = store.resolve(session)
+        ident = _named(store, session)
         if kind == "markdown":
             written = store.export_markdown(ident, output or Path())
             _print(console, str(written))
@@ -104,6 +104,10 @@ def delete_some(
         for ident in titles:
             store.delete(ident)
     return 0
+
+
+def _named(store: Store, session: str | None) -> str:
+    return store.latest() if session is None else store.resolve(session)
 
 
 def _agrees(console: Console, answers: TextIO | None, titles: dict[str, str]) -> bool:

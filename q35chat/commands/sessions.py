@@ -21,6 +21,12 @@ app = typer.Typer(
 Session = Annotated[
     str, typer.Argument(metavar="ID", help="The conversation's id, or the beginning of it.")
 ]
+OrLatest = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ID]", help="The conversation's id, or the beginning of it. Default: the latest."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -39,7 +45,7 @@ def list_sessions(
 
 
 @app.command("show")
-def show_session(session: Session, _debug: opt.Debug = False) -> int:
+def show_session(session: OrLatest = None, _debug: opt.Debug = False) -> int:
     """Print a conversation."""
     from q35chat.commands.session_work import show_one  # noqa: PLC0415
 
@@ -61,7 +67,7 @@ def search_sessions(
 
 @app.command("export")
 def export_session(
-    session: Session,
+    session: OrLatest = None,
     kind: Annotated[
         Literal["markdown", "json"],
         typer.Option("--format", "-f", help="Markdown with pictures beside it, or all as JSON."),

@@ -20,7 +20,7 @@ from q35chat.engine.capacity import (
     check_prompt,
 )
 from q35chat.engine.contract import TextContract, read_contract, same_states
-from q35chat.engine.gears import Gear
+from q35chat.engine.gears import Costs, Gear
 from q35chat.engine.growing import GrowingStep
 from q35chat.engine.prefill import PrefillCall
 from q35chat.engine.prompts import PromptGraph
@@ -29,7 +29,7 @@ from q35chat.engine.states import StateBuffers
 from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
 
-DEFAULT_CHUNK = 128
+DEFAULT_CHUNK = 64
 DEFAULT_LONGEST = 4096
 _EMPTY = np.iinfo(np.int64).min
 
@@ -67,7 +67,8 @@ class Decoder:
 
     `prefill` is a second graph for prompts, over the same states; without it `decode` does both.
     `image_token_id` marks the tokens that take a row of picture embeddings. `predict_ms` is the
-    time of the last run inside the runtime. `longest` bounds a sequence whose cache grows.
+    time of the last run inside the runtime. `longest` bounds a sequence whose cache grows;
+    `costs` are the times of calls by which prompts are cut, measured as they run.
     """
 
     def __init__(
@@ -78,16 +79,18 @@ class Decoder:
         prefill: GraphSession | None = None,
         chunk: int = DEFAULT_CHUNK,
         longest: int = DEFAULT_LONGEST,
+        costs: Costs | None = None,
     ) -> None:
         self._contract = contract = read_contract(decode)
         reads_gears = prefill is not None and prefill.metadata.get("q35chat.graph") == "prefill"
         self._prefill = decode if prefill is None or reads_gears else prefill
         self._prompt_contract = _chunk_contract(self._prefill, contract)
+        self._sessions = (decode,) if prefill is None else (decode, prefill)
         self._image_token_id = image_token_id
         self._chunk = chunk
         self._prompts: PromptGraph | None = None
         if prefill is not None and reads_gears:
-            self._prompts = PromptGraph(prefill, decode, contract)
+            self._prompts = PromptGraph(prefill, decode, contract, costs or Costs())
         elif contract.capacity is None:
             raise BundleError("a decode graph whose cache grows needs a prefill graph")
         self._capacity = contract.capacity or longest
@@ -301,6 +304,11 @@ class Decoder:
             self._prompts.note(None, self.predict_ms)
             self._prompts.record_text(self.used - 1, token, positions, key)
         self.rope_position = max(self.rope_position, int(positions.max()) + 1)
+
+    def close(self) -> None:
+        """Free the graphs; further calls are errors."""
+        for session in self._sessions:
+            session.close()
 
     def _image_ends(self, tokens: Array, image_embeds: Array | None) -> Array:
         """Picture tokens before each place, [T + 1]."""

@@ -19,12 +19,18 @@ from q35chat.engine.tokens import History, Tokens
 class PromptGraph:
     """The prefill graph of a decode graph. `route` tells how the last prompt was read."""
 
-    def __init__(self, prefill: GraphSession, decode: GraphSession, contract: TextContract) -> None:
+    def __init__(
+        self,
+        prefill: GraphSession,
+        decode: GraphSession,
+        contract: TextContract,
+        costs: Costs,
+    ) -> None:
         self._prefill = prefill
         self._decode = decode
         self._decode_contract = contract
         self._contract = read_prefill(prefill, contract)
-        self._costs = Costs()
+        self._costs = costs
         self._calls: dict[Gear, PrefillCall] = {}
         self._history = History()
         self._was_loaded = True

@@ -30,8 +30,10 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"(opp|vendor|[Oo]p ?type|kernel).*(not (found|exist|support)|[Ff]ail)|E[ZE]3003|E19010",
-        "an operator has no kernel: set ASCEND_CUSTOM_OPP_PATH to the vendor package of the "
-        "delta rules before q35chat starts",
+        (
+            "an operator has no kernel: set ASCEND_CUSTOM_OPP_PATH to the vendor package of the "
+            "delta rules before q35chat starts"
+        ),
     ),
 )
 

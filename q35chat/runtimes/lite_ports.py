@@ -68,6 +68,28 @@ def read_gears(input_shape: str, dynamic_dims: str, renamed: Mapping[str, str]) 
     return tuple(gears)
 
 
+def manifest_gears(
+    kind: str, gears: str, image_gears: str, patches_per_token: int
+) -> tuple[Gear, ...]:
+    """The gears of a graph from what it was exported with: lengths separated by commas."""
+    lengths, pictures = ([int(x) for x in text.split(",") if x] for text in (gears, image_gears))
+    if kind == "vision":
+        patches = [rows * patches_per_token for rows in pictures]
+        return tuple({("pixel_values", 0): count} for count in patches)
+    if kind == "prefill":
+        return tuple(
+            {
+                ("input_ids", 1): tokens,
+                ("attention_mask", 1): tokens,
+                ("position_ids", 2): tokens,
+                ("image_embeds", 0): rows,
+            }
+            for tokens in lengths
+            for rows in pictures
+        )
+    return ()
+
+
 def write_gears(gears: Sequence[Gear]) -> str:
     """The text that goes into a session's metadata as `q35chat.gear_shapes`."""
     return ";".join(

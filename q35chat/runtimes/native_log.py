@@ -20,6 +20,7 @@ _STDERR = 2
 _KEPT_BYTES = 8 << 20
 _LINE = re.compile(r"^\[ERROR\].*?\[[^\]]*\]\s*[\w:~<>]*\]\s*(?P<message>.*)$", re.MULTILINE)
 _LOCK = threading.Lock()
+_installed: list[NativeLog] = []
 
 
 class NativeLog:
@@ -62,6 +63,7 @@ class NativeLog:
             os.close(self._terminal)
             self._descriptor = self._terminal = self._handler = None
             self._streams = []
+            _installed[:] = [log for log in _installed if log is not self]
 
     def mark(self) -> int:
         """Where the log ends now, in bytes."""
@@ -104,3 +106,12 @@ def _descriptor_of(stream: TextIO | None) -> int | None:
         return None if stream is None else stream.fileno()
     except (OSError, ValueError, io.UnsupportedOperation):
         return None
+
+
+def native_log(path: Path) -> NativeLog:
+    """The process's native log: the one that is there, else a new one in `path`, installed."""
+    if not _installed:
+        log = NativeLog(path)
+        log.install()
+        _installed.append(log)
+    return _installed[0]

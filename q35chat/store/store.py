@@ -109,7 +109,7 @@ class Store:
                 "SELECT id FROM conversations ORDER BY updated DESC, id LIMIT 1"
             ).fetchone()
         if row is None:
-            raise StoreError("There is no conversation to continue yet. Ask without --continue.")
+            raise StoreError("There is no conversation yet. q35chat ask begins one.")
         return str(row[0])
 
     def sessions(self, query: str = "") -> list[SessionSummary]:

@@ -96,7 +96,7 @@ class Generation:
         if view is None:
             return
         if view.is_attached:
-            await view.finish(self._finished)
+            view.finish(self._finished)
         self.running = False
         self._view = None
         await self._on_end(Ended(view, self._finished, self._error))

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-SOFT_LIMIT: Final = 1_200
-HARD_LIMIT: Final = 3_000
-LINE_LIMIT: Final = 6_000
+SOFT_LIMIT: Final = 1_000
+HARD_LIMIT: Final = 2_000
+LINE_LIMIT: Final = 4_000
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _LIST_ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
@@ -23,11 +23,11 @@ _LOOK_AHEAD: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A finished piece and the source that goes on; `inside_fence` when a code block was cut."""
+    """A finished piece and the rest; `goes_on` when a code block or a list was cut."""
 
     done: str
     rest: str
-    inside_fence: bool = False
+    goes_on: bool = False
 
 
 @dataclass(slots=True)
@@ -51,15 +51,15 @@ def cut(source: str) -> Cut | None:
     if scan.fence:
         return _cut_fence(source, scan)
     if scan.item:
-        return Cut(source[: scan.item], source[scan.item :])
+        return Cut(source[: scan.item], source[scan.item :], goes_on=True)
     return _cut_anywhere(source)
 
 
 def pieces(source: str) -> list[tuple[str, bool]]:
-    """A whole text as (piece, whether it ends inside a code block) pairs, in order."""
+    """A whole text as (piece, whether it was cut inside a block) pairs, in order."""
     result: list[tuple[str, bool]] = []
     while (found := cut(source)) is not None:
-        result.append((found.done, found.inside_fence))
+        result.append((found.done, found.goes_on))
         source = found.rest
     if source or not result:
         result.append((source, False))
@@ -110,7 +110,7 @@ def _cut_fence(source: str, scan: _Scan) -> Cut | None:
     at = source.rfind("\n", begin, begin + HARD_LIMIT) + 1
     if not at:
         return None
-    return Cut(f"{source[:at]}{scan.fence}\n", f"{scan.fence_line}{source[at:]}", True)
+    return Cut(f"{source[:at]}{scan.fence}\n", f"{scan.fence_line}{source[at:]}", goes_on=True)
 
 
 def _cut_anywhere(source: str) -> Cut | None:

@@ -346,3 +346,13 @@ def test_a_plan_is_a_value_to_compare(model: ChatModel) -> None:
     plan = model.engine.plan(HELLO, GREEDY)
 
     assert plan == PromptPlan(plan.prompt_tokens, 0, 0, 512)
+
+
+def test_a_loop_that_began_before_the_answer_was_cut_is_seen(model: ChatModel) -> None:
+    model.say(HELLO, *model.ids("a") * 500)
+    cut = model.finish(HELLO, replace(GREEDY, max_new_tokens=100))
+
+    finished = model.finish([*HELLO, answered(cut)])
+
+    assert (cut.reason, finished.reason) == ("length", "loop")
+    assert finished.usage.completion_tokens < 100

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,11 @@ from q35chat.chat.records import ConversationRecord, TurnRecord
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import CapacityError
 from q35chat.store import Store
-from tests.doubles.chat_model import END, GREEDY, ChatModel, user
+from tests.doubles.chat_model import GREEDY, ChatModel
 
 TURNS = 200
-SNAPSHOT_BYTES = 400_000
+SNAPSHOT_BYTES = 100_000
+BLOCKS_PER_TURN = 200
 
 
 class CountingStore(Store):
@@ -31,24 +35,25 @@ def test_a_turn_costs_the_same_however_long_the_conversation_is(
 ) -> None:
     model = ChatModel(processor, capacity=6144, snapshot_bytes=SNAPSHOT_BYTES)
     store = CountingStore(tmp_path)
-    workspace = StoredWorkspace(store, lambda: (model.engine, GREEDY))
+    short = replace(GREEDY, max_new_tokens=4, loop_guard=False)
+    workspace = StoredWorkspace(store, lambda: (model.engine, short))
     workspace.load()
     chat = workspace.new()
-    costs, buffers, held = [], [], []
+    read, written, held, blocks = [], [], [], []
     for number in range(TURNS):
-        question = f"Question {number:03}"
-        model.say([*(step.turn for step in chat.steps), user(question)], *model.ids("Yes."), END)
-        runs, written = sum(model.text.runs), store.written
-        *_, finished = chat.send(question)
+        tokens_before, turns_before = sum(model.text.runs), store.written
+        *_, finished = chat.send(f"Question {number:03}")
         assert isinstance(finished, Finished)
-        assert finished.text == "Yes."
-        costs.append((sum(model.text.runs) - runs, store.written - written))
-        buffers.append(model.text.allocated)
+        read.append(sum(model.text.runs) - tokens_before)
+        written.append(store.written - turns_before)
         held.append(sum(kept.nbytes for kept in model.engine._model.cache.snapshots))
-    assert len({read for read, _ in costs[2:]}) == 1
-    assert max(written for _, written in costs) <= 3
-    assert buffers[-1] == buffers[2]
+        if number in {TURNS // 2, TURNS - 1}:
+            gc.collect()
+            blocks.append(sys.getallocatedblocks())
+    assert max(read[2:]) - min(read[2:]) <= 2 * 4
+    assert max(written) <= 3
     assert max(held) <= SNAPSHOT_BYTES
+    assert (blocks[1] - blocks[0]) / (TURNS // 2) < BLOCKS_PER_TURN
     assert len(chat.steps) == 2 * TURNS
     with Store(tmp_path) as again:
         assert len(again.load(chat.id)[1]) == 2 * TURNS

@@ -100,6 +100,7 @@ def test_loading_prints_nothing_and_needs_no_torch(processor: Path) -> None:
         "tokenizer = ChatTokenizer.load(Path(sys.argv[1]))\n"
         "message = {'role': 'user', 'content': 'a'}\n"
         "tokenizer.encode(tokenizer.render([message], generation_prompt=True, thinking=True))\n"
+        "tokenizer.encode('word ' * 100_000)\n"
     )
 
     done = subprocess.run(

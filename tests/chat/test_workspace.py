@@ -55,7 +55,7 @@ def test_the_model_is_loaded_once(tmp_path: Path) -> None:
 
 def test_pick_takes_the_named_the_latest_or_a_new_conversation(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, ScriptedBackend())
-    with pytest.raises(StoreError, match="no conversation to continue"):
+    with pytest.raises(StoreError, match="no conversation yet"):
         workspace.pick(latest=True)
     first, second = workspace.new(), workspace.new()
     finish(first.send("one"))

@@ -5,15 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.chat.values import ChatSettings
+from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands.lines import LineChat
 from q35chat.errors import CapacityError
-from tests.cli.scripted import Recorded, ScriptedBackend, Terminal, loaded, recorded, turn_events
+from q35chat.store import Store
+from tests.cli.scripted import Recorded, ScriptedBackend, Terminal, recorded, turn_events
 from tests.vision.files import sample
+
+
+def line_chat(backend: ScriptedBackend, seen: Recorded) -> LineChat:
+    settings = ChatSettings(thinking=True, max_image_tokens=256)
+    workspace = StoredWorkspace(Store(), lambda: (backend, settings))
+    workspace.load()
+    return LineChat(workspace.new(), workspace.new, seen.console)
 
 
 def talk(backend: ScriptedBackend, lines: str) -> Recorded:
     seen = recorded()
-    chat = LineChat(loaded(backend), seen.console, 256, thinking=True)
+    chat = line_chat(backend, seen)
     assert chat.loop(StringIO(lines)) == 0
     return seen
 
@@ -49,6 +59,12 @@ def test_new_starts_over() -> None:
     assert [turn.text for turn in backend.asked[1][0]] == ["two"]
 
 
+def test_what_was_said_is_kept_a_conversation_each() -> None:
+    talk(ScriptedBackend(turn_events("Hi")), "one\ntwo\n/new\nthree\n/new\n")
+    with Store() as store:
+        assert [(kept.title, kept.turns) for kept in store.sessions()] == [("three", 1), ("one", 2)]
+
+
 def test_a_prompt_that_does_not_fit_is_said_and_forgotten() -> None:
     backend = ScriptedBackend(error=CapacityError("prompt needs 9 slots"))
     seen = talk(backend, "one\ntwo\n")
@@ -81,7 +97,7 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves(
 
     monkeypatch.setattr("builtins.input", typed)
     seen = recorded()
-    chat = LineChat(loaded(ScriptedBackend()), seen.console, 256, thinking=False)
+    chat = line_chat(ScriptedBackend(), seen)
     assert chat.loop(Terminal()) == 0
     assert "(Ctrl+D leaves)" in seen.err.getvalue()
     assert keys == []

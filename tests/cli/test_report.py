@@ -26,8 +26,10 @@ def test_a_percentile_is_a_value_that_was_measured(
 def test_stats_name_speed_latency_and_capacity() -> None:
     assert stats_lines(finished(), load_ms=1200.0) == [
         "load      1200 ms",
-        "prompt    100 tokens, 64 for pictures, 20 reused; "
-        "vision 12 ms, prefill 800 ms, 100.0 tokens/s",
+        (
+            "prompt    100 tokens, 64 for pictures, 20 reused; "
+            "vision 12 ms, prefill 800 ms, 100.0 tokens/s"
+        ),
         "answer    4 tokens, 1 of them reasoning; first token after 850 ms",
         "decode    2.0 ms a token (p50), 4.0 ms (p95), 400.0 tokens/s; 1.2 ms in the runtime",
         "capacity  104 of 2048 slots used",

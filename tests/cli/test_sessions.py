@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from q35chat import cli
 from q35chat.commands.console import Console
 from q35chat.commands.failures import report
 from q35chat.commands.session_work import delete_some
@@ -76,6 +77,22 @@ def test_show_prints_the_conversation_and_nothing_that_steers(
     assert code == 0
     assert "How do I make 龙井茶?" in out
     assert "With hot ␛[2Jwater." in out
+
+
+def test_show_and_export_take_the_latest_when_none_is_named(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "show") == run(capsys, "show", "aaaa1")
+    assert run(capsys, "export", "-f", "json") == run(capsys, "export", "aaaa1", "-f", "json")
+
+
+def test_the_command_is_part_of_the_program(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["sessions", "list"]) == 0
+    assert "Tea" in capsys.readouterr().out
+    assert cli.run(["sessions", "show", "nope"]) == 1
+    assert "no conversation 'nope'" in capsys.readouterr().err
 
 
 def test_search_prints_the_turns_that_match(

@@ -20,6 +20,7 @@ class Asked:
     """A bundle that answers greedily; pictures pass through files in `folder`."""
 
     def __init__(self, bundle: Path, folder: Path) -> None:
+        self.bundle = bundle
         self._folder = folder
         self._engine = ChatEngine.open(
             Bundle.open(bundle), lambda path: open_session(path, "cpu", threads=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from tests.doubles.mindspore_lite.npu import NPU, Npu
 def npu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Npu]:
     """The stand-in is installed; its simulated NPU, with counters at zero."""
     monkeypatch.setitem(sys.modules, "mindspore_lite", mindspore_lite)
+    gc.collect()  # what earlier tests left on the device
     NPU.reset()
     yield NPU
     NPU.reset()

@@ -202,7 +202,9 @@ class ScriptedConversation:
             with Image.open(BytesIO(data)) as image:
                 width, height = image.size
         except OSError:
-            raise PictureError(f"{path.name} cannot be read as a picture; use PNG or JPEG") from None
+            raise PictureError(
+                f"{path.name} cannot be read as a picture; use PNG or JPEG"
+            ) from None
         return attachment(path.name, data, width, height)
 
     def forecast(self, text: str, attachments: Sequence[Attachment]) -> Forecast:
@@ -300,9 +302,7 @@ class ScriptedConversation:
             answer += token.text if token.kind == "answer" else ""
             yield token
         self._keep(Turn("assistant", before + answer, (), reasoning, (), finish), old)
-        yield Finished(
-            finish, answer, reasoning, (), self._usage(need, reused, reasoning, walls)
-        )
+        yield Finished(finish, answer, reasoning, (), self._usage(need, reused, reasoning, walls))
 
     def _usage(self, need: int, reused: int, reasoning: str, walls: list[float]) -> Usage:
         thought = len(reasoning) // 4

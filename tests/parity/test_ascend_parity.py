@@ -13,7 +13,7 @@ from q35export.graphs.ascend import AscendOptions
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Greedy, Prompt, Reference
 from q35export.verify.samples import SAMPLES, Sample
-from tests.support.ascend import AscendChat, Array, encode_picture, export_ascend, layer_states
+from tests.support.ascend import Array, AscendChat, encode_picture, export_ascend, layer_states
 from tests.support.checkpoints import make_checkpoint
 
 pytestmark = pytest.mark.parity

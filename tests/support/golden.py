@@ -76,7 +76,8 @@ def save(golden: Golden) -> None:
     text = f'{{"shape": "{golden.shape}", "seed": {golden.seed}, "cases": [\n'
     text += ",\n".join(cases) + "\n]}\n"
     (FOLDER / f"{golden.shape}.json").write_text(text, encoding="utf-8")
-    np.savez_compressed(FOLDER / f"{golden.shape}.npz", **golden.numbers)
+    arrays: dict[str, Any] = dict(golden.numbers)
+    np.savez_compressed(FOLDER / f"{golden.shape}.npz", **arrays)
 
 
 def embedding_numbers(sample: str, number: int, embeds: Floats) -> dict[str, Floats]:

@@ -46,10 +46,10 @@ class Writer:
         self.scenes: tuple[Scene, ...] = ()
         self.seen_any = False
 
-    def show(self, count: int) -> Turn:
-        """A message with one or two new pictures and a question about them."""
+    def show(self, count: int, shapes: int | None = None) -> Turn:
+        """A message with one or two new pictures (of `shapes` shapes) and a question about them."""
         self.scenes = tuple(
-            random_scene(self.rng, self.rng.choice((1, 1, 2, 2, 3)) if count == 2 else None)
+            random_scene(self.rng, self.rng.choice((1, 1, 2, 2, 3)) if count == 2 else shapes)
             for _ in range(count)
         )
         self.seen_any = True
@@ -125,6 +125,8 @@ def training_conversation(seed: str, grown: float = 1.0) -> Conversation:
     """The conversation of a seed string; `grown` (0..1) makes conversations longer."""
     rng = random.Random(seed)
     writer = Writer(rng)
+    if rng.random() > 0.25 + 0.75 * grown:
+        return Conversation(tuple(first_lesson(rng, writer)), None, thinking=False)
     ease = 0.4 + 0.6 * grown
     kind = rng.random()
     turns: list[Turn] = []
@@ -149,6 +151,14 @@ def training_conversation(seed: str, grown: float = 1.0) -> Conversation:
     else:
         turns = [writer.mixed() for _ in range(rng.randint(3, max(4, round(12 * ease))))]
     return Conversation(tuple(turns), system_prompt(rng), rng.random() < 0.2)
+
+
+def first_lesson(rng: random.Random, writer: Writer) -> list[Turn]:
+    """A short conversation from which looking and copying are learnt fast."""
+    if rng.random() < 0.35:
+        return [writer.memory(), writer.memory()]
+    turns = [writer.show(1, rng.choice((1, 1, 2)))]
+    return turns + [writer.about_shown() for _ in range(rng.choice((1, 2)))]
 
 
 def system_prompt(rng: random.Random) -> str | None:

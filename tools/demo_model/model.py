@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
 from .pictures import MERGE_SIZE, PATCH_SIZE, TEMPORAL_PATCH_SIZE
@@ -89,5 +90,10 @@ def padded_vocabulary() -> int:
 
 
 def new_model() -> Qwen3_5ForConditionalGeneration:
-    """A model with random weights; seed torch before the call."""
-    return Qwen3_5ForConditionalGeneration(configuration())
+    """A model with random weights; seed torch before the call.
+
+    Position embeddings start as large as patches are, or places in a picture are learnt late.
+    """
+    model = Qwen3_5ForConditionalGeneration(configuration())
+    torch.nn.init.normal_(model.model.visual.pos_embed.weight, std=0.4)
+    return model

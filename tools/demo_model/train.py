@@ -34,14 +34,14 @@ class Plan:
     """What decides the weights: the same plan gives the same training."""
 
     seed: int = 7
-    steps: int = 2600
+    steps: int = 1800
     budget: int = 3000
     """Tokens of a batch, padding included."""
-    peak: float = 2e-3
+    peak: float = 2.5e-3
     """Largest learning rate."""
-    warm_up: int = 150
+    warm_up: int = 100
     """Steps."""
-    grown_up: int = 1067
+    grown_up: int = 700
     """Steps over which conversations grow to full length."""
     falling_from: float = 0.5
     """Share of the steps after which the learning rate falls."""
@@ -55,12 +55,14 @@ def rate(plan: Plan, step: int) -> float:
     return plan.peak * min(1.0, (step + 1) / plan.warm_up, left)
 
 
-def optimiser(model: nn.Module) -> torch.optim.AdamW:
-    """AdamW; matrices decay, vectors and embeddings do not."""
-    decayed = [p for name, p in model.named_parameters() if p.ndim > 1 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.ndim < 2 or "embed" in name]
-    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98))
+def optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers; AdamW for embeddings, vectors and convolutions."""
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    return [
+        torch.optim.Muon(matrices, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0),
+    ]
 
 
 def half_is_faster() -> bool:
@@ -104,7 +106,7 @@ class Trainer:
         self.quantiser = Quantiser(self.model)
         self.half = half_is_faster()
         modeling.torch_chunk_gated_delta_rule = partial(DELTA_RULE, chunk_size=32)
-        self.optimiser = optimiser(self.model)
+        self.optimisers = optimisers(self.model)
         self.step, self.pools, self.seconds = 0, 0, 0.0
         if (work / "resume.pt").exists():
             self._resume()
@@ -117,14 +119,15 @@ class Trainer:
                 f"{file} is of another plan ({state['plan']}): remove it to start anew."
             )
         self.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        for optimiser, values in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(values)
         self.step, self.pools, self.seconds = state["step"], state["pools"], state["seconds"]
 
     def _save(self) -> None:
         state = {
             "plan": asdict(self.plan),
             "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "step": self.step,
             "pools": self.pools,
             "seconds": self.seconds,
@@ -163,15 +166,17 @@ class Trainer:
 
     def _learn(self, batch: Batch) -> None:
         started = time.monotonic()
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate(self.plan, self.step)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate(self.plan, self.step)
         with self.quantiser.reading(self._mode()):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
                 loss = loss_of(self.model, batch)
             loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        for optimiser in self.optimisers:
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
         if self.step % 10 == 0:
             self._log(loss.item(), norm.item(), batch, time.monotonic() - started)
         self.step += 1

@@ -108,9 +108,13 @@ class GraphExecutor:
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(self.path.parent)
         )
-        return ort.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        try:
+            return ort.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # ONNX Runtime raises a class of its own for each status
+            reason = str(error).splitlines()[0]
+            raise ExportError(f"{self.path} cannot be run: {reason}; export it again") from error
 
 
 def _check_opset(model: onnx.ModelProto) -> None:

@@ -17,6 +17,11 @@ class FollowScroll(VerticalScroll, can_focus=False):
         """Go to the end and stay there."""
         self.anchor()
 
+    def release_anchor(self) -> None:
+        """Stop following, where there is anything to scroll to."""
+        if self.max_scroll_y > 0:
+            super().release_anchor()
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Take up following again when the reader moves down to the end."""
         super().watch_scroll_y(old_value, new_value)

@@ -14,6 +14,7 @@ from q35chat.tui.text import MARKS, clean, count, finish_mark, one_line, usage_l
 from q35chat.tui.widgets.answer import Answer
 from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
+from q35chat.tui.widgets.steady import SteadyHeight
 
 _DIM = "$foreground 55%"
 
@@ -23,7 +24,7 @@ def draft_step(turn: Turn) -> Step:
     return Step("", turn)
 
 
-class TurnView(Vertical):
+class TurnView(SteadyHeight, Vertical):
     """What questions and answers have in common: the step they show."""
 
     def __init__(self, step: Step) -> None:
@@ -103,10 +104,9 @@ class AnswerView(TurnView):
         self._line = self._mark = ""
         self._refresh_foot()
 
-    async def finish(self, finished: Finished | None) -> None:
+    def finish(self, finished: Finished | None) -> None:
         """The turn has ended; None when it failed before it could finish."""
         self.reasoning.settle()
-        await self.answer.finish()
         self._mark = finish_mark(finished) if finished else "■ failed"
         self._line = usage_line(finished.usage) if finished else ""
         self._refresh_foot()
@@ -114,7 +114,7 @@ class AnswerView(TurnView):
     def fits(self, step: Step) -> bool:
         """The same text, as far as the screen shows it."""
         turn = step.turn
-        return turn.role == "assistant" and clean(turn.text) == self.answer.text
+        return turn.role == "assistant" and clean(turn.text).strip() == self.answer.text.strip()
 
     def adopt(self, step: Step) -> None:
         """Also show which of several answers this is."""

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -164,7 +164,10 @@ class Model:
             self._fail("dyn_shape_process.cc:250] SetDynamicDims]", "Not support dynamic input")
         if self._ascend and given:
             self._check_outputs(given)
-        results = file.graph.run(arrays)
+        try:
+            results = file.graph.run(arrays)
+        except Exception as error:  # noqa: BLE001  (the real one tells nothing either)
+            self._fail("model_process.cc:1330] Execute]", " ".join(str(error).split()))
         NPU.ran.append(f"{len(results)} outputs of {file.graph.outputs[0].name}")
         if self._ascend:
             NPU.uploaded += sum(a.nbytes for n, a in zip(natives, arrays, strict=True)
@@ -248,7 +251,7 @@ class Model:
             raise RuntimeError("model is not built")
         return self._file
 
-    def _fail(self, place: str, message: str) -> None:
+    def _fail(self, place: str, message: str) -> NoReturn:
         native_log.error(place, message)
         raise RuntimeError("predict failed!")
 

@@ -7,7 +7,7 @@ import os
 
 def _line(level: str, place: str, message: str) -> None:
     stamp = "2026-01-01-00:00:00.000.000"
-    text = f"[{level}] LITE({os.getpid()},7f00,python):{stamp} [{place}] {message}\n"
+    text = f"[{level}] LITE({os.getpid()},7f00,python):{stamp} [{place} {message}\n"
     os.write(2, text.encode())
 
 

@@ -126,17 +126,17 @@ class Tensor:
         self._native.shape = list(shape)
         self._native.host = None
 
-    @property
-    def format(self) -> Format:
+    def _get_format(self) -> Format:
         return self._native.format
 
-    @format.setter
-    def format(self, value: Format) -> None:
+    def _set_format(self, value: Format) -> None:
         check_isinstance("format", value, Format)
         if self._native.from_numpy:
             native_log.error("tensor_numpy_impl.h:62] SetFormat]", "can not set format")
             return
         self._native.format = value
+
+    format = property(_get_format, _set_format)
 
     @property
     def device(self) -> str:

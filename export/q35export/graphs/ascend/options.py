@@ -6,17 +6,13 @@ A gear is a length that the converted graph accepts; anything shorter is padded 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import onnx_ir as ir
 
 from q35chat.errors import UsageError
+from q35export.request import DEFAULT_CAPACITY, DEFAULT_IMAGE_GEARS, DTYPES, DType, check_gears
 
-DType = Literal["fp16", "fp32"]
-DTYPES: tuple[DType, ...] = get_args(DType)
-DEFAULT_CAPACITY = 2048
 DEFAULT_GEARS = (32, 512, 1024, 2048)
-DEFAULT_IMAGE_GEARS = (16, 64, 256)
 
 
 def default_gears(capacity: int) -> tuple[int, ...]:
@@ -46,12 +42,12 @@ class AscendOptions:
             raise UsageError(f"--max-seq-len must be at least 1, found {self.capacity}")
         if self.dtype not in DTYPES:
             raise UsageError(f"--dtype must be fp16 or fp32, found {self.dtype!r}")
-        _check_gears("--image-gears", self.image_gears)
+        check_gears("--image-gears", self.image_gears)
         if not self.image_gears:
             raise UsageError("--image-gears names no length; give at least one, such as 16")
         if not self.gears:
             object.__setattr__(self, "gears", default_gears(self.capacity))
-        _check_gears("--gears", self.gears)
+        check_gears("--gears", self.gears)
         if max(self.gears) > self.capacity:
             raise UsageError(
                 f"--gears must be in 1 to {self.capacity} (--max-seq-len), "
@@ -86,24 +82,3 @@ class AscendOptions:
             "q35chat.gears": ",".join(map(str, self.gears)),
             "q35chat.image_gears": ",".join(map(str, self.image_gears)),
         }
-
-
-def parse_gears(option: str, text: str) -> tuple[int, ...]:
-    """Lengths of a comma-separated list, ascending; UsageError for anything else."""
-    try:
-        gears = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(
-            f"{option} must be lengths separated by commas, such as 32,512; found {text!r}"
-        ) from None
-    _check_gears(option, gears)
-    return gears
-
-
-def _check_gears(option: str, gears: tuple[int, ...]) -> None:
-    wrong = next((gear for gear in gears if gear < 1), None)
-    if wrong is not None:
-        raise UsageError(f"{option} must be positive lengths, found {wrong}")
-    if list(gears) != sorted(set(gears)):
-        shown = ",".join(map(str, gears))
-        raise UsageError(f"{option} must ascend and name no length twice, found {shown}")

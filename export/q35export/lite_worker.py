@@ -1,0 +1,34 @@
+"""`converter_lite` for machines that have only the Python package: same options, same last line.
+
+Runs as a process of its own, because the package holds the GIL and writes to descriptors 1 and 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+
+def main() -> int:
+    """Convert as the command line says; the exit code."""
+    parser = argparse.ArgumentParser()
+    for option in ("fmk", "optimize", "saveType", "modelFile", "outputFile", "configFile"):
+        parser.add_argument(f"--{option}", required=True)
+    wanted = parser.parse_args()
+    lite = import_module("mindspore_lite")
+    converter = lite.Converter()
+    converter.optimize = wanted.optimize
+    converter.save_type = getattr(lite.ModelType, wanted.saveType)
+    converter.convert(
+        fmk_type=getattr(lite.FmkType, wanted.fmk),
+        model_file=wanted.modelFile,
+        output_file=wanted.outputFile,
+        config_file=wanted.configFile,
+    )
+    sys.stdout.write("CONVERT RESULT SUCCESS:0\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

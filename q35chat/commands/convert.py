@@ -1,0 +1,36 @@
+"""`q35chat convert`: the graphs of a bundle made ready for the NPU, or the commands to do so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from q35chat.commands.console import Console
+from q35export.converter import find_converter
+from q35export.mindir import convert
+from q35export.progress import reporter_for
+
+NO_CONVERTER = 3
+
+
+def convert_bundle(
+    bundle: Path, console: Console, *, converter: str | None = None, drop_onnx: bool = False
+) -> int:
+    """Convert what is left; the exit code, 3 where a converter is missing. Raises Q35Error."""
+    tool = find_converter(converter)
+    if tool is not None:
+        console.note(f"converting with {tool.name}")
+    with reporter_for(console.err) as reporter:
+        result = convert(bundle, tool, reporter, drop_onnx=drop_onnx)
+    if result.status == "no-converter":
+        console.note(
+            "no converter here: copy the bundle to the NPU host, source CANN's set_env.sh there, "
+            "set ASCEND_CUSTOM_OPP_PATH, and run these; then q35chat convert again"
+        )
+        console.out.write(f"cd {bundle.resolve()}\n")
+        console.out.writelines(f"{command}\n" for command in result.commands)
+        console.out.flush()
+        return NO_CONVERTER
+    if result.status == "up-to-date":
+        console.note(f"{bundle} is converted already")
+    console.note(f"chat with it: q35chat --model-dir {bundle}")
+    return 0

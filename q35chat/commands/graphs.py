@@ -1,0 +1,67 @@
+"""How the graphs of a bundle are opened: which runtime, and what it must know of the bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_log_path
+
+from q35chat.bundle import Bundle, Manifest
+from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
+from q35chat.runtimes.lite_ports import Gear, manifest_gears
+from q35chat.runtimes.residency import Mode
+
+_STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
+
+
+@dataclass(frozen=True, slots=True)
+class NpuOptions:
+    """What the command line says about an NPU."""
+
+    device_id: int = 0
+    residency: Mode = "auto"
+    host_state_roundtrip: bool = False
+
+
+def log_path() -> Path:
+    """Where messages of MindSpore Lite go."""
+    return user_log_path("q35chat") / "mindspore-lite.log"
+
+
+def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = None) -> OpenGraph:
+    """A function that loads the graph files of `bundle`. Raises RuntimeFailure."""
+    npu = npu or NpuOptions()
+    manifest = bundle.manifest
+    options = RuntimeOptions(
+        threads=threads,
+        device_id=npu.device_id,
+        residency=npu.residency,
+        host_states=npu.host_state_roundtrip,
+        needed=_needed(manifest),
+        gears=_gears(manifest),
+        log=log_path(),
+    )
+    return opener(manifest.target, options)
+
+
+def _needed(manifest: Manifest) -> int:
+    """Bytes of the converted graphs, with something for states."""
+    folders = [path.rpartition("/")[0] for path in manifest.graphs.values()]
+    sizes = [
+        entry.size
+        for name, entry in manifest.files.items()
+        if name.endswith(".mindir") or any(name.startswith(f"{at}/") for at in folders)
+        if "/model." not in name
+    ]
+    return int(sum(sizes) * _STATES_SHARE)
+
+
+def _gears(manifest: Manifest) -> Mapping[str, tuple[Gear, ...]]:
+    """What the graphs were exported with, for files that do not tell it."""
+    found = {}
+    for kind, options in manifest.options.items():
+        lengths, pictures = str(options.get("gears", "")), str(options.get("image_gears", ""))
+        found[kind] = manifest_gears(kind, lengths, pictures, manifest.model.spatial_merge_size**2)
+    return found

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from q35chat.errors import UsageError
+from q35export.graphs.ascend import AscendOptions
+from q35export.request import parse_gears
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"capacity": 0}, "--max-seq-len must be at least 1, found 0"),
+        ({"capacity": -5}, "--max-seq-len must be at least 1, found -5"),
+        ({"capacity": 17, "gears": (32,)}, r"--gears must be in 1 to 17 .*found 32"),
+        ({"gears": (0, 32)}, "--gears must be positive lengths, found 0"),
+        ({"gears": (32, 32)}, "name no length twice, found 32,32"),
+        ({"gears": (512, 32)}, "--gears must ascend"),
+        ({"image_gears": ()}, "--image-gears names no length"),
+        ({"image_gears": (-16,)}, "--image-gears must be positive lengths, found -16"),
+        ({"dtype": "bf16"}, "--dtype must be fp16 or fp32, found 'bf16'"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        AscendOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "gears"),
+    [(17, (17,)), (32, (32,)), (600, (32, 512)), (4096, (32, 512, 1024, 2048))],
+)
+def test_gears_not_given_are_the_usual_ones_that_fit(capacity: int, gears: tuple[int, ...]) -> None:
+    assert AscendOptions(capacity=capacity).gears == gears
+
+
+def test_a_growing_cache_means_a_prefill_without_states() -> None:
+    options = AscendOptions(fused_decode=False)
+    assert not options.fixed_cache
+    assert not options.stateful_prefill
+
+
+def test_a_list_of_gears_is_read() -> None:
+    assert parse_gears("--gears", "32,512") == (32, 512)
+
+
+@pytest.mark.parametrize("text", ["", "32,", "a", "32;64", "1.5"])
+def test_a_list_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--gears must be lengths separated by commas"):
+        parse_gears("--gears", text)

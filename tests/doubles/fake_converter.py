@@ -1,0 +1,90 @@
+"""`converter_lite` as the tests have it: strict about its configuration, known for its failures.
+
+Writes files of the MindSpore Lite stand-in. `FAKE_CONVERTER_FAILS` names a failure of the real one
+by its log; `FAKE_CONVERTER_ONLY` fails every graph but that one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from q35export.converter_config import read_inputs
+from tests.doubles.mindspore_lite.modelfile import write_model
+
+FAILURES = {
+    "no-cann": "[ERROR] LITE(1,7f,x):t [anf_transform.cc:451] RunConvertPass] "
+    "Failed to create acl pass",
+    "unknown-operator": "[ERROR] LITE(1,7f,x):t [onnx_op_parser.cc:3940] ConvertNodes] "
+    "not support onnx data type Einsum2\nUNSUPPORTED OP LIST:\nFMKTYPE: ONNX, OP TYPE: Einsum2",
+    "too-old": "[ERROR] LITE(1,7f,x):t [onnx_op_parser.cc:3940] ConvertNodes] "
+    "not support onnx data type Custom\nUNSUPPORTED OP LIST:\nFMKTYPE: ONNX, OP TYPE: Custom",
+    "no-vendor": "[ERROR] GE(1,x):t [ge_api.cc:1] Build] EZ3003: No supported Ops kernel and engine "
+    "are found for [Custom], optype [RecurrentGatedDeltaRule]",
+    "disk-full": "[ERROR] LITE(1,7f,x):t [file_utils.cc:9] Write] No space left on device",
+    "no-memory": "terminate called after throwing an instance of 'std::bad_alloc'",
+    "silent": "",
+}
+
+
+def sections(path: Path) -> dict[str, dict[str, str]]:
+    """The configuration as the converter reads it: one `=` a line, double quotes stripped."""
+    found: dict[str, dict[str, str]] = {}
+    name = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        text = line.replace('"', "").strip()
+        if not text or line.startswith("#"):
+            continue
+        if text.startswith("["):
+            name = text.strip("[]")
+            found[name] = {}
+            continue
+        key, value = text.split("=")
+        found[name][key] = value
+    return found
+
+
+def checked_shapes(model: Path, options: dict[str, str]) -> tuple[str, str]:
+    """The template and the gears, if they are those of the graph; SystemExit otherwise."""
+    shapes = read_inputs(model).shapes
+    template, dims = options.get("input_shape", ""), options.get("ge.dynamicDims", "")
+    free = any(isinstance(axis, str) for shape in shapes.values() for axis in shape)
+    if free and [entry.partition(":")[0] for entry in template.split(";")] != list(shapes):
+        sys.exit("[ERROR] LITE(1,7f,x):t [acl_pass_impl.cc:899] SetGraphInputShape] names differ")
+    for gear in filter(None, dims.split(";")):
+        if len(gear.split(",")) != template.count("-1"):
+            sys.exit("[ERROR] GE(1,x):t [a.cc:1] Build] dynamicDims do not fit input_shape")
+    return template, dims
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for option in ("fmk", "optimize", "saveType", "modelFile", "outputFile", "configFile"):
+        parser.add_argument(f"--{option}", required=True)
+    given = parser.parse_args()
+    assert (given.fmk, given.optimize, given.saveType) == ("ONNX", "ascend_oriented", "MINDIR")
+    model, output = Path(given.modelFile), Path(given.outputFile)
+    only = os.environ.get("FAKE_CONVERTER_ONLY", output.name)
+    failure = os.environ.get("FAKE_CONVERTER_FAILS", "no-memory" if only != output.name else "")
+    if failure:
+        sys.stderr.write(FAILURES[failure] + "\n")
+        sys.exit(1)
+    config = sections(Path(given.configFile))
+    assert config["acl_init_options"] == {"ge.exec.precision_mode": "force_fp32"}
+    template, dims = checked_shapes(model, config.get("acl_build_options", {}))
+    split = os.environ.get("FAKE_CONVERTER_WHOLE") is None
+    write_model(
+        output.with_name(output.name + ("_graph" if split else "") + ".mindir"),
+        "tests.doubles.mindspore_lite.onnx_graph:load",
+        {"path": str(model.resolve())},
+        input_shape=template,
+        dynamic_dims=dims,
+        weights=model.with_name("model.bin").stat().st_size,
+    ).chmod(0o400)
+    sys.stdout.write("CONVERT RESULT SUCCESS:0\n")
+
+
+if __name__ == "__main__":
+    main()

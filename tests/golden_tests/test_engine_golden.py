@@ -1,0 +1,53 @@
+"""The exported FP32 graphs through the engine: tokens, logits and embeddings of transformers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from q35export.verify.candidate import Candidate
+from tests.support.exported import Exported
+from tests.support.golden import TOKENS, GoldenCase, embedding_numbers
+
+# FP32 sums in another order: measured 1e-4 at most, on logits of about 3.
+LOGITS = 1e-3
+EMBEDDINGS = 1e-4
+
+
+def test_greedy_tokens_are_those_of_transformers(
+    exported: Exported, candidate: Candidate, case: GoldenCase
+) -> None:
+    greedy = candidate.greedy(exported.prompt(case), TOKENS)
+    assert tuple(greedy.tokens.tolist()) == case.tokens
+    wanted = exported.golden.numbers[f"{case.sample} logits"]
+    np.testing.assert_allclose(greedy.logits[[0, -1]], wanted, atol=LOGITS)
+
+
+def test_positions_are_those_of_transformers(
+    exported: Exported, candidate: Candidate, case: GoldenCase
+) -> None:
+    positions = candidate.positions(exported.prompt(case))
+    np.testing.assert_array_equal(positions, case.positions)
+
+
+def test_pictures_become_the_embeddings_of_transformers(
+    exported: Exported, candidate: Candidate, case: GoldenCase
+) -> None:
+    pictures = exported.prompt(case).pictures
+    assert tuple((picture.grid_h, picture.grid_w) for picture in pictures) == case.grids
+    for number, picture in enumerate(pictures):
+        found = embedding_numbers(case.sample, number, candidate.vision(picture))
+        for name, numbers in found.items():
+            wanted = exported.golden.numbers[name]
+            np.testing.assert_allclose(numbers, wanted, atol=EMBEDDINGS, rtol=EMBEDDINGS)
+
+
+def test_every_chunk_length_gives_the_same_answer(exported: Exported) -> None:
+    for name in ("text", "three pictures"):
+        case = exported.golden.case(name)
+        prompt = exported.prompt(case)
+        wanted = exported.golden.numbers[f"{name} logits"][0]
+        for chunk in range(1, len(case.prompt_ids) + 1):
+            chunked = Candidate(exported.bundle, chunk=chunk, threads=2)
+            greedy = chunked.greedy(prompt, 8)
+            assert tuple(greedy.tokens.tolist()) == case.tokens[:8], f"{name}, chunks of {chunk}"
+            np.testing.assert_allclose(greedy.logits[0], wanted, atol=LOGITS)

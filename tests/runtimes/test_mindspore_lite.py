@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from q35chat.engine.session import Array, Buffer
+from q35chat.errors import RuntimeFailure
+from q35chat.runtimes import RuntimeOptions, graph_kind, opener
+from q35chat.runtimes.lite_tensors import DeviceMemoryError
+from q35chat.runtimes.mindspore_lite import GearError, LiteDevice, LiteRun, LiteSession
+from q35chat.runtimes.native_log import NativeLog
+from q35chat.runtimes.residency import Residency
+from tests.doubles.mindspore_lite.modelfile import variables_of, write_model
+from tests.doubles.mindspore_lite.npu import Npu
+from tests.doubles.numpy_session import NumpyBuffer
+
+TOY = "tests.doubles.toy_graphs:"
+FLOAT = np.dtype(np.float32)
+ON_NPU, ON_HOST = LiteDevice(), LiteDevice(host_states=True)
+ON_CPU, ON_GE = LiteDevice(target="cpu", threads=2), LiteDevice(provider="ge")
+
+
+class Maker:
+    """Writes model files and opens sessions over them, all with one log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = NativeLog(folder / "native.log")
+        self.count = 0
+
+    def write(
+        self, graph: str = "counter", *, dims: str = "", weights: int = 0, **arguments: Any
+    ) -> Path:
+        self.count += 1
+        shape = "numbers:1,-1;past_sum:1,4" if dims else ""
+        path = self.folder / f"m{self.count}_graph.mindir"
+        return write_model(path, TOY + graph, arguments, input_shape=shape,
+                           dynamic_dims=dims, weights=weights)  # fmt: skip
+
+    def __call__(self, device: LiteDevice = ON_NPU, residency: Residency | None = None,
+                 **arguments: Any) -> LiteSession:  # fmt: skip
+        path = self.write(**arguments)
+        return LiteSession(path, "toy", device, self.log, residency=residency)
+
+
+@pytest.fixture
+def make(tmp_path: Path, npu: Npu) -> Iterator[Maker]:
+    maker = Maker(tmp_path)
+    yield maker
+    maker.log.remove()
+
+
+def bound(session: LiteSession, length: int = 3) -> tuple[LiteRun, dict[str, Buffer]]:
+    buffers = {
+        "numbers": session.allocate((1, length), FLOAT),
+        "past_sum": session.allocate((1, 4), FLOAT),
+        "double": session.allocate((1, 1), FLOAT),
+        "present_sum": session.allocate((1, 4), FLOAT),
+    }
+    buffers["numbers"].write(np.ones((1, length), FLOAT))
+    inputs = {name: buffers[name] for name in ("past_sum", "numbers")}
+    outputs = {name: buffers[name] for name in ("present_sum", "double")}
+    return session.bind(inputs, outputs), buffers
+
+
+@pytest.mark.parametrize("device", [ON_NPU, ON_HOST, ON_CPU, ON_GE])
+def test_a_bound_run_fills_its_outputs_wherever_it_runs(make: Maker, device: LiteDevice) -> None:
+    run, buffers = bound(make(device))
+    buffers["past_sum"].write(np.full((1, 4), 10, FLOAT))
+    run()
+
+    assert buffers["present_sum"].host().tolist() == [[13, 13, 13, 13]]
+    assert buffers["double"].host().tolist() == [[26]]
+
+
+def test_on_the_npu_a_run_moves_no_bytes_and_allocates_nothing(make: Maker, npu: Npu) -> None:
+    run, _ = bound(make())
+    run()
+    before = npu.allocations, npu.uploaded, npu.downloaded
+    run()
+
+    assert (npu.allocations, npu.uploaded, npu.downloaded) == before
+
+
+@pytest.mark.parametrize("device", [ON_HOST, ON_CPU, ON_GE])
+def test_device_buffers_are_used_on_the_default_provider_alone(
+    make: Maker, npu: Npu, device: LiteDevice
+) -> None:
+    bound(make(device))
+
+    assert npu.allocations == (0 if device is ON_CPU else 1)  # the weights
+
+
+def test_tensors_are_described_by_the_file(make: Maker) -> None:
+    session = make(dims="2;5")
+
+    assert [(spec.name, spec.shape, spec.dtype) for spec in session.inputs] == [
+        ("numbers", (1, None), FLOAT),
+        ("past_sum", (1, 4), FLOAT),
+    ]
+    assert session.metadata["q35chat.graph"] == "toy"
+    assert session.metadata["q35chat.gear_shapes"] == "numbers:1=2;numbers:1=5"
+
+
+def test_a_lost_rank_is_an_empty_shape(make: Maker) -> None:
+    assert [spec.shape for spec in make(graph="lost_rank").outputs] == [(), ()]
+
+
+def test_buffers_must_have_the_dtype_of_the_graph(make: Maker) -> None:
+    with pytest.raises(ValueError, match="numbers is float16, its buffer float32"):
+        bound(make(graph="half"), 2)
+
+
+def test_resize_happens_only_when_the_shape_changes(make: Maker, npu: Npu) -> None:
+    session = make(dims="2;5")
+    first, _ = bound(session, 2)
+    second, _ = bound(session, 5)
+    for run in (first, first, second, second, first):
+        run()
+
+    assert npu.resizes == 3
+
+
+def test_a_static_graph_is_never_resized(make: Maker, npu: Npu) -> None:
+    run, _ = bound(make(length=3))
+    run()
+
+    assert npu.resizes == 0
+
+
+def test_an_unknown_length_names_the_gears_and_harms_nothing(make: Maker, npu: Npu) -> None:
+    session = make(dims="2;5")
+    good, buffers = bound(session, 2)
+    with pytest.raises(GearError, match="the toy graph has no gear for 3; it has 2, 5: pad to one"):
+        bound(session, 3)[0]()
+    good()
+
+    assert (npu.builds, buffers["double"].host().tolist()) == (1, [[4]])
+
+
+def test_a_model_that_failed_is_built_again(make: Maker, npu: Npu) -> None:
+    run, buffers = bound(make())
+    run()
+    npu.fail_predicts = 1
+    with pytest.raises(RuntimeFailure, match="the toy graph failed: Execute graph failed") as error:
+        run()
+    assert str(make.log.path) in str(error.value)
+    assert "\n" not in str(error.value)
+    run()
+
+    assert npu.builds == 2
+    assert buffers["present_sum"].host().tolist() == [[3, 3, 3, 3]]
+
+
+def test_a_buffer_read_and_written_in_one_run_is_refused(make: Maker) -> None:
+    session = make()
+    buffers = {name: session.allocate((1, 4), FLOAT) for name in ("past_sum", "double")}
+    numbers = session.allocate((1, 2), FLOAT)
+
+    with pytest.raises(ValueError, match="past_sum would be read and written in one run"):
+        session.bind(
+            {"numbers": numbers, "past_sum": buffers["past_sum"]},
+            {"double": buffers["double"], "present_sum": buffers["past_sum"]},
+        )
+
+
+def test_what_is_not_bound_is_named(make: Maker) -> None:
+    session = make()
+
+    with pytest.raises(ValueError, match="not bound one to one: numbers, past_sum"):
+        session.bind({}, {})
+    with pytest.raises(TypeError, match="buffer of MindSpore Lite is needed, got NumpyBuffer"):
+        session.bind(
+            {name: NumpyBuffer(np.zeros((1, 4), FLOAT)) for name in ("numbers", "past_sum")},
+            {name: NumpyBuffer(np.zeros((1, 4), FLOAT)) for name in ("double", "present_sum")},
+        )
+
+
+def test_outputs_bear_the_names_the_graph_gives_them(make: Maker) -> None:
+    _, buffers = bound(make())
+
+    assert buffers["present_sum"].tensor.name == "present_sum"  # type: ignore[attr-defined]
+
+
+def test_buffers_of_the_last_run_live_as_long_as_the_graph(make: Maker) -> None:
+    session = make()
+    bound(session)[0]()
+    gc.collect()
+
+    bound(session)[0]()
+
+
+def test_without_cann_the_error_says_so(make: Maker, npu: Npu) -> None:
+    npu.cann = False
+
+    with pytest.raises(RuntimeFailure, match=r"cannot load .*libgraph\.so.*source its set_env\.sh"):
+        make()
+
+
+def test_weights_that_were_moved_are_named(make: Maker) -> None:
+    path = make.write()
+    variables_of(path).rename(path.with_name("elsewhere"))
+
+    with pytest.raises(
+        RuntimeFailure, match=r"m1_variables/data_0 failed; the \*_variables folder"
+    ):
+        LiteSession(path, "toy", ON_NPU, make.log)
+
+
+def test_a_file_that_is_no_model_is_one_line(make: Maker) -> None:
+    path = make.folder / "m.mindir"
+    path.write_bytes(b"\x00" * 100)
+
+    with pytest.raises(RuntimeFailure, match=r"cannot load .*m\.mindir: parse model failed; log: "):
+        LiteSession(path, "toy", ON_NPU, make.log)
+    with pytest.raises(RuntimeFailure, match=r"gone\.mindir is missing: run `q35chat convert`"):
+        LiteSession(make.folder / "gone.mindir", "toy", ON_NPU, make.log)
+
+
+def test_graphs_that_do_not_fit_together_take_turns(make: Maker, npu: Npu) -> None:
+    npu.limit = npu.used + 1500
+    residency = Residency("auto")
+    first, second = (make(residency=residency, weights=1000) for _ in range(2))
+    (run_first, one), (run_second, two) = bound(first), bound(second)
+    for run in (run_first, run_second, run_first):
+        run()
+
+    assert one["double"].host().tolist() == two["double"].host().tolist() == [[6]]
+    assert residency.swaps
+    assert (first.is_loaded, second.is_loaded) == (True, False)
+    assert first.reload_ms > 0
+
+
+def test_both_that_do_not_fit_are_an_error_with_advice(make: Maker, npu: Npu) -> None:
+    npu.limit = npu.used + 1500
+    residency = Residency("both")
+    make(residency=residency, weights=1000)
+
+    with pytest.raises(DeviceMemoryError, match="use --residency swap"):
+        make(residency=residency, weights=1000)
+
+
+def test_buffers_that_do_not_fit_make_another_graph_leave(make: Maker, npu: Npu) -> None:
+    residency = Residency("auto")
+    first, second = (make(residency=residency, weights=1000) for _ in range(2))
+    npu.limit = npu.used + 100
+
+    second.allocate((1, 200), FLOAT)
+    assert (first.is_loaded, residency.swaps) == (False, True)
+
+
+def test_a_closed_session_refuses_everything_and_frees_its_memory(make: Maker, npu: Npu) -> None:
+    before = npu.used
+    session = make(weights=1000)
+    run, buffers = bound(session)
+    run()
+    session.close()
+
+    with pytest.raises(RuntimeFailure, match="the toy graph is closed"):
+        run()
+    with pytest.raises(RuntimeFailure, match="the toy graph is closed"):
+        session.allocate((1,), FLOAT)
+    del run, buffers
+    gc.collect()
+    assert npu.used == before
+
+
+def test_nothing_native_reaches_the_screen(
+    make: Maker, npu: Npu, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = bound(make())
+    run()
+    npu.fail_predicts = 1
+    with pytest.raises(RuntimeFailure):
+        run()
+
+    assert capfd.readouterr() == ("", "")
+    assert "Open libnuma.so failed!" in make.log.path.read_text(encoding="utf-8")
+
+
+class OldModel:
+    """What 2.0.0 has."""
+
+    def predict(self, inputs: Array) -> None: ...
+
+    def resize(self, inputs: Array, dims: Array) -> None: ...
+
+
+def test_a_package_that_is_too_old_is_named_with_what_it_lacks(
+    make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.doubles import mindspore_lite  # noqa: PLC0415
+
+    monkeypatch.setattr(mindspore_lite, "Model", OldModel)
+    monkeypatch.setattr(mindspore_lite, "__version__", "2.0.0")
+    with pytest.raises(
+        RuntimeFailure,
+        match=r"2\.0\.0 has no Model\.get_outputs, Model\.get_model_info: install 2\.7",
+    ):
+        make()
+
+
+def test_a_missing_package_says_what_to_install(
+    make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mindspore_lite", None)
+
+    with pytest.raises(RuntimeFailure, match="MindSpore Lite is not installed for this Python"):
+        make()
+
+
+def test_the_target_chooses_this_runtime_and_wants_converted_graphs(tmp_path: Path) -> None:
+    open_graph = opener("ascend-310p", RuntimeOptions(log=tmp_path / "native.log"))
+
+    with pytest.raises(RuntimeFailure, match=r"model\.onnx is not converted .* q35chat convert"):
+        open_graph(tmp_path / "decode" / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("decode/decode_graph.mindir", "decode"),
+        ("Prefill/model.mindir", "prefill"),
+        ("out/qwen_vision.mindir", "vision"),
+    ],
+)
+def test_a_graph_is_known_by_its_name(name: str, kind: str) -> None:
+    assert graph_kind(Path(name)) == kind
+
+
+def test_a_graph_of_no_known_name_is_refused() -> None:
+    with pytest.raises(RuntimeFailure, match="named neither after"):
+        graph_kind(Path("a/b.mindir"))

@@ -1,0 +1,71 @@
+"""Exported 310P graphs as files of the MindSpore Lite stand-in, and as sessions over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from q35chat.engine.decoder import Decoder
+from q35chat.engine.gears import Costs, Gear
+from q35chat.runtimes.mindspore_lite import LiteDevice, LiteSession
+from q35chat.runtimes.native_log import NativeLog
+from q35chat.runtimes.residency import Mode, Residency
+from q35export.converter_config import dynamic_dims, gears, read_inputs, template
+from tests.doubles.mindspore_lite.modelfile import write_model
+
+PATCHES_PER_TOKEN = 4
+
+
+def converted(onnx: Path, out: Path, *, weights: int = 1 << 20, loader: str = "load") -> Path:
+    """What a converter makes of the graph file `onnx`: the model file `out`.
+
+    `loader` is a function of `tests.doubles.mindspore_lite.onnx_graph`.
+    """
+    graph = read_inputs(onnx)
+    lengths = gears(graph, PATCHES_PER_TOKEN)
+    return write_model(
+        out,
+        f"tests.doubles.mindspore_lite.onnx_graph:{loader}",
+        {"path": str(onnx.resolve())},
+        input_shape=template(graph) if graph.free_axes else "",
+        dynamic_dims=dynamic_dims(graph, lengths) if lengths else "",
+        weights=weights,
+    )
+
+
+@dataclass
+class LiteGraphs:
+    """The graphs in `folder` (one folder each, `model.onnx`), opened as they are asked for."""
+
+    folder: Path
+    out: Path
+    device: LiteDevice = field(default_factory=LiteDevice)
+    mode: Mode = "both"
+    weights: int = 1 << 20
+    loaders: dict[str, str] = field(default_factory=dict)
+    log: NativeLog = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.residency = Residency(self.mode)
+
+    def session(self, kind: str) -> LiteSession:
+        path = self.out / kind / f"{kind}_graph.mindir"
+        if not path.exists():
+            converted(
+                self.folder / kind / "model.onnx",
+                path,
+                weights=self.weights,
+                loader=self.loaders.get(kind, "load"),
+            )
+        return LiteSession(path, kind, self.device, self.log, residency=self.residency)
+
+    def decoder(self, image_token_id: int | None = None) -> Decoder:
+        decode, prefill = self.session("decode"), self.session("prefill")
+        return Decoder(decode, prefill=prefill, image_token_id=image_token_id, costs=GuessedCosts())
+
+
+class GuessedCosts(Costs):
+    """Measures nothing, so that prompts are cut the same way however busy the machine is."""
+
+    def note(self, gear: Gear | None, milliseconds: float) -> None:
+        pass
