@@ -18,7 +18,7 @@ test-parity: $(VENV)/ready-parity ## Live comparison with transformers' PyTorch 
 	$(PYTEST) -m parity $(ARGS)
 
 goldens: $(VENV)/ready-parity ## Write the golden files again from transformers
-	$(PYTEST) -m parity --rewrite-goldens tests/parity/test_goldens.py
+	$(BIN)/python -m tests.parity.rewrite_goldens $(ARGS)
 
 check: $(VENV)/ready-dev ## Format, lint, types
 	$(BIN)/ruff format --check $(SOURCES)

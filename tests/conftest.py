@@ -1,4 +1,4 @@
-"""Options and fixtures for every folder of tests."""
+"""What holds for every folder of tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ import pytest
 from tests.doubles.lite import npu
 
 __all__ = ["npu"]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--rewrite-goldens",
-        action="store_true",
-        help="write tests/golden again from transformers (needs torch)",
-    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -24,6 +24,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.chat": ("q35chat.engine", "q35chat.vision", "q35chat.bundle", "q35chat.manifest"),
     "q35chat.store": ("q35chat.chat", "q35chat.settings"),
     "q35chat.tui": ("q35chat.chat", "q35chat.settings"),
+    "q35chat.diagnosis": ("q35chat.bundle", "q35chat.manifest", "q35chat.runtimes"),
     "q35chat.cli": ("q35chat", "q35export"),
     "q35chat.commands": ("q35chat", "q35export"),
     "q35chat.__main__": ("q35chat.cli",),
@@ -35,7 +36,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
 OWNERS: dict[str, tuple[str, ...]] = {
     "torch": ("q35export.verify",),
     "textual": ("q35chat.tui",),
-    "onnxruntime": ("q35chat.runtimes.onnxruntime",),
+    "onnxruntime": ("q35chat.runtimes.onnxruntime", "q35export.reference"),
     "mindspore_lite": ("q35chat.runtimes.mindspore_lite",),
     "typer": ("q35chat.cli", "q35chat.commands"),
     "sqlite3": ("q35chat.store",),

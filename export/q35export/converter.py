@@ -22,7 +22,7 @@ from q35export.converter_failures import explain
 TOOL = "converter_lite"
 SUCCESS = "CONVERT RESULT SUCCESS"
 _IN_PACKAGE = Path("tools/converter/converter") / TOOL
-_POLL_S = 0.2
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)

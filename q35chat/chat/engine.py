@@ -63,9 +63,7 @@ class ChatEngine:
         tags = ThinkTags.of(tokenizer)
         defaults = GenerationDefaults.read(folder / "generation_config.json")
         stop_ids = defaults.stop_ids or tokenizer.end_ids
-        decoder = Decoder(
-            open_graph(bundle.graph_path("text")), image_token_id=manifest.model.image_token_id
-        )
+        decoder = _decoder(bundle, open_graph)
         model = Model(
             tokenizer=tokenizer,
             tags=tags,
@@ -101,6 +99,11 @@ class ChatEngine:
     def vocabulary(self) -> str:
         """The digest of the tokenizer's file: ids mean the same only where it is equal."""
         return self._vocabulary
+
+    def close(self) -> None:
+        """Free the graphs and what they hold on a device; further calls are errors."""
+        self._model.decoder.close()
+        self._model.pictures.close()
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
@@ -138,6 +141,15 @@ class ChatEngine:
             image_token_id=self._model.image_token_id,
             tags=self._model.tags,
         )
+
+
+def _decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
+    """Over one graph that does both, or over a prefill and a decode graph."""
+    image_token_id = bundle.manifest.model.image_token_id
+    if "decode" not in bundle.manifest.graphs:
+        return Decoder(open_graph(bundle.graph_path("text")), image_token_id=image_token_id)
+    decode, prefill = (open_graph(bundle.graph_path(name)) for name in ("decode", "prefill"))
+    return Decoder(decode, prefill=prefill, image_token_id=image_token_id)
 
 
 def _pictures(bundle: Bundle, open_graph: OpenGraph, decoder: Decoder) -> Pictures:

@@ -76,13 +76,17 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Milliseconds. `predict` is inside the runtime, `wall` is until the next token is known."""
+    """Milliseconds. `predict` is inside the runtime, `wall` is until the next token is known.
+
+    `route` says how the prompt was read where there was a choice between two graphs.
+    """
 
     vision_ms: float = 0.0
     prefill_ms: float = 0.0
     first_token_ms: float = 0.0
     predict_ms: tuple[float, ...] = ()
     wall_ms: tuple[float, ...] = ()
+    route: str = ""
 
 
 @dataclass(frozen=True, slots=True)

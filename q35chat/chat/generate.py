@@ -143,6 +143,7 @@ class Generation:
                 first_token_ms=self._first_token_ms,
                 predict_ms=tuple(self._predict_ms),
                 wall_ms=tuple(self._wall_ms),
+                route=self._model.decoder.route,
             ),
         )
 

@@ -13,6 +13,8 @@ from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
 from q35chat.errors import StoreError, UsageError
 
+INTERRUPTED = "interrupted"
+
 
 def in_prompt(path: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
     """The turns that are not left out."""
@@ -60,12 +62,13 @@ def _left_out(path: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, bool]]:
 
 
 def _step(record: TurnRecord, out: bool, siblings: Sequence[str]) -> Step:
+    ended = record.turn.role != "assistant" or record.turn.finish is not None
     return Step(
         id=record.id,
         turn=record.turn,
         branch=siblings.index(record.id),
         branches=len(siblings),
-        note=record.note,
+        note=record.note or ("" if ended else INTERRUPTED),
         usage=record.usage,
         left_out=out,
     )

@@ -62,7 +62,7 @@ class Pictures:
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read, decode and measure the picture file at `path`. Raises PictureError."""
         data = read_file(path)
-        picture = prepare(data, path.name, self._rules, max_tokens)
+        picture = prepare(data, path.name, self._rules, self._cap(max_tokens))
         return Attachment(
             sha256=picture.sha256,
             name=path.name,
@@ -75,6 +75,7 @@ class Pictures:
     def place(self, attachment: Attachment, max_tokens: int) -> PlacedPicture:
         """Its grid under a cap of `max_tokens`, from the file's header. Raises PictureError."""
         head = header(attachment.data, attachment.name)
+        max_tokens = self._cap(max_tokens)
         width, height = fitted_size(head.width, head.height, self._rules, max_tokens)
         rows, columns = height // self._rules.factor, width // self._rules.factor
         name = f"{attachment.sha256} {rows} {columns}".encode()
@@ -93,6 +94,16 @@ class Pictures:
             self._drop_oldest(keep=picture.key)
         self._embeds.move_to_end(picture.key)
         return self._embeds[picture.key]
+
+    def close(self) -> None:
+        """Free the vision graph."""
+        if self._encoder is not None:
+            self._encoder.close()
+
+    def _cap(self, max_tokens: int) -> int:
+        """No more than the vision graph takes."""
+        most = self._encoder.max_rows if self._encoder else None
+        return max_tokens if most is None else min(max_tokens, most)
 
     def _encode(self, picture: PlacedPicture) -> Array:
         if self._encoder is None:

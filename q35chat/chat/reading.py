@@ -72,7 +72,10 @@ class PromptReader:
         started = perf_counter()
         reused = begin = model.cache.rewind(prompt.keys)
         taken = 0
-        for end in (*(end for end in prompt.ends if end > reused), len(prompt)):
+        ends = [end for end in prompt.ends if end > reused]
+        if not model.decoder.reads_in_parts:
+            ends = ends[-1:]
+        for end in (*ends, len(prompt)):
             if end == begin:
                 continue
             part = slice(begin, end)

@@ -6,6 +6,7 @@ Counts come from the backend's plans; those of the branch itself are kept until 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.events import PromptPlan
@@ -19,20 +20,32 @@ from q35chat.errors import Q35Error
 _Branch = tuple[tuple[TurnRecord, ...], ChatSettings]
 
 
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Slots of a branch as it is, and as it is kept below another question, and of its pictures.
+
+    Below another question it is smaller where the template drops the reasoning of answers.
+    """
+
+    live: int = 0
+    kept: int = 0
+    pictures: int = 0
+
+
 class SlotCounts:
     """Counts for one conversation."""
 
     def __init__(self, backend: ChatBackend, journal: Journal) -> None:
         self._backend = backend
         self._journal = journal
-        self._known: tuple[_Branch, int, int] | None = None
+        self._known: tuple[_Branch, _Counts] | None = None
 
     def of_branch(self) -> int:
         """Slots of the branch being read; 0 when a picture of it is gone.
 
         The last token of an answer that filled the capacity has no slot.
         """
-        return min(self._counts()[0], self._backend.model.capacity)
+        return min(self._counts().live, self._backend.model.capacity)
 
     def forecast(self, draft: Turn) -> Forecast:
         """What sending `draft` takes on top of the branch as the template would keep it."""
@@ -40,9 +53,10 @@ class SlotCounts:
             plan = self._plan((*self._turns(self._path()), draft))
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
-        used = min(*self._counts(), plan.capacity)
+        counts = self._counts()
+        used = min(counts.live, counts.kept, plan.capacity)
         needed, available = plan.prompt_tokens - used, plan.capacity - used
-        pictures = sum(picture.tokens for picture in draft.attachments)
+        pictures = plan.image_tokens - counts.pictures
         if plan.slots_free > 0:
             return Forecast(needed, pictures, used, plan.slots_free, fits=True)
         reason = f"needs {needed:,} slots and one for the answer, {available:,} are free"
@@ -63,25 +77,23 @@ class SlotCounts:
             slots_free=before.capacity - prompt,
         )
 
-    def _counts(self) -> tuple[int, int]:
-        """Slots of the branch as it is, and as it is kept below another question.
-
-        The second count is smaller where the template drops the reasoning of earlier answers.
-        """
+    def _counts(self) -> _Counts:
         branch = (self._path(), self._settings())
-        if self._known is None or self._known[0] != branch:
-            self._known = (branch, *self._count(branch[0]))
-        return self._known[1:]
+        known = self._known
+        if known is None or known[0] != branch:
+            known = self._known = (branch, self._count(branch[0]))
+        return known[1]
 
-    def _count(self, path: tuple[TurnRecord, ...]) -> tuple[int, int]:
+    def _count(self, path: tuple[TurnRecord, ...]) -> _Counts:
         if not path:
-            return 0, 0
+            return _Counts()
         try:
             turns = self._turns(path)
             followed = self._plan((*turns, Turn("user", "")))
-            return self._plan(turns).prompt_tokens, followed.prompt_tokens
+            live = self._plan(turns).prompt_tokens
         except Q35Error:
-            return 0, 0
+            return _Counts()
+        return _Counts(live, followed.prompt_tokens, followed.image_tokens)
 
     def _path(self) -> tuple[TurnRecord, ...]:
         return in_prompt(self._journal.path())

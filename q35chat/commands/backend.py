@@ -8,6 +8,7 @@ from q35chat.bundle import Bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.model_choice import ModelChoice
+from q35chat.commands.npu import NpuOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +19,18 @@ class LoadedModel:
     sampling: SamplingSettings
 
 
-def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
+def load_model(
+    choice: ModelChoice, threads: int | None, npu: NpuOptions | None = None
+) -> LoadedModel:
     """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
     bundle = Bundle.open(choice.path)
 
     from q35chat.chat.engine import ChatEngine  # noqa: PLC0415
-    from q35chat.runtimes import open_session  # noqa: PLC0415
+    from q35chat.commands.graphs import graph_opener  # noqa: PLC0415
 
-    target = bundle.manifest.target
-    engine = ChatEngine.open(
-        bundle, lambda path: open_session(path, target, threads), is_demo=choice.is_demo
-    )
+    npu = npu or NpuOptions()
+    on_npu = bundle.manifest.target != "cpu"
+    device = f"NPU {npu.device_id}" if on_npu else "CPU"
+    opener = graph_opener(bundle, threads, npu)
+    engine = ChatEngine.open(bundle, opener, device=device, is_demo=choice.is_demo)
     return LoadedModel(engine, engine.sampling_defaults)

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-
-from platformdirs import user_log_path
 
 from q35chat.bundle import Bundle, Manifest
+from q35chat.commands.npu import NpuOptions, log_path
 from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
 from q35chat.runtimes.lite_ports import Gear, manifest_gears
-from q35chat.runtimes.residency import Mode
 
 _STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
-
-
-@dataclass(frozen=True, slots=True)
-class NpuOptions:
-    """What the command line says about an NPU."""
-
-    device_id: int = 0
-    residency: Mode = "auto"
-    host_state_roundtrip: bool = False
-
-
-def log_path() -> Path:
-    """Where messages of MindSpore Lite go."""
-    return user_log_path("q35chat") / "mindspore-lite.log"
 
 
 def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = None) -> OpenGraph:
@@ -48,12 +30,10 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
 
 def _needed(manifest: Manifest) -> int:
     """Bytes of the converted graphs, with something for states."""
-    folders = [path.rpartition("/")[0] for path in manifest.graphs.values()]
     sizes = [
         entry.size
         for name, entry in manifest.files.items()
-        if name.endswith(".mindir") or any(name.startswith(f"{at}/") for at in folders)
-        if "/model." not in name
+        if name.partition("/")[0] in manifest.graphs and "/model." not in name
     ]
     return int(sum(sizes) * _STATES_SHARE)
 

@@ -75,6 +75,8 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
         f"vision {times.vision_ms:.0f} ms, prefill {times.prefill_ms:.0f} ms"
         + _speed(read, times.prefill_ms / 1000),
     ]
+    if times.route:
+        lines.append(f"route     {times.route}")
     thought = f"{usage.reasoning_tokens} of them reasoning"
     first = f"first token after {times.first_token_ms:.0f} ms"
     lines.append(f"answer    {usage.completion_tokens} tokens, {thought}; {first}")

@@ -69,6 +69,10 @@ class VisionEncoder:
         session.bind(inputs, {_ROWS: output})()
         return output.host()[: count // self._merged].astype("float32", copy=True)
 
+    def close(self) -> None:
+        """Free the graph; further calls are errors."""
+        self._session.close()
+
     def _gear(self, patches: int) -> int:
         if not self._gears:
             return patches

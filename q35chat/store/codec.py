@@ -14,7 +14,7 @@ from typing import Any
 from q35chat.chat.events import Timings, Usage
 from q35chat.chat.values import ChatSettings, SamplingSettings
 
-_TIMED = ("vision_ms", "prefill_ms", "first_token_ms")
+_STEP_TIMES = ("predict_ms", "wall_ms")
 
 
 def pack_ids(ids: tuple[int, ...]) -> bytes:
@@ -49,7 +49,8 @@ def usage_to_text(usage: Usage | None) -> str | None:
     if usage is None:
         return None
     found = asdict(usage)
-    found["timings"] = {name: getattr(usage.timings, name) for name in _TIMED}
+    for name in _STEP_TIMES:
+        del found["timings"][name]
     return json.dumps(found)
 
 

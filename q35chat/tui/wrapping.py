@@ -7,7 +7,10 @@ from typing import Final
 
 from rich.cells import cell_len, get_character_cell_size
 
-_WIDE: Final = "\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6"
+_WIDE: Final = (
+    "\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6"
+)
 _CLOSING: Final = "，。、；：！？）】》」』〉〕％…,.;:!?)\\]}"
 _OPENING: Final = "（【《「『〈〔"
 _CHUNK: Final = re.compile(

@@ -47,12 +47,16 @@ def one_node(folder: Path, arrays: dict[str, Array], build: Build) -> GraphExecu
     return GraphExecutor(folder / "one.onnx")
 
 
+def half_normal(generator: np.random.Generator, *shape: int) -> Array:
+    return generator.standard_normal(shape).astype(np.float16)
+
+
 def delta_arrays(tokens: int, *, same_keys: bool = False, decay: float = 2.0) -> dict[str, Array]:
     generator = np.random.default_rng(tokens)
 
     def unit(rows: int) -> Array:
         heads = generator.standard_normal((rows, HEADS.key, HEADS.key_dim))
-        return heads / np.linalg.norm(heads, axis=-1, keepdims=True)
+        return np.asarray(heads / np.linalg.norm(heads, axis=-1, keepdims=True))
 
     keys = np.repeat(unit(1), tokens, axis=0) if same_keys else unit(tokens)
     values = generator.standard_normal((tokens, HEADS.value, HEADS.value_dim))
@@ -104,14 +108,14 @@ def test_one_step_of_the_delta_rule(tmp_path: Path) -> None:
 @pytest.mark.parametrize("slot", [0, 9, 16])
 def test_scatter_writes_one_slot_and_nothing_else(tmp_path: Path, slot: int) -> None:
     generator = np.random.default_rng(0)
-    arrays = {
-        "cache": generator.standard_normal((1, 2, 17, 8)).astype(np.float16),
+    arrays: dict[str, Array] = {
+        "cache": half_normal(generator, 1, 2, 17, 8),
         "slot": np.array([slot], np.int64),
-        "rows": generator.standard_normal((1, 2, 1, 8)).astype(np.float16),
+        "rows": half_normal(generator, 1, 2, 1, 8),
     }
 
-    def build(graph: Graph, **v: ir.Value) -> ir.Value:
-        return scatter.node(graph, **v, cache_shape=(1, 2, 17, 8))
+    def build(graph: Graph, cache: ir.Value, slot: ir.Value, rows: ir.Value) -> ir.Value:
+        return scatter.node(graph, cache, slot, rows, cache_shape=(1, 2, 17, 8))
 
     found = one_node(tmp_path, arrays, build).run(arrays)["result_0"]
     cache, index, rows = arrays.values()
@@ -138,9 +142,9 @@ def test_incre_flash_attention_reads_the_slots_that_are_not_blocked(
     heads = AttentionHeads(query_heads, kv_heads, 16)
     told = AttentionHeads(query_heads, query_heads, 16)
     arrays = {
-        "query": generator.standard_normal((1, query_heads, 1, 16)).astype(np.float16),
-        "key": generator.standard_normal((1, kv_heads, capacity, 16)).astype(np.float16),
-        "value": generator.standard_normal((1, kv_heads, capacity, 16)).astype(np.float16),
+        "query": half_normal(generator, 1, query_heads, 1, 16),
+        "key": half_normal(generator, 1, kv_heads, capacity, 16),
+        "value": half_normal(generator, 1, kv_heads, capacity, 16),
     }
     blocked = None if filled is None else (np.arange(capacity) >= filled)[None, None, None]
     fed = arrays if blocked is None else arrays | {"blocked": blocked}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +136,28 @@ def test_a_stopped_answer_is_kept_and_marked(
     assert chat.steps[-1].turn.text == "Answer"
     assert chat.steps[-1].turn.finish == "cancelled"
     assert_reopens_as_it_is(workspace, chat)
+
+
+def test_a_stop_from_another_thread_ends_the_answer(
+    chat: StoredConversation, backend: ScriptedBackend
+) -> None:
+    speaking, stopped = threading.Event(), threading.Event()
+
+    def pause(number: int) -> None:
+        if number == 3:
+            speaking.set()
+            assert stopped.wait(30)
+
+    backend.before_token = pause
+    ends: list[Finished] = []
+    worker = threading.Thread(target=lambda: ends.append(finish(chat.send("Long"))))
+    worker.start()
+    assert speaking.wait(30)
+    chat.cancel()
+    stopped.set()
+    worker.join(30)
+    assert [end.reason for end in ends] == ["cancelled"]
+    assert chat.steps[-1].turn.text == "Ans"
 
 
 def test_a_stop_before_the_first_event_is_not_lost(chat: StoredConversation) -> None:
@@ -401,6 +424,20 @@ class TestCapacity:
         assert forecast.fits
         assert forecast.used_slots + forecast.turn_slots == plan.prompt_tokens
         assert forecast.image_slots == picture.tokens
+        assert forecast.left_for_answer == plan.slots_free
+
+    def test_the_forecast_is_exact_where_reasoning_is_dropped(
+        self, workspace: StoredWorkspace, tmp_path: Path
+    ) -> None:
+        backend = ScriptedBackend(lambda turns: Reply("yes", "r" * 40), capacity=400)
+        chat = open_workspace(tmp_path, backend).new()
+        chat.change_settings(SETTINGS.with_thinking(True))
+        finish(chat.send("one"))
+        forecast = chat.forecast("two")
+        plan = next(chat.send("two"))
+        assert isinstance(plan, PromptPlan)
+        assert forecast.used_slots + forecast.turn_slots == plan.prompt_tokens
+        assert len("two") <= forecast.turn_slots < 40
         assert forecast.left_for_answer == plan.slots_free
 
     def test_a_draft_that_does_not_fit_is_said_with_numbers(self, chat: StoredConversation) -> None:

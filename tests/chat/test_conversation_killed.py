@@ -107,6 +107,7 @@ def test_a_killed_conversation_reopens_and_goes_on(tmp_path: Path, events: int) 
     chat = workspace.open(child.session)
     assert chat.steps[0].turn.text == "Tell me"
     for step in chat.steps[1:]:
+        assert step.note == "interrupted"
         assert child.reasoning.startswith(step.turn.reasoning)
         assert child.answer.startswith(step.turn.text)
     list(chat.continue_answer() if len(chat.steps) == 2 else chat.regenerate())

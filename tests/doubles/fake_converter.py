@@ -21,8 +21,8 @@ FAILURES = {
     "not support onnx data type Einsum2\nUNSUPPORTED OP LIST:\nFMKTYPE: ONNX, OP TYPE: Einsum2",
     "too-old": "[ERROR] LITE(1,7f,x):t [onnx_op_parser.cc:3940] ConvertNodes] "
     "not support onnx data type Custom\nUNSUPPORTED OP LIST:\nFMKTYPE: ONNX, OP TYPE: Custom",
-    "no-vendor": "[ERROR] GE(1,x):t [ge_api.cc:1] Build] EZ3003: No supported Ops kernel and engine "
-    "are found for [Custom], optype [RecurrentGatedDeltaRule]",
+    "no-vendor": "[ERROR] GE(1,x):t [ge_api.cc:1] Build] EZ3003: No supported Ops kernel and "
+    "engine are found for [Custom], optype [RecurrentGatedDeltaRule]",
     "disk-full": "[ERROR] LITE(1,7f,x):t [file_utils.cc:9] Write] No space left on device",
     "no-memory": "terminate called after throwing an instance of 'std::bad_alloc'",
     "silent": "",
@@ -81,7 +81,7 @@ def main() -> None:
         {"path": str(model.resolve())},
         input_shape=template,
         dynamic_dims=dims,
-        weights=model.with_name("model.bin").stat().st_size,
+        weights=sum(file.stat().st_size for file in model.parent.glob("model.bin")),
     ).chmod(0o400)
     sys.stdout.write("CONVERT RESULT SUCCESS:0\n")
 

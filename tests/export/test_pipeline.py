@@ -287,12 +287,6 @@ def test_a_choice_that_does_not_exist_is_a_usage_error(option: str, value: Any) 
         replace(ExportRequest(), **{option: value})
 
 
-def test_a_target_of_later_versions_says_so(checkpoint: Path, tmp_path: Path) -> None:
-    request = replace(request_for(checkpoint, tmp_path / "out"), target="ascend-310p")
-    with pytest.raises(ExportError, match=r"not available in this version.*--target cpu"):
-        run(request)
-
-
 def test_too_little_disk_space_is_seen_before_anything_is_written(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

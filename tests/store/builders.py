@@ -38,7 +38,7 @@ def answer(ident: str, parent: str, text: str) -> TurnRecord:
 
 
 def usage() -> Usage:
-    timings = Timings(1.5, 20.25, 30.125, (1.0, 2.5), (1.25, 3.1))
+    timings = Timings(1.5, 20.25, 30.125, (1.0, 2.5), (1.25, 3.1), route="prefill")
     return Usage(10, 4, 2, 3, 7, 100, 17, timings)
 
 

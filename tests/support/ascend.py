@@ -180,7 +180,7 @@ def layer_states(exported: Exported, states: dict[str, Array], length: int) -> d
     `length` slots in use; batch axis kept."""
     convs, recurrents = iter(states["conv_states"]), iter(states["recurrent_states"])
     caches = iter(states["kv_cache"][..., :length, :])
-    named = {}
+    named: dict[str, Array] = {}
     for index, kind in enumerate(exported.config.text.layer_types):
         if kind == "linear_attention":
             named |= {f"conv_{index}": next(convs), f"recurrent_{index}": next(recurrents)}

@@ -14,9 +14,10 @@ def install_converter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put `converter_lite` into `folder` and that folder in front of PATH."""
     folder.mkdir(parents=True, exist_ok=True)
     tool = folder / "converter_lite"
-    path = f"{ROOT}:{ROOT / 'export'}"
+    path = f"PYTHONPATH={ROOT}:{ROOT / 'export'}"
+    program = f"{sys.executable} -m tests.doubles.fake_converter"
     tool.write_text(
-        f'#!/bin/sh\nPYTHONPATH={path} exec {sys.executable} -m tests.doubles.fake_converter "$@"\n',
+        f'#!/bin/sh\n{path} exec {program} "$@"\n',
         encoding="utf-8",
     )
     tool.chmod(0o755)

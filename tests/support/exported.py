@@ -12,6 +12,7 @@ from q35chat.bundle import Bundle
 from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
 from q35export.pipeline import export
+from q35export.precision import Precision
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
 from q35export.verify.reference import Patches, Prompt
@@ -37,7 +38,7 @@ class Exported:
         return Prompt(np.array(case.prompt_ids), tuple(Patches(*picture) for picture in pictures))
 
 
-def export_checkpoint(checkpoint: Path, out: Path, precision: str = "fp32") -> Bundle:
+def export_checkpoint(checkpoint: Path, out: Path, precision: Precision = "fp32") -> Bundle:
     """Export for the CPU with `CAPACITY` slots."""
     request = ExportRequest(
         model=str(checkpoint), out=out, target="cpu", precision=precision, max_seq_len=CAPACITY
@@ -46,7 +47,7 @@ def export_checkpoint(checkpoint: Path, out: Path, precision: str = "fp32") -> B
     return Bundle.open(out)
 
 
-def export_golden(shape: str, folder: Path, precision: str = "fp32") -> Exported:
+def export_golden(shape: str, folder: Path, precision: Precision = "fp32") -> Exported:
     """Make the checkpoint behind a golden file and export it into `folder`."""
     golden = load(shape)
     checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=golden.seed)

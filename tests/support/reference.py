@@ -22,9 +22,8 @@ LEAST_VARIETY = 16  # different tokens of 64: fewer would not notice a wrong sta
 SEEDS = range(1, 30)
 
 
-def answer(shape: str, seed: int, folder: Path) -> Golden:
-    """Run every sample on the checkpoint of `shape` and `seed`, which is made in `folder`."""
-    reference = Reference(make_checkpoint(folder, shape, seed=seed), threads=2)
+def answer(reference: Reference, shape: str, seed: int) -> Golden:
+    """Run every sample on the loaded checkpoint of `shape` and `seed`."""
     cases, numbers = [], dict[str, Floats]()
     for sample in SAMPLES:
         prompt = reference.encode(sample)
@@ -47,7 +46,8 @@ def answer(shape: str, seed: int, folder: Path) -> Golden:
 def fresh_golden(shape: str, folder: Path) -> Golden:
     """The first seed whose answers are clear (no near-ties) and varied."""
     for seed in SEEDS:
-        golden = answer(shape, seed, folder / str(seed))
+        checkpoint = make_checkpoint(folder / str(seed), shape, seed=seed)
+        golden = answer(Reference(checkpoint, threads=2), shape, seed)
         if is_clear(golden):
             return golden
     raise ValueError(f"no seed in {SEEDS} gives {shape} clear and varied answers")

@@ -80,7 +80,8 @@ class ChunkedRule:
         if self._lengths is None:
             op, ints = self._graph.op, self._graph.ints
             length = op("Slice", op("Shape", query), ints(0), ints(1))
-            missing = op("Mod", op("Neg", length), ints(CHUNK))
+            chunks = op("Div", op("Add", length, ints(CHUNK - 1)), ints(CHUNK))
+            missing = op("Sub", op("Mul", chunks, ints(CHUNK)), length)
             self._lengths = length, op("Concat", ints(0, 0, 0), missing, ints(0, 0), axis=0)
         return self._lengths
 

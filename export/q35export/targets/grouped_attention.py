@@ -21,8 +21,8 @@ def attend(
 
     Query is `[1, T, NH, HD]`, key `[1, T, NKV, HD]`, value `[1, T, NKV * HD]`. `slots` is (mask,)
     for a cache that grows, or (mask, index, fresh) for one of C slots: mask `[T, S]` FP32 is added
-    to the scores; for each slot, index `[C]` int32 is the new row it would take and fresh `[C, 1]`
-    bool whether it takes it.
+    to the scores; for each slot, index `[C]` int32 is the new row it would take and fresh
+    `[1, NKV, C, HD]` bool whether it takes it.
     """
     split = target.graph.reshape(value, 1, -1, heads.kv, heads.dim)
     caches = []

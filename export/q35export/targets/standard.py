@@ -164,6 +164,9 @@ class StandardTarget:
             self._weight("conv", weight),
             group=channels,
             kernel_shape=[kernel],
+            strides=[1],
+            dilations=[1],
+            pads=[0, 0],
         )
         present = op("Gather", window, self.tokens.tail, axis=2)
         return op("Transpose", self.silu(mixed), perm=[0, 2, 1]), present

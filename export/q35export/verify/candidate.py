@@ -18,16 +18,18 @@ from q35export.verify.watched import WatchedSession
 
 
 class Candidate:
-    """A bundle with its graphs loaded. `chunk` is the most tokens read in one call."""
+    """A bundle with its graphs loaded."""
 
-    def __init__(
-        self, bundle: Bundle, *, chunk: int = DEFAULT_CHUNK, threads: int | None = None
-    ) -> None:
+    def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
         self._facts = facts = bundle.manifest.model
         self._vision = OrtSession(bundle.graph_path("vision"), threads=threads)
         self._text = WatchedSession(OrtSession(bundle.graph_path("text"), threads=threads))
         self._encoder = VisionEncoder(self._vision, facts.spatial_merge_size)
-        self.decoder = Decoder(self._text, image_token_id=facts.image_token_id, chunk=chunk)
+        self._decoder = self.new_decoder()
+
+    def new_decoder(self, chunk: int = DEFAULT_CHUNK) -> Decoder:
+        """Another sequence over the same graph, read in chunks of at most `chunk` tokens."""
+        return Decoder(self._text, image_token_id=self._facts.image_token_id, chunk=chunk)
 
     def positions(self, prompt: Prompt) -> Int64:
         """mRoPE positions [3, T]."""
@@ -50,13 +52,15 @@ class Candidate:
             }
         )
 
+    def embeds(self, prompt: Prompt) -> Float32 | None:
+        """Embeddings [M, H] of all its pictures; None without any."""
+        rows = [self.vision(picture) for picture in prompt.pictures]
+        return np.concatenate(rows) if rows else None
+
     def prefill(self, prompt: Prompt) -> Prefilled:
         """Read the prompt into an empty decoder; KV rows beyond it are left out."""
-        self.decoder.reset()
-        embeds = [self.vision(picture) for picture in prompt.pictures]
-        logits = self.decoder.extend(
-            prompt.ids, self.positions(prompt), np.concatenate(embeds) if embeds else None
-        )
+        self._decoder.reset()
+        logits = self._decoder.extend(prompt.ids, self.positions(prompt), self.embeds(prompt))
         assert logits is not None
         return Prefilled(logits.copy(), self._states(len(prompt.ids)))
 
@@ -65,14 +69,14 @@ class Candidate:
         logits = self.prefill(prompt).logits
         tokens, rows = [int(logits.argmax())], [logits]
         while len(tokens) < count:
-            rows.append(self.decoder.step(tokens[-1]).copy())
+            rows.append(self._decoder.step(tokens[-1]).copy())
             tokens.append(int(rows[-1].argmax()))
         return Greedy(np.array(tokens), np.stack(rows))
 
     def follow(self, prompt: Prompt, tokens: Int64) -> Float32:
         """Logits [N, V] from which each of `tokens` would have been chosen, given those before."""
         first = self.prefill(prompt).logits
-        return np.stack([first, *(self.decoder.step(int(t)).copy() for t in tokens[:-1])])
+        return np.stack([first, *(self._decoder.step(int(t)).copy() for t in tokens[:-1])])
 
     def close(self) -> None:
         """Free both graphs."""
@@ -80,7 +84,7 @@ class Candidate:
         self._text.close()
 
     def _states(self, used: int) -> dict[str, Float32]:
-        states = dict(self.decoder.snapshot().states)
+        states = dict(self._decoder.snapshot().states)
         for name, buffer in self._text.caches.items():
             states[name] = buffer.host()[..., :used, :].copy()
         return {name.removeprefix("past_"): states[name] for name in states}

@@ -14,12 +14,12 @@ from q35export.config import ModelConfig, load_config
 from q35export.tensors import expected_tensors
 from q35export.verify.candidate import Candidate
 from q35export.verify.exact_copy import exact_copy
-from q35export.verify.limits import GRAPH, QUANTISED, Limits
+from q35export.verify.limits import GRAPH, QUANTISED, WEIGHTS, Limits
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Float32, Prompt, Reference
 from q35export.verify.report import Comparison, Report, TensorRow, TokenRow
 from q35export.verify.samples import SAMPLES, Sample
-from q35export.verify.stored_weights import stored_weights
+from q35export.verify.stored_weights import StoredTensor, stored_weights
 
 TOKENS = 32
 _COMPONENTS = ("text", "vision")
@@ -59,7 +59,9 @@ def verify(
         rows.compare(
             "quantisation", Candidate(opened, threads=threads), reference, QUANTISED[precision]
         )
-        reference.load(stored_weights(opened, config))
+        stored = stored_weights(opened, config)
+        rows.compare_weights(stored, reference)
+        reference.load({name: tensor.values for name, tensor in stored.items()})
         with exact_copy(opened) as exact:
             rows.compare("graph", Candidate(exact, threads=threads), reference, GRAPH, every=True)
     return Report(bundle.name, precision, tuple(rows.tensors), tuple(rows.tokens))
@@ -75,6 +77,15 @@ class _Rows:
         self._count = count
         self._note = note
 
+    def compare_weights(self, stored: dict[str, StoredTensor], reference: Reference) -> None:
+        """What rounding did to each matrix."""
+        for name, tensor in stored.items():
+            wanted = reference.weight(name)
+            found = difference(tensor.values.reshape(wanted.shape), wanted)
+            label = f"int{tensor.bits}_{name.removeprefix('model.').removesuffix('.weight')}"
+            row = TensorRow("weights", "", label, found, WEIGHTS[tensor.bits])
+            self.tensors.append(row)
+
     def compare(
         self,
         comparison: Comparison,
@@ -89,7 +100,7 @@ class _Rows:
             self._note(f"comparing {comparison}: {sample.name}")
             for name, found, wanted in _tensors(candidate, reference, prompt):
                 limited = every or name.partition("_")[0] in ("logits", "picture")
-                measured = difference(_aligned(found, wanted), wanted)
+                measured = difference(aligned(found, wanted), wanted)
                 row_limits = limits if limited else None
                 self.tensors.append(TensorRow(comparison, sample.name, name, measured, row_limits))
             chosen = reference.greedy(prompt, self._count).tokens
@@ -111,8 +122,8 @@ def _tensors(
         yield name, found.states[name], values
 
 
-def _aligned(found: Float32, wanted: Float32) -> Float32:
-    """A convolution state may have its channels last."""
+def aligned(found: Float32, wanted: Float32) -> Float32:
+    """`found` with its axes as in `wanted`: a convolution state may have its channels last."""
     return found if found.shape == wanted.shape else np.swapaxes(found, -1, -2)
 
 

@@ -6,45 +6,46 @@ correct programs drift apart; without it, what is left between them is a mistake
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import onnx_ir as ir
 
 from q35chat.bundle import Bundle
+from q35chat.errors import BundleError
 
 _FP32_ACTIVATIONS = 1  # MatMulNBits' accuracy_level: multiply in FP32
+_NAME = ".verify.onnx"
 
 
 @contextmanager
 def exact_copy(bundle: Bundle) -> Iterator[Bundle]:
-    """The bundle again, in a folder beside it that is gone afterwards; weights are not copied
-    where the file system can link them."""
-    with tempfile.TemporaryDirectory(prefix=".q35chat-verify-", dir=bundle.path.parent) as folder:
-        for name, file in bundle.manifest.graphs.items():
-            source, target = bundle.graph_path(name), Path(folder, file)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            for sibling in source.parent.iterdir():
-                if sibling != source:
-                    _link(sibling, target.parent / sibling.name)
-            ir.save(_exact(source), target)
-        yield Bundle(Path(folder), bundle.manifest)
+    """The bundle with such graphs, written beside its own over the same weights; they are gone
+    afterwards. Raises BundleError where they cannot be written."""
+    graphs = {
+        name: str(PurePosixPath(file).with_name(_NAME))
+        for name, file in bundle.manifest.graphs.items()
+    }
+    exact = Bundle(bundle.path, replace(bundle.manifest, graphs=graphs))
+    try:
+        for name in graphs:
+            _write_exact(bundle.graph_path(name), exact.graph_path(name))
+        yield exact
+    finally:
+        for name in graphs:
+            exact.graph_path(name).unlink(missing_ok=True)
 
 
-def _exact(path: Path) -> ir.Model:
-    model = ir.load(path)
+def _write_exact(source: Path, target: Path) -> None:
+    model = ir.load(source)
     for node in model.graph:
         if node.op_type == "MatMulNBits":
             node.attributes["accuracy_level"] = ir.AttrInt64("accuracy_level", _FP32_ACTIVATIONS)
-    return model
-
-
-def _link(source: Path, target: Path) -> None:
-    with suppress(OSError):
-        os.link(source, target)
-        return
-    shutil.copyfile(source, target)
+    try:
+        ir.save(model, target)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write {target} for the comparison: {error.strerror or error}"
+        ) from error

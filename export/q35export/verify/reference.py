@@ -157,6 +157,10 @@ class Reference:
         logits = self._torch.cat(output.logits).numpy()
         return Greedy(np.asarray(tokens, np.int64), np.asarray(logits, np.float32))
 
+    def weight(self, name: str) -> Float32:
+        """The tensor `name` of the checkpoint."""
+        return np.asarray(self.model.get_parameter(name).detach().numpy(), np.float32)
+
     def load(self, weights: Mapping[str, Float32]) -> None:
         """Replace weights by name, for instance by those that a bundle really stores."""
         parameters = dict(self.model.named_parameters())

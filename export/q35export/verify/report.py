@@ -12,8 +12,9 @@ from q35export.verify.metrics import Difference
 if TYPE_CHECKING:
     from rich.table import Table
 
-Comparison = Literal["graph", "quantisation"]
+Comparison = Literal["weights", "graph", "quantisation"]
 MEANING: dict[Comparison, str] = {
+    "weights": "the bundle's rounded weights, against the checkpoint's",
     "graph": "same weights on both sides, FP32 arithmetic",
     "quantisation": "the bundle as it runs, against the checkpoint's own weights",
 }
@@ -21,7 +22,10 @@ MEANING: dict[Comparison, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
-    """One tensor of one sample. No `limits`: shown for information."""
+    """One tensor of one sample; `tensor` is its kind, an underscore, and which one.
+
+    Without `limits` it is shown for information.
+    """
 
     comparison: Comparison
     sample: str
@@ -111,7 +115,7 @@ def render(report: Report) -> Table:
         table.add_row(
             row.comparison,
             row.sample,
-            row.tensor.replace("_", " "),
+            _short(row.tensor),
             f"{found.cosine:.7f}",
             f"{found.nrmse:.2e}",
             f"{found.max_abs:.2e}",
@@ -122,6 +126,13 @@ def render(report: Report) -> Table:
         verdict = _verdict(tokens)
         table.add_row(tokens.comparison, tokens.sample, "tokens", found_text, "", "", verdict)
     return table
+
+
+def _short(tensor: str) -> str:
+    """`int4_language_model.layers.2.mlp.down_proj` becomes `int4 layers.2.down_proj`."""
+    kind, _, name = tensor.partition("_")
+    parts = name.split(".")
+    return f"{kind} {'.'.join([*parts[1:3], parts[-1]]) if len(parts) > 4 else name}".rstrip()
 
 
 def _verdict(row: TensorRow | TokenRow) -> str:

@@ -7,6 +7,7 @@ Written against the operators' own contract (`MatMulNBits` in ONNX Runtime's
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,20 +24,28 @@ _OPERANDS = {"MatMulNBits": (1, 2), "GatherBlockQuantized": (0, 2)}
 _ZERO_POINTS = 3
 
 
-def stored_weights(bundle: Bundle, config: ModelConfig) -> dict[str, Float32]:
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTensor:
+    """A tensor of the checkpoint as a graph multiplies by it, FP32, and the bits of its codes."""
+
+    values: Float32
+    bits: int
+
+
+def stored_weights(bundle: Bundle, config: ModelConfig) -> dict[str, StoredTensor]:
     """Every quantised tensor of the bundle by the checkpoint's name; empty for FP32."""
-    found: dict[str, Float32] = {}
+    found: dict[str, StoredTensor] = {}
     for graph in bundle.manifest.graphs:
         shapes = expected_tensors(config, graph)
         sources: dict[str, Origin] | None = None
-        for name, values in quantised_matrices(bundle.graph_path(graph)):
+        for name, matrix in quantised_matrices(bundle.graph_path(graph)):
             sources = origins(config, graph) if sources is None else sources
-            _scatter(values, sources[name], shapes, found)
+            _scatter(matrix, sources[name], shapes, found)
     return found
 
 
-def quantised_matrices(path: Path) -> Iterator[tuple[str, Float32]]:
-    """Name and values `[N, K]` of each block-quantised matrix of an ONNX file.
+def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredTensor]]:
+    """Name and contents `[N, K]` of each block-quantised matrix of an ONNX file.
 
     Bytes that several nodes share are one matrix, named by the first.
     """
@@ -49,7 +58,7 @@ def quantised_matrices(path: Path) -> Iterator[tuple[str, Float32]]:
             assert packed.name is not None
             if packed.offset not in seen:
                 seen.add(packed.offset)
-                yield packed.name.removesuffix(".rows"), _values(node, packed.numpy())
+                yield packed.name.removesuffix(".rows"), _matrix(node, packed.numpy())
 
 
 def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) -> Float32:
@@ -68,12 +77,14 @@ def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) ->
     return values.reshape(rows, -1)
 
 
-def _values(node: ir.Node, packed: npt.NDArray[np.uint8]) -> Float32:
+def _matrix(node: ir.Node, packed: npt.NDArray[np.uint8]) -> StoredTensor:
     if len(node.inputs) > _ZERO_POINTS and node.inputs[_ZERO_POINTS] is not None:
         raise ValueError(f"{node.name} has zero points, which no exporter of this project writes")
     scales = _initializer(node, _OPERANDS[node.op_type][1])
-    values = dequantised(packed, scales.numpy(), bits=_int(node, "bits"))
-    return values[:, : _int(node, "K")] if node.op_type == "MatMulNBits" else values
+    bits = _int(node, "bits")
+    values = dequantised(packed, scales.numpy(), bits=bits)
+    columns = _int(node, "K") if node.op_type == "MatMulNBits" else None
+    return StoredTensor(values[:, :columns], bits)
 
 
 def _initializer(node: ir.Node, index: int) -> ir.TensorProtocol:
@@ -88,11 +99,15 @@ def _int(node: ir.Node, name: str) -> int:
 
 
 def _scatter(
-    values: Float32, origin: Origin, shapes: dict[str, tuple[int, ...]], found: dict[str, Float32]
+    matrix: StoredTensor,
+    origin: Origin,
+    shapes: dict[str, tuple[int, ...]],
+    found: dict[str, StoredTensor],
 ) -> None:
     for number in np.unique(origin.tensor):
         name = origin.tensors[number]
         mine = origin.tensor == number
         width = int(np.prod(shapes[name][1:]))
-        target = found.setdefault(name, np.zeros(shapes[name], np.float32))
-        target.reshape(-1, width)[origin.row[mine]] = values[mine][:, :width]
+        empty = StoredTensor(np.zeros(shapes[name], np.float32), matrix.bits)
+        target = found.setdefault(name, empty).values.reshape(-1, width)
+        target[origin.row[mine]] = matrix.values[mine][:, :width]

@@ -82,6 +82,7 @@ class ChatScreen(Screen[None]):
         self._forecast: tuple[str, Forecast] | None = None
         self._forecast_timer: Timer | None = None
         self._stopping = False
+        self._noticed = False
 
     def compose(self) -> ComposeResult:
         """Title, conversation with meters beside it, composer, hints."""
@@ -161,7 +162,7 @@ class ChatScreen(Screen[None]):
         """Put another conversation on the screen, with its draft."""
         await self.drafting.leave()
         self.panel.dismiss()
-        self.conversation = conversation
+        self.conversation, self._noticed = conversation, False
         self.transcript.model_name = conversation.model.name
         self.meter = Meter()
         self.generation = Generation(self, self.meter, self._framed, self._turn_ended)
@@ -324,7 +325,7 @@ class ChatScreen(Screen[None]):
     ) -> None:
         """Run a turn into a new answer on screen, or into `view`."""
         self.panel.dismiss()
-        self._stopping = False
+        self._stopping = self._noticed = False
         self.query_one("#notice", NoticeLine).say("")
         self.generation.running = True
         self.query_one(Welcome).display = False
@@ -342,6 +343,7 @@ class ChatScreen(Screen[None]):
     def _framed(self, batch: Batch) -> None:
         self._show_meters()
         for notice in batch.notices:
+            self._noticed = True
             self.query_one("#notice", NoticeLine).say(notice, sign="●", colour="$primary")
         if batch.tokens:
             self._warn()
@@ -400,7 +402,7 @@ class ChatScreen(Screen[None]):
         elif capacity.total and capacity.used >= WARN_AT * capacity.total:
             share = f"{capacity.used / capacity.total:.0%}"
             notice.say(f"{share} of the capacity is used · {count(capacity.free)} slots are left")
-        elif not self.generation.running:
+        elif not self._noticed:
             notice.say("")
 
     def _show_status(self) -> None:

@@ -6,6 +6,8 @@ token costs the same at the end of a long answer as at its start.
 
 from __future__ import annotations
 
+from typing import Final
+
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -17,6 +19,8 @@ from q35chat.tui.segments import pieces
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.steady import SteadyHeight
 
+_WIDTHS: Final = 2
+
 
 class Piece(Widget):
     """A part of an answer in one widget; laid out once per text and width."""
@@ -24,7 +28,7 @@ class Piece(Widget):
     def __init__(self, source: str, *, goes_on: bool = False) -> None:
         super().__init__()
         self._source = source
-        self._laid_out: tuple[int, Content, int] | None = None
+        self._laid_out: dict[int, tuple[Content, int]] = {}
         self.set_class(goes_on, "-goes-on")
 
     @property
@@ -37,9 +41,9 @@ class Piece(Widget):
         self.set_class(goes_on, "-goes-on")
         if source != self._source:
             before = self._laid_out
-            self._source, self._laid_out = source, None
-            same_height = before is not None and self._at(before[0])[2] == before[2]
-            self.refresh(layout=not same_height)
+            self._source, self._laid_out = source, {}
+            same = before and all(self._at(width)[1] == old[1] for width, old in before.items())
+            self.refresh(layout=not same)
 
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002
         """As wide as there is room."""
@@ -47,17 +51,20 @@ class Piece(Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """The number of lines at this width."""
-        return self._at(width)[2]
+        return self._at(width)[1]
 
     def render(self) -> Content:
         """The lines at the present width."""
-        return self._at(self.content_size.width)[1]
+        return self._at(self.content_size.width)[0]
 
-    def _at(self, width: int) -> tuple[int, Content, int]:
-        if self._laid_out is None or self._laid_out[0] != width:
+    def _at(self, width: int) -> tuple[Content, int]:
+        """Content and height; a layout may ask with and without a scrollbar."""
+        if width not in self._laid_out:
+            while len(self._laid_out) >= _WIDTHS:
+                del self._laid_out[next(iter(self._laid_out))]
             lines = lay_out(self._source, width)
-            self._laid_out = (width, Content("\n").join(lines), len(lines))
-        return self._laid_out
+            self._laid_out[width] = (Content("\n").join(lines), len(lines))
+        return self._laid_out[width]
 
 
 class Answer(SteadyHeight, Vertical):

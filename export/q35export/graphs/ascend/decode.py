@@ -29,7 +29,7 @@ from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
 from q35export.precision import PLANS
 from q35export.targets.base import Values
-from q35export.targets.standard import BLOCKED, BOOL, INT32, OPSET
+from q35export.targets.standard import BLOCKED, INT32, OPSET
 from q35export.weights import WeightSink
 
 INT64 = ir.DataType.INT64
@@ -71,7 +71,7 @@ def _slots(graph: Graph, mask: ir.Value, options: AscendOptions) -> Values:
     a growing cache."""
     op = graph.op
     with graph.scope("slots"):
-        lit = op("Cast", mask, to=int(BOOL))
+        lit = op("Greater", mask, graph.constant(np.array([0], np.int32)))
         if not options.fixed_cache:
             zero, blocked = (graph.constant(np.array([x], np.float32)) for x in (0, BLOCKED))
             return (op("Where", lit, zero, blocked),)

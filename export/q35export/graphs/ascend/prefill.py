@@ -62,14 +62,15 @@ def build_prefill_graph(
     count = count_tokens(graph, inputs.mask, text.conv_kernel - 1)
     tokens = PrefillTokens(count.valid, count.tail)
     target = decoder_target(graph, options, fused=options.fused_prefill, tokens=tokens)
+    cache_shape = (1, text.num_kv_heads, options.capacity, text.head_dim)
     ctx = Context(graph, target, source, PLANS["fp32"])
     table = target.store(
         "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), None
     )
-    hidden = _inject_pictures(graph, config.image_token_id, inputs, table.rows(inputs.ids))
+    hidden = _inject_pictures(graph, config, inputs, table.rows(inputs.ids))
     positions = Positions(
         rotary_angles(graph, text, inputs.positions, target),
-        prefill_slots(graph, inputs.mask, count, inputs.past_len, options.capacity),
+        prefill_slots(graph, inputs.mask, count, inputs.past_len, cache_shape),
     )
     if inputs.pasts:
         states = layer_states(graph, target, text, specs, inputs.pasts)
@@ -101,20 +102,23 @@ def _declare_inputs(
 
 
 def _inject_pictures(
-    graph: Graph, image_token_id: int, inputs: _Inputs, embeddings: ir.Value
+    graph: Graph, config: ModelConfig, inputs: _Inputs, embeddings: ir.Value
 ) -> ir.Value:
     """Put row k of `image_embeds` at the k-th picture token, by index.
 
     Any other token reads a legal row, which is then not taken.
     """
-    op = graph.op
+    op, width = graph.op, config.text.hidden_size
     one = graph.constant(np.array([1], np.int32))
     with graph.scope("pictures"):
-        is_image = op("Equal", inputs.ids, graph.constant(np.array([image_token_id], np.int32)))
+        is_image = op(
+            "Equal", inputs.ids, graph.constant(np.array([config.image_token_id], np.int32))
+        )
         order = op("CumSum", op("Cast", is_image, to=int(INT32)), graph.ints(1))
         index = op("Sub", op("Max", order, one), one)
         rows = op("Gather", inputs.images, index, axis=0)
-        return op("Where", op("Unsqueeze", is_image, graph.ints(-1)), rows, embeddings)
+        taken = op("Expand", op("Unsqueeze", is_image, graph.ints(-1)), graph.ints(1, 1, width))
+        return op("Where", taken, rows, embeddings)
 
 
 def _cache_padding(graph: Graph, inputs: _Inputs, options: AscendOptions) -> ir.Value | None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from q35export.graph import Graph
 from q35export.targets.base import Values
-from q35export.targets.standard import BLOCKED, BOOL, FLOAT
+from q35export.targets.standard import BLOCKED, FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +40,31 @@ def count_tokens(graph: Graph, mask: ir.Value, remembered: int) -> TokenCount:
 
 
 def prefill_slots(
-    graph: Graph, mask: ir.Value, count: TokenCount, past_len: ir.Value | None, capacity: int
+    graph: Graph,
+    mask: ir.Value,
+    count: TokenCount,
+    past_len: ir.Value | None,
+    cache: tuple[int, ...],
 ) -> Values:
     """What `attention` of a prefill wants.
 
     Without a past: (mask,) of `[T, T]`, each token seeing the valid ones up to itself. With one:
-    (mask, index, fresh) over the slots, the new tokens lying at `past_len` and after.
+    (mask, index, fresh) over the slots, the new tokens lying at `past_len` and after; `cache` is
+    the shape `[1, NKV, C, HD]` of one cache, to which `fresh` is spread once for all layers.
     """
     op = graph.op
     with graph.scope("slots"):
         if past_len is None:
             earlier = op("LessOrEqual", count.order, graph.reshape(count.order, -1, 1))
-            return (_additive(graph, op("And", earlier, op("Cast", mask, to=int(BOOL)))),)
-        slots = _int32(graph, range(capacity))
+            return (_additive(graph, op("And", earlier, op("Greater", mask, _int32(graph, [0])))),)
+        slots = _int32(graph, range(cache[2]))
         place = op("Add", count.order, op("Sub", past_len, _int32(graph, [1])))
         seen = op("LessOrEqual", slots, graph.reshape(place, -1, 1))
         row = op("Sub", slots, past_len)
-        fresh = op(
-            "And",
-            op("GreaterOrEqual", slots, past_len),
-            op("Less", row, count.number),
-        )
+        fresh = op("And", op("Greater", row, _int32(graph, [-1])), op("Less", row, count.number))
         index = op("Min", op("Max", row, _int32(graph, [0])), count.last)
-        return _additive(graph, seen), index, graph.reshape(fresh, capacity, 1)
+        spread = op("Expand", graph.reshape(fresh, cache[2], 1), graph.ints(*cache))
+        return _additive(graph, seen), index, spread
 
 
 def _additive(graph: Graph, allowed: ir.Value) -> ir.Value:

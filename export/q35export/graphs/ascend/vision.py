@@ -23,7 +23,7 @@ from q35export.matrix import TensorSource
 from q35export.precision import PLANS
 from q35export.targets.base import Values
 from q35export.targets.portable import PortableTarget
-from q35export.targets.standard import BLOCKED, BOOL, FLOAT, INT32, OPSET
+from q35export.targets.standard import BLOCKED, FLOAT, INT32, OPSET
 from q35export.weights import WeightSink
 
 VISUAL = "model.visual"
@@ -60,7 +60,7 @@ def _patch_mask(graph: Graph, mask: ir.Value) -> ir.Value:
     op = graph.op
     with graph.scope("mask"):
         zero, blocked = (graph.constant(np.array([x], np.float32)) for x in (0, BLOCKED))
-        lit = op("Cast", graph.reshape(mask, 1, 1, -1), to=int(BOOL))
+        lit = op("Greater", graph.reshape(mask, 1, 1, -1), graph.constant(np.array([0], np.int32)))
         return op("Where", lit, zero, blocked)
 
 

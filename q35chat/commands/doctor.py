@@ -1,0 +1,96 @@
+"""`q35chat doctor`: what is there and what is missing, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from q35chat.bundle import is_bundle
+from q35chat.commands.console import Console
+from q35chat.commands.model_choice import DEFAULT_OUT
+from q35chat.diagnosis import ascend, bundle, machine, runtimes
+from q35chat.diagnosis.checks import Check, Group, run_probe
+from q35chat.safe_text import safe_line
+from q35chat.settings import load_settings
+
+_WIDTH = 400
+
+
+def diagnose(path: Path | None) -> list[Group]:
+    """Everything, about the bundle at `path`; None is the demo."""
+    places = ascend.Places.here()
+    library = runtimes.lite_library()
+    groups = [
+        run_probe("Python", machine.python),
+        run_probe("Machine", machine.processor),
+        run_probe("Terminal", machine.terminal),
+        run_probe("CPU runtime", runtimes.onnxruntime),
+        run_probe("NPU runtime", lambda: runtimes.mindspore_lite(library)),
+        run_probe("CANN", lambda: ascend.cann(places)),
+        run_probe("Driver", lambda: ascend.driver(places)),
+        run_probe("NPU", ascend.npu),
+        run_probe("Custom operators", lambda: ascend.kernels(places)),
+        run_probe("Conversion", lambda: runtimes.converter(_converter_name())),
+    ]
+    return [*groups, run_probe("Bundle", lambda: bundle.bundle(path, groups))]
+
+
+def run_doctor(option: Path | None, console: Console, *, as_json: bool) -> int:
+    """Print the diagnosis; the exit code: 1 where the chosen bundle cannot run."""
+    path, trouble = _chosen(option)
+    groups = [*trouble, *diagnose(path)]
+    runs = can_run(groups)
+    text = _json(groups, path, runs=runs) if as_json else _table(groups, runs=runs)
+    console.out.write(text)
+    console.out.flush()
+    return 0 if runs else 1
+
+
+def can_run(groups: Sequence[Group]) -> bool:
+    """Whether the bundle lacks nothing."""
+    checks = groups[-1].checks
+    return all(check.status in ("ok", "info") for check in checks)
+
+
+def _chosen(option: Path | None) -> tuple[Path | None, list[Group]]:
+    """The bundle that the chat would use, and what is wrong with the settings."""
+    if option is not None:
+        return option, []
+    try:
+        named = load_settings().model_dir
+    except Exception as error:  # noqa: BLE001  (a diagnosis goes on)
+        return None, [Group("Settings", (Check("settings", "warning", str(error)),))]
+    if named:
+        return Path(named).expanduser(), []
+    return (DEFAULT_OUT, []) if is_bundle(DEFAULT_OUT) else (None, [])
+
+
+def _converter_name() -> str | None:
+    from q35export.converter import find_converter  # noqa: PLC0415
+
+    found = find_converter()
+    return found.name if found else None
+
+
+def _table(groups: Sequence[Group], *, runs: bool) -> str:
+    lines = []
+    for group in groups:
+        lines.append(group.title)
+        for check in group.checks:
+            lines.append(f"  {check.status:8} {check.name:16} {check.found}")
+            if check.advice:
+                lines.append(f"  {'':8} {'':16} -> {check.advice}")
+    lines.append("")
+    lines.append("the bundle can run here" if runs else "the bundle cannot run here")
+    return "".join(safe_line(line, limit=_WIDTH) + "\n" for line in lines)
+
+
+def _json(groups: Sequence[Group], path: Path | None, *, runs: bool) -> str:
+    report = {
+        "bundle": None if path is None else str(path),
+        "can_run": runs,
+        "groups": [asdict(group) for group in groups],
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,147 @@
+"""`q35chat doctor --operators`: every kernel of the 310P tried on this machine, in one report file.
+
+For the owner of a card to run once and send back.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from q35chat import __version__
+from q35chat.commands.console import Console
+from q35chat.commands.npu import log_path
+from q35chat.diagnosis.checks import Group
+from q35chat.errors import Q35Error
+from q35chat.runtimes.mindspore_lite import LiteDevice, LiteSession
+from q35chat.runtimes.native_log import native_log
+from q35export.converter import Converter, Job, find_converter, run_converter
+from q35export.converter_config import PRECISION
+from q35export.operator_cases import OperatorCase, operator_cases
+from q35export.verify.metrics import Difference, difference, worst
+
+_RUNS = 20
+_COSINE, _NRMSE = 0.999, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one case ended. `stage` is where it stopped; `ms` is the median of a run."""
+
+    name: str
+    required: bool
+    stage: str
+    message: str = ""
+    difference: Difference | None = None
+    convert_ms: float = 0.0
+    ms: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ran and came out right."""
+        return self.stage == "passed"
+
+
+def try_operators(
+    console: Console,
+    groups: Sequence[Group],
+    *,
+    device_id: int,
+    report: Path | None = None,
+    converter: str | None = None,
+    cases: Sequence[OperatorCase] | None = None,
+) -> int:
+    """Try every case and write the report; the exit code: 3 without a converter, 1 where a kernel
+    that the model needs does not work."""
+    tool = find_converter(converter)
+    if tool is None:
+        console.note("no converter here: put converter_lite on PATH, or set MSLITE_HOME")
+        return 3
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="q35chat-operators-") as folder:
+        for number, case in enumerate(cases or operator_cases()):
+            outcome = _try(case, tool, Path(folder) / str(number), device_id)
+            outcomes.append(outcome)
+            console.note(f"{'ok' if outcome.passed else outcome.stage:12} {outcome.name}"
+                         f"{_numbers(outcome)}")  # fmt: skip
+    path = report or Path(f"q35chat-operators-{datetime.date.today():%Y%m%d}.json")
+    path.write_text(_report(outcomes, groups, tool), encoding="utf-8")
+    console.note(f"report: {path}")
+    return 0 if all(outcome.passed or not outcome.required for outcome in outcomes) else 1
+
+
+def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> Outcome:
+    """Convert, run, compare; a failure at any stage is an outcome."""
+    folder.mkdir()
+    stage, started = "convert", perf_counter()
+    try:
+        case.save(folder / "model.onnx")
+        (folder / "converter.ini").write_text(PRECISION, encoding="ascii")
+        log, made = folder / "convert.log", folder / "operator"
+        job = Job(case.name, folder / "model.onnx", folder / "converter.ini", made, log)
+        run_converter(tool, job, lambda: None)
+        convert_ms = (perf_counter() - started) * 1e3
+        stage = "run"
+        results, ms = _run(case, next(folder.glob("operator*.mindir")), device_id)
+        stage = "compare"
+        pairs = zip(results, case.outputs, strict=True)
+        found = worst([difference(result, wanted) for result, wanted in pairs])
+    except (Q35Error, StopIteration, ValueError) as error:
+        return Outcome(case.name, case.required, stage, " ".join(str(error).split()))
+    right = found.cosine >= _COSINE and found.nrmse <= _NRMSE
+    ended = "passed" if right else "wrong result"
+    return Outcome(case.name, case.required, ended, "", found, convert_ms, ms)
+
+
+def _run(case: OperatorCase, path: Path, device_id: int) -> tuple[list[Any], float]:
+    """Outputs of the case, and the median time of a run in milliseconds."""
+    session = LiteSession(path, "operator", LiteDevice(device_id=device_id), native_log(log_path()))
+    try:
+        inputs = {}
+        for spec in session.inputs:
+            array = case.inputs[spec.name]
+            inputs[spec.name] = session.allocate(array.shape, spec.dtype)
+            inputs[spec.name].write(array.astype(spec.dtype, copy=False))
+        outputs = {
+            spec.name: session.allocate(wanted.shape, spec.dtype)
+            for spec, wanted in zip(session.outputs, case.outputs, strict=True)
+        }
+        run = session.bind(inputs, outputs)
+        run()
+        results = [np.array(buffer.host()) for buffer in outputs.values()]
+        times = []
+        for _ in range(_RUNS):
+            started = perf_counter()
+            run()
+            times.append((perf_counter() - started) * 1e3)
+        return results, statistics.median(times)
+    finally:
+        session.close()
+
+
+def _numbers(outcome: Outcome) -> str:
+    if outcome.difference is None:
+        return f": {outcome.message}"
+    found = outcome.difference
+    return f": {outcome.ms:.2f} ms, cosine {found.cosine:.6f}, NRMSE {found.nrmse:.5f}"
+
+
+def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converter) -> str:
+    """Everything that whoever reads it must know; paths of this machine are in it."""
+    facts = {
+        "q35chat": __version__,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "converter": tool.name,
+        "outcomes": [asdict(outcome) for outcome in outcomes],
+        "machine": [asdict(group) for group in groups],
+    }
+    return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"

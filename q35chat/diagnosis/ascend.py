@@ -1,0 +1,154 @@
+"""CANN, the driver, the NPU, and the package of Custom operators."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from q35chat.diagnosis.checks import Check
+from q35chat.runtimes.npu_smi import npus
+
+KERNELS = ("ChunkGatedDeltaRule", "RecurrentGatedDeltaRule")
+_ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+_VERSION_FILES = ("version.cfg", "*/ascend_toolkit_install.info", "compiler/version.info")
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where things are looked for; a test has its own."""
+
+    environment: Mapping[str, str]
+    toolkit: Path = Path("/usr/local/Ascend/ascend-toolkit/latest")
+    driver: Path = Path("/usr/local/Ascend/driver/version.info")
+    devices: Path = Path("/dev")
+
+    @classmethod
+    def here(cls) -> Places:
+        """This machine."""
+        return cls(dict(os.environ))
+
+
+def cann(places: Places) -> Iterator[Check]:
+    """The toolkit, and whether its environment was set."""
+    named = next((places.environment[name] for name in _ROOTS if name in places.environment), None)
+    root = Path(named) if named else places.toolkit
+    if not root.is_dir():
+        found = f"{named} does not exist" if named else "not found"
+        yield Check("CANN", "missing", found, "install CANN and source its set_env.sh")
+    elif named is None:
+        yield Check("CANN", "warning", f"{root}, not set up", f"source {root.parent}/set_env.sh")
+    else:
+        yield Check("CANN", "ok", f"{_version(root)} ({root})")
+
+
+def driver(places: Places) -> Iterator[Check]:
+    """The driver and its device files."""
+    text = _read(places.driver)
+    found = re.search(r"(?im)^\s*(?:package_)?version\s*=\s*(\S+)", text)
+    if found:
+        yield Check("driver", "ok", found[1])
+    else:
+        yield Check("driver", "missing", "not found", "install the NPU's driver and firmware")
+    files = [file for file in places.devices.glob("davinci*") if file.name[7:].isdecimal()]
+    closed = [file.name for file in files if not os.access(file, os.R_OK | os.W_OK)]
+    if closed:
+        yield Check(
+            "devices",
+            "warning",
+            f"{', '.join(sorted(closed))} may not be opened",
+            "join the group of the device files (HwHiAiUser)",
+        )
+    elif files:
+        yield Check("devices", "ok", ", ".join(sorted(file.name for file in files)))
+    else:
+        yield Check("devices", "missing", "no /dev/davinci*", "the driver sees no NPU")
+
+
+def npu() -> Iterator[Check]:
+    """Every chip with its health and memory."""
+    chips = npus()
+    if not chips:
+        yield Check("NPU", "missing", "npu-smi lists none", "see whether npu-smi info works")
+    for chip in chips:
+        memory = f"{chip.free / _GIB:.1f} GiB free of {chip.total / _GIB:.1f}"
+        healthy = chip.health == "OK"
+        advice = "" if healthy else "see npu-smi info -t health"
+        found = f"{chip.name}, {chip.health}, {memory}"
+        yield Check(f"NPU {chip.device_id}", "ok" if healthy else "warning", found, advice)
+
+
+def kernels(places: Places) -> Iterator[Check]:
+    """The vendor package: both delta rules, from one checkout."""
+    value = places.environment.get("ASCEND_CUSTOM_OPP_PATH", "")
+    folders = [Path(part) for part in value.split(":") if part]
+    if not folders:
+        yield Check(
+            "operators",
+            "missing",
+            "ASCEND_CUSTOM_OPP_PATH is not set",
+            "set it to the vendor package of the delta rules before q35chat starts",
+        )
+        return
+    if gone := [str(folder) for folder in folders if not folder.is_dir()]:
+        yield Check(
+            "operators",
+            "missing",
+            f"{', '.join(gone)} does not exist",
+            "correct ASCEND_CUSTOM_OPP_PATH",
+        )
+        return
+    where = {kernel: _packages_with(folders, kernel) for kernel in KERNELS}
+    together = set(where[KERNELS[0]]) & set(where[KERNELS[1]])
+    absent = [kernel for kernel, packages in where.items() if not packages]
+    if absent:
+        yield Check(
+            "operators",
+            "missing",
+            f"{value} has no {' and no '.join(absent)}",
+            "build and install both from one checkout",
+        )
+    elif not together:
+        places_text = ", ".join(str(packages[0]) for packages in where.values())
+        yield Check(
+            "operators",
+            "warning",
+            f"from different packages: {places_text}",
+            "their signatures changed over time: install both from one checkout",
+        )
+    else:
+        yield Check("operators", "ok", f"{' and '.join(KERNELS)} in {min(together)}")
+
+
+def _packages_with(folders: list[Path], kernel: str) -> list[Path]:
+    """The given folders whose lists of operators name `kernel`."""
+    found = []
+    for folder in folders:
+        for file in folder.rglob("aic-*-ops-info.json"):
+            try:
+                if kernel in json.loads(_read(file)):
+                    found.append(folder)
+                    break
+            except ValueError:
+                continue
+    return found
+
+
+def _version(root: Path) -> str:
+    for pattern in _VERSION_FILES:
+        for file in sorted(root.glob(pattern)):
+            found = re.search(r"(?i)version\s*=\s*\[?([0-9][\w.]*)|\[([0-9][\w.]*)", _read(file))
+            if found:
+                return found[1] or found[2]
+    return "of unknown version"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,60 @@
+"""Whether a bundle can run here, from what the other probes found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from q35chat.bundle import Bundle, Manifest
+from q35chat.diagnosis.checks import Check, Group
+from q35chat.errors import Q35Error
+
+_NEEDED = {
+    "cpu": ("onnxruntime",),
+    "ascend-310p": ("mindspore_lite", "CANN", "operators"),
+}
+
+
+def bundle(path: Path | None, groups: Sequence[Group]) -> Iterator[Check]:
+    """The bundle and all it needs; `path` None is the demo, which is made when it is used."""
+    if path is None:
+        yield Check("bundle", "info", "the demo, made when it is first used")
+        yield from _needs("cpu", _NEEDED["cpu"], groups)
+        return
+    try:
+        opened = Bundle.open(path)
+    except Q35Error as error:
+        yield Check("bundle", "missing", str(path), str(error))
+        return
+    manifest = opened.manifest
+    name = f"{manifest.source.name} for {manifest.target}, {manifest.precision}"
+    yield Check("bundle", "ok", f"{path}: {name}")
+    yield Check("graphs", "ok", ", ".join(sorted(manifest.graphs.values())))
+    needed = _NEEDED.get(manifest.target, ())
+    if not _has_kernels(manifest):
+        needed = tuple(name for name in needed if name != "operators")
+    yield from _needs(manifest.target, needed, groups)
+    left = [name for name, file in manifest.graphs.items() if file.endswith(".onnx")]
+    if manifest.target == "ascend-310p" and left:
+        yield Check("converted", "missing", f"not {', '.join(left)}", f"run q35chat convert {path}")
+
+
+def _has_kernels(manifest: Manifest) -> bool:
+    """Whether a graph has delta rules of the vendor package."""
+    prefill, decode = (manifest.options.get(name, {}) for name in ("prefill", "decode"))
+    return prefill.get("delta_rule") != "unfused" or decode.get("cache") != "growing"
+
+
+def _needs(target: str, needed: Sequence[str], groups: Sequence[Group]) -> Iterator[Check]:
+    if target not in _NEEDED:
+        yield Check("runtime", "missing", f"none for the target {target}", "update q35chat")
+    found = {check.name: check for group in groups for check in group.checks}
+    for name in needed:
+        check = found.get(name)
+        if check is None or check.status in ("missing", "warning"):
+            what = check.found if check else "not found out"
+            yield Check(f"needs {name}", "missing", what, check.advice if check else "")
+    if target == "ascend-310p" and not any(
+        check.status == "ok" and check.name.startswith("NPU ") for check in found.values()
+    ):
+        yield Check("needs NPU", "missing", "none that is healthy", "")

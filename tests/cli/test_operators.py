@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from q35chat.commands import operators
+from q35chat.commands.operators import try_operators
+from q35chat.diagnosis.checks import Check, Group
+from q35chat.runtimes.native_log import native_log
+from q35export.operator_cases import OperatorCase, operator_cases
+from tests.cli.scripted import recorded
+from tests.doubles.mindspore_lite.npu import Npu
+from tests.support.converter import install_converter
+
+GROUPS = [Group("NPU", (Check("NPU 0", "ok", "310P3"),))]
+NAMES = [
+    "IncreFlashAttention, 17 slots, expanded heads",
+    "IncreFlashAttention, 17 slots, grouped heads",
+    "Scatter, slot 0 of 17",
+    "Scatter, slot 16 of 17",
+    "IncreFlashAttention, 2048 slots, expanded heads",
+    "IncreFlashAttention, 2048 slots, grouped heads",
+    "Scatter, slot 0 of 2048",
+    "Scatter, slot 2047 of 2048",
+    "RecurrentGatedDeltaRule, fresh",
+    "RecurrentGatedDeltaRule, continued",
+    "RecurrentGatedDeltaRule, padded",
+    "ChunkGatedDeltaRule, 128 tokens, fresh",
+    "ChunkGatedDeltaRule, 128 tokens, continued",
+    "ChunkGatedDeltaRule, 128 tokens, padded",
+]
+
+
+@pytest.fixture
+def machine(npu: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Npu]:
+    install_converter(tmp_path / "bin", monkeypatch)
+    monkeypatch.setattr(operators, "_RUNS", 1)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    yield npu
+    native_log(tmp_path / "any").remove()
+
+
+def run(
+    folder: Path, cases: Sequence[OperatorCase] | None = None
+) -> tuple[int, dict[str, object], str]:
+    seen = recorded()
+    report = folder / "report.json"
+    code = try_operators(seen.console, GROUPS, device_id=0, report=report, cases=cases)
+    return code, json.loads(report.read_text(encoding="utf-8")), seen.err.getvalue()
+
+
+def test_every_kernel_is_tried_and_reported(machine: Npu, tmp_path: Path) -> None:
+    code, report, text = run(tmp_path)
+
+    outcomes = report["outcomes"]
+    assert isinstance(outcomes, list)
+    assert [outcome["name"] for outcome in outcomes] == NAMES
+    refused = [outcome for outcome in outcomes if outcome["stage"] != "passed"]
+    assert [outcome["name"] for outcome in refused] == [NAMES[1], NAMES[5]]  # as on a 310P
+    assert not any(outcome["required"] for outcome in refused)
+    assert all(outcome["ms"] > 0 for outcome in outcomes if outcome not in refused)
+    assert report["machine"] == [{"title": "NPU", "checks": [
+        {"name": "NPU 0", "status": "ok", "found": "310P3", "advice": ""}]}]  # fmt: skip
+    assert code == 0
+    assert "the 310P takes as many key-value heads as heads" in text
+
+
+def first(name: str) -> OperatorCase:
+    return next(case for case in operator_cases() if case.name.startswith(name))
+
+
+def test_a_wrong_result_is_news_with_numbers(machine: Npu, tmp_path: Path) -> None:
+    case = first("Scatter")
+    wrong = replace(case, outputs=(case.outputs[0] + np.float16(1),))
+    code, _, text = run(tmp_path, [wrong])
+
+    assert code == 1
+    assert "wrong result" in text
+    assert "cosine" in text
+
+
+def test_a_kernel_that_the_model_does_not_need_may_fail(
+    machine: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_FAILS", "no-vendor")
+    case = first("IncreFlashAttention, 17 slots, grouped")
+    code, _, text = run(tmp_path, [case])
+
+    assert code == 0
+    assert "convert" in text
+    assert "install its vendor package" in text
+
+
+def test_a_failure_on_the_device_names_the_cause(machine: Npu, tmp_path: Path) -> None:
+    machine.fail_predicts = 1
+    code, _, text = run(tmp_path, [first("Recurrent")])
+
+    assert code == 1
+    assert "run          RecurrentGatedDeltaRule, fresh: the operator graph failed: Exec" in text
+
+
+def test_without_a_converter_nothing_can_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    seen = recorded()
+
+    assert try_operators(seen.console, GROUPS, device_id=0, report=tmp_path / "r.json") == 3
+    assert "no converter here" in seen.err.getvalue()

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from q35chat.bundle import Bundle
+from q35chat.errors import ExportError, UsageError
+from q35export import mindir
+from q35export.converter import find_converter
+from q35export.mindir import convert
+from q35export.pipeline import export
+from q35export.progress import PlainReporter
+from q35export.request import ExportRequest
+from tests.support.checkpoints import make_checkpoint
+from tests.support.converter import install_converter
+
+CONVERTED = {
+    "vision": "vision/vision_graph.mindir",
+    "prefill": "prefill/prefill_graph.mindir",
+    "decode": "decode/decode_graph.mindir",
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    checkpoint = make_checkpoint(folder / "checkpoint", seed=5)
+    export(request(checkpoint, folder / "out"), PlainReporter(sys.stderr))
+    return folder
+
+
+def request(checkpoint: Path, out: Path, component: str = "all") -> ExportRequest:
+    return ExportRequest(
+        str(checkpoint), out, target="ascend-310p", max_seq_len=32, gears=(8, 16),
+        image_gears=(4,), component=component,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def out(exported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(exported / "out", tmp_path / "out"))
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return install_converter(tmp_path / "bin", monkeypatch)
+
+
+def reporter() -> PlainReporter:
+    return PlainReporter(io.StringIO())
+
+
+def test_every_graph_is_converted_and_recorded(out: Path, tool: Path) -> None:
+    result = convert(out, find_converter(), reporter())
+
+    assert (result.status, result.converted) == ("converted", ("vision", "prefill", "decode"))
+    bundle = Bundle.open(out, check="full")
+    assert bundle.manifest.graphs == CONVERTED
+    assert "decode/decode_variables/data_0" in bundle.manifest.files
+    assert "decode/model.onnx" in bundle.manifest.files
+    assert not list(out.rglob(".converting"))
+
+
+def test_a_graph_under_a_gibibyte_is_one_file(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_WHOLE", "1")
+    convert(out, find_converter(), reporter())
+
+    assert Bundle.open(out).manifest.graphs["decode"] == "decode/decode.mindir"
+
+
+def test_the_log_has_the_command_and_what_was_printed(out: Path, tool: Path) -> None:
+    convert(out, find_converter(), reporter())
+
+    log = (out / "prefill" / "convert.log").read_text(encoding="utf-8")
+    assert log.startswith(f"{tool} --fmk=ONNX --optimize=ascend_oriented --saveType=MINDIR ")
+    assert "CONVERT RESULT SUCCESS:0" in log
+
+
+def test_a_second_run_has_nothing_to_do(out: Path, tool: Path) -> None:
+    convert(out, find_converter(), reporter())
+    tool.unlink()
+
+    assert convert(out, None, reporter()).status == "up-to-date"
+
+
+def test_a_run_goes_on_with_the_graphs_that_are_left(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_ONLY", "vision")
+    with pytest.raises(ExportError, match="prefill was not converted"):
+        convert(out, find_converter(), reporter())
+    assert Bundle.open(out).manifest.graphs["vision"] == CONVERTED["vision"]
+    monkeypatch.delenv("FAKE_CONVERTER_ONLY")
+
+    result = convert(out, find_converter(), reporter())
+    assert (result.before, result.converted) == (("vision",), ("prefill", "decode"))
+
+
+@pytest.mark.parametrize(
+    ("failure", "advice"),
+    [
+        ("no-cann", "CANN or the NPU was not found: convert on the NPU host"),
+        ("unknown-operator", "does not know Einsum2: use MindSpore Lite 2.7 or newer"),
+        ("too-old", "has no Custom operators: use MindSpore Lite 2.7 or newer"),
+        ("no-vendor", "install its vendor package and name it in ASCEND_CUSTOM_OPP_PATH"),
+        ("disk-full", "the disk is full: free space"),
+        ("no-memory", "ran out of memory"),
+        ("silent", "vision was not converted: exit code 1"),
+    ],
+)
+def test_known_failures_say_what_to_do(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch, failure: str, advice: str
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_FAILS", failure)
+    with pytest.raises(ExportError) as error:
+        convert(out, find_converter(), reporter())
+
+    assert advice in str(error.value)
+    assert str(error.value).endswith(f"log: {(out / 'vision' / 'convert.log').resolve()}")
+    assert Bundle.open(out).manifest.graphs["vision"] == "vision/model.onnx"
+    assert not list(out.rglob("*.mindir"))
+
+
+def test_a_killed_converter_had_no_memory(out: Path, tool: Path) -> None:
+    tool.write_text("#!/bin/sh\nkill -9 $$\n", encoding="utf-8")
+
+    with pytest.raises(ExportError, match="vision was not converted: the converter ran out of mem"):
+        convert(out, find_converter(), reporter())
+
+
+def test_success_without_a_file_is_a_failure(out: Path, tool: Path) -> None:
+    tool.write_text("#!/bin/sh\necho CONVERT RESULT SUCCESS:0\n", encoding="utf-8")
+
+    with pytest.raises(ExportError, match=r"the converter left no vision\.mindir"):
+        convert(out, find_converter(), reporter())
+
+
+def test_a_file_without_success_is_a_failure(out: Path, tool: Path) -> None:
+    tool.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+
+    with pytest.raises(ExportError, match="vision was not converted: exit code 0"):
+        convert(out, find_converter(), reporter())
+
+
+def test_onnx_files_can_be_dropped(out: Path, tool: Path) -> None:
+    convert(out, find_converter(), reporter(), drop_onnx=True)
+
+    assert not list(out.rglob("*.onnx"))
+    assert not list(out.rglob("model.bin"))
+    assert Bundle.open(out, check="full").manifest.graphs == CONVERTED
+
+
+def test_without_a_converter_the_commands_are_those_that_work(out: Path, tool: Path) -> None:
+    result = convert(out, None, reporter())
+    assert result.status == "no-converter"
+    for command in result.commands:
+        assert os.system(f"cd {out} && {command} >/dev/null") == 0
+
+    taken = convert(out, None, reporter())
+    assert (taken.status, taken.converted) == ("converted", ("vision", "prefill", "decode"))
+    assert Bundle.open(out, check="full").manifest.graphs == CONVERTED
+
+
+def test_exporting_one_component_again_leaves_the_others_converted(
+    out: Path, tool: Path, exported: Path
+) -> None:
+    convert(out, find_converter(), reporter())
+    again = request(exported / "checkpoint", out, "prefill")
+    export(ExportRequest(**{**as_dict(again), "force": True}), PlainReporter(sys.stderr))
+
+    assert Bundle.open(out).manifest.graphs == CONVERTED | {"prefill": "prefill/model.onnx"}
+    assert convert(out, find_converter(), reporter()).converted == ("prefill",)
+
+
+def as_dict(value: ExportRequest) -> dict[str, object]:
+    return {name: getattr(value, name) for name in ExportRequest.__dataclass_fields__}
+
+
+def test_a_full_disk_is_told_before_the_converter_runs(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(out)
+    monkeypatch.setattr(mindir.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+
+    with pytest.raises(ExportError, match=r"converting vision needs .* KiB .* 1000 B are free"):
+        convert(out, find_converter(), reporter())
+
+
+def test_a_bundle_for_the_cpu_needs_no_conversion(exported: Path, tmp_path: Path) -> None:
+    cpu = ExportRequest(str(exported / "checkpoint"), tmp_path / "cpu", target="cpu")
+    export(cpu, PlainReporter(sys.stderr))
+
+    with pytest.raises(ExportError, match="is for the target cpu, which needs no conversion"):
+        convert(tmp_path / "cpu", None, reporter())
+
+
+def test_a_tool_that_is_named_must_be_there() -> None:
+    with pytest.raises(UsageError, match="--converter /nowhere/tool is no program"):
+        find_converter("/nowhere/tool")
+
+
+def test_the_tool_of_an_unpacked_package_finds_its_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = install_converter(tmp_path / "tools" / "converter" / "converter", monkeypatch)
+    (tmp_path / "tools" / "converter" / "lib").mkdir()
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("MSLITE_HOME", str(tmp_path))
+    found = find_converter()
+
+    assert found is not None
+    assert (found.command, found.libraries) == (
+        (str(tool),), (tmp_path / "tools" / "converter" / "lib").resolve())  # fmt: skip
+
+
+def test_without_a_tool_the_python_package_converts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from q35export import converter  # noqa: PLC0415
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("MSLITE_HOME", raising=False)
+    assert find_converter() is None
+    monkeypatch.setattr(converter, "find_spec", lambda name: object())
+    found = find_converter()
+
+    assert found is not None
+    assert found.command[1:] == ("-m", "q35export.lite_worker")

@@ -1,0 +1,172 @@
+"""The parts of `verify` that need no torch: measures, limits, the table, refusals."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import psutil
+import pytest
+
+from q35chat.bundle import Bundle
+from q35chat.errors import BundleError, Q35Error
+from q35export.config import load_config
+from q35export.verify import Report, verify
+from q35export.verify.exact_copy import exact_copy
+from q35export.verify.limits import GRAPH, Limits
+from q35export.verify.metrics import Difference, difference
+from q35export.verify.provenance import origins
+from q35export.verify.reference import require_torch
+from q35export.verify.report import TensorRow, TokenRow
+from q35export.verify.samples import Drawing
+from q35export.verify.stored_weights import quantised_matrices
+from tests.support.checkpoints import make_checkpoint
+from tests.support.exported import export_checkpoint
+
+SOUND = Difference(cosine=1.0, nrmse=1e-6, max_abs=1e-5)
+
+
+def report(*, tensor: Difference = SOUND, equal: int = 8) -> Report:
+    return Report(
+        "out",
+        "fp32",
+        (TensorRow("graph", "text", "recurrent_3", tensor, GRAPH),),
+        (TokenRow("graph", "text", equal, 8, 8),),
+    )
+
+
+def test_equal_tensors_differ_by_nothing() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    assert difference(values, values) == Difference(1.0, 0.0, 0.0)
+    assert difference(values * 0, values * 0) == Difference(1.0, 0.0, 0.0)
+
+
+def test_difference_measures_direction_size_and_the_largest_error() -> None:
+    found = difference(np.array([3.0, 5.0]), np.array([3.0, 4.0]))
+    assert found.cosine == pytest.approx(29 / (34**0.5 * 5))
+    assert found.nrmse == pytest.approx(0.2)
+    assert found.max_abs == 1.0
+
+
+def test_tensors_of_different_shapes_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="shapes differ"):
+        difference(np.zeros((2, 3)), np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Difference(cosine=0.9, nrmse=0.01, max_abs=0.1),
+        Difference(cosine=1.0, nrmse=0.03, max_abs=0.1),
+        Difference(cosine=1.0, nrmse=0.01, max_abs=1.1),
+        Difference(cosine=float("nan"), nrmse=float("nan"), max_abs=float("nan")),
+    ],
+)
+def test_each_measure_can_break_the_limits(found: Difference) -> None:
+    assert GRAPH.broken_by(found)
+    assert not GRAPH.broken_by(SOUND)
+
+
+def test_a_limit_that_is_none_is_no_limit() -> None:
+    assert not Limits(cosine=0.9, nrmse=0.1).broken_by(Difference(1.0, 0.0, 1e9))
+
+
+def test_a_report_passes_only_while_tensors_and_tokens_hold() -> None:
+    assert report().passed
+    assert not report(tensor=Difference(0.5, 1.0, 9.0)).passed
+    assert not report(equal=7).passed
+
+
+def test_the_table_names_what_is_broken() -> None:
+    assert "BROKEN" not in report().table()
+    table = report(equal=7).table()
+    assert "recurrent 3" in table
+    assert "7 of 8" in table
+    assert "BROKEN" in table
+
+
+def test_the_table_shows_the_worst_layer_of_each_kind() -> None:
+    rows = [
+        TensorRow("graph", "text", f"key_{layer}", Difference(1 - layer / 1e5, 0.0, 0.0), GRAPH)
+        for layer in (3, 7, 5)
+    ]
+    assert [row.tensor for row in Report("out", "fp32", tuple(rows), ()).worst()] == ["key_7"]
+
+
+def test_drawings_are_the_same_pixels_for_the_same_seed() -> None:
+    first, again, other = (Drawing(50, 30, seed).image() for seed in (1, 1, 2))
+    assert first.size == (50, 30)
+    assert first.tobytes() == again.tobytes()
+    assert first.tobytes() != other.tobytes()
+
+
+def test_rows_of_fused_matrices_are_traced_to_the_checkpoint(tmp_path: Path) -> None:
+    config = load_config(make_checkpoint(tmp_path, "full_first"))
+    origin = origins(config, "text")["layer_0/qkvg"]
+    dim, prefix = config.text.head_dim, "model.language_model.layers.0.self_attn"
+    assert origin.tensors[origin.tensor[0]] == f"{prefix}.q_proj.weight"
+    assert origin.row[: dim + 1].tolist() == [*range(dim), 2 * dim]
+    assert origin.tensors[origin.tensor[2 * dim]] == f"{prefix}.k_proj.weight"
+    assert origin.row[-1] == 4 * dim - 1
+
+
+def test_the_exact_copy_differs_only_in_its_arithmetic_and_is_gone_afterwards(
+    tmp_path: Path,
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "narrow_key")
+    bundle = export_checkpoint(checkpoint, tmp_path / "out", "int4")
+    before = sorted(bundle.path.rglob("*"))
+    with exact_copy(bundle) as copy:
+        assert accuracy_levels(bundle) == {4}
+        assert accuracy_levels(copy) == {1}
+        for (name, mine), (other, theirs) in zip(
+            quantised_matrices(bundle.graph_path("text")),
+            quantised_matrices(copy.graph_path("text")),
+            strict=True,
+        ):
+            assert name == other
+            np.testing.assert_array_equal(mine.values, theirs.values)
+    assert sorted(bundle.path.rglob("*")) == before
+
+
+def accuracy_levels(bundle: Bundle) -> set[int]:
+    nodes = [node for name in ("text", "vision") for node in ir.load(bundle.graph_path(name)).graph]
+    return {
+        node.attributes["accuracy_level"].as_int()
+        for node in nodes
+        if node.op_type == "MatMulNBits"
+    }
+
+
+def test_a_bundle_without_vision_is_refused(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "narrow_key")
+    bundle = export_checkpoint(checkpoint, tmp_path / "out")
+    path = bundle.path / "q35chat.json"
+    manifest = path.read_text().replace('"vision": "vision/model.onnx",', "")
+    manifest = manifest.replace(',\n    "vision": "vision/model.onnx"', "")
+    path.write_text(manifest)
+    assert Bundle.open(bundle.path).manifest.graphs.keys() == {"text"}
+    with pytest.raises(BundleError, match="no vision graph"):
+        verify(bundle.path, checkpoint)
+
+
+def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "narrow_key")
+    bundle = export_checkpoint(checkpoint, tmp_path / "out")
+
+    class Memory:
+        available = 1000
+
+    monkeypatch.setattr(psutil, "virtual_memory", Memory)
+    with pytest.raises(Q35Error, match="GB of memory"):
+        verify(bundle.path, checkpoint)
+
+
+def test_without_torch_the_message_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(Q35Error, match=r"pip install 'q35chat\[verify\]'"):
+        require_torch()

@@ -1,0 +1,25 @@
+"""Every small shape live in transformers and exported in FP32, once a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from q35export.verify.candidate import Candidate
+from q35export.verify.reference import Reference
+from tests.parity.live import Live
+from tests.support.checkpoints import SHAPES
+from tests.support.exported import export_golden
+from tests.support.reference import answer
+
+
+@pytest.fixture(scope="session", params=SHAPES)
+def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Live:
+    folder = tmp_path_factory.mktemp(request.param)
+    exported = export_golden(request.param, folder)
+    reference = Reference(exported.checkpoint, threads=2)
+    return Live(
+        exported=exported,
+        reference=reference,
+        answers=answer(reference, request.param, exported.golden.seed),
+        candidate=Candidate(exported.bundle, threads=2),
+    )

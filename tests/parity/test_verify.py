@@ -1,0 +1,44 @@
+"""`verify` itself: sound bundles hold every limit, damaged ones break the right one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from q35chat.bundle import Bundle
+from q35export.precision import PRECISIONS
+from q35export.verify import Report, verify
+from tests.support.exported import Exported, export_golden
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture(scope="module", params=PRECISIONS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return export_golden("narrow_key", tmp_path_factory.mktemp("verify"), request.param)
+
+
+def run(bundle: Path, exported: Exported) -> Report:
+    return verify(bundle, exported.checkpoint, tokens=8, threads=2)
+
+
+def test_a_sound_bundle_holds_every_limit(exported: Exported) -> None:
+    report = run(exported.bundle.path, exported)
+    assert report.passed, report.table()
+    graph = [row for row in report.tensors if row.comparison == "graph"]
+    kinds = {row.tensor.partition("_")[0] for row in graph}
+    assert kinds == {"picture", "logits", "conv", "recurrent", "key", "value"}
+    assert max(row.difference.nrmse for row in graph) < 1e-4
+    assert all(row.equal == 8 for row in report.tokens if row.comparison == "graph")
+
+
+def test_a_damaged_weight_is_found(exported: Exported, tmp_path: Path) -> None:
+    damaged = shutil.copytree(exported.bundle.path, tmp_path / "damaged")
+    weights = np.memmap(Bundle.open(damaged).graph_path("text").parent / "model.bin", np.uint8)
+    middle = len(weights) // 2
+    weights[middle : middle + 4096] ^= 0x3C
+    weights.flush()
+    assert not run(damaged, exported).passed

@@ -1,0 +1,139 @@
+"""Opens the application over a scripted workspace and looks at what is on its screen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from textual.pilot import Pilot
+
+from q35chat.tui.app import ChatApp
+from q35chat.tui.preferences import Drafts, Preferences
+from q35chat.tui.screens.chat import ChatScreen, Opening
+from q35chat.tui.widgets.meters import Meters
+from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
+
+PANEL_FROM = 100
+WIDE = (120, 36)
+NARROW = (80, 24)
+
+
+class Chat:
+    """An open application: its pilot, its chat screen, what it shows."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[None], workspace: ScriptedWorkspace) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.workspace = workspace
+
+    @property
+    def screen(self) -> ChatScreen:
+        screen = self.app.screen_stack[1]
+        assert isinstance(screen, ChatScreen)
+        return screen
+
+    @property
+    def conversation(self) -> ScriptedConversation:
+        conversation = self.screen.conversation
+        assert isinstance(conversation, ScriptedConversation)
+        return conversation
+
+    @property
+    def text(self) -> str:
+        """Everything on the screen on top, line by line."""
+        lines = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in line) for line in lines)
+
+    @property
+    def flat(self) -> str:
+        """The same without line breaks and repeated spaces, and without the side panel."""
+        strips = self.app.screen._compositor.render_strips()
+        if isinstance(self.app.screen, ChatScreen) and self.app.size.width >= PANEL_FROM:
+            edge = self.app.screen.query_one(Meters).region.x
+            strips = [strip.crop(0, edge) for strip in strips]
+        return " ".join(" ".join(strip.text for strip in strips).split())
+
+    @property
+    def said(self) -> str:
+        """All messages that went up in a corner."""
+        return " ".join(note.message for note in self.app._notifications)
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Let the application run until something is so; the test's own limit ends a wait."""
+        while not happened():
+            await self.pilot.pause(0.01)
+
+    async def see(self, words: str) -> None:
+        """Wait until the words are on the screen."""
+        await self.until(lambda: words in self.flat)
+
+    async def hear(self, words: str) -> None:
+        """Wait until a message says the words."""
+        await self.until(lambda: words in self.said)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def write(self, text: str) -> None:
+        """Put text into the composer as if it had been typed."""
+        self.screen.composer.editor.insert(text)
+        await self.pilot.pause()
+
+    async def ask(self, text: str) -> None:
+        """Write, send, and wait for the end of the turn."""
+        turns = len(self.conversation.history)
+        await self.write(text)
+        await self.press("enter")
+        await self.until(lambda: len(self.conversation.history) > turns)
+        await self.idle()
+
+    async def idle(self) -> None:
+        """Wait until no turn runs and the screen has settled."""
+        await self.until(lambda: not self.screen.generation.running)
+        await self.pilot.pause()
+
+
+@asynccontextmanager
+async def opened(  # noqa: PLR0913 - each is one way to start
+    workspace: ScriptedWorkspace | None = None,
+    *,
+    size: tuple[int, int] = WIDE,
+    opening: Opening | None = None,
+    preferences: Preferences | None = None,
+    drafts: Drafts | None = None,
+    loaded: bool = True,
+) -> AsyncIterator[Chat]:
+    """The application, with its model loaded unless told otherwise."""
+    scripted = workspace if workspace is not None else ScriptedWorkspace()
+    app = ChatApp(
+        scripted,
+        opening or Opening(),
+        preferences or Preferences(),
+        drafts or Drafts.at_home(),
+    )
+    async with app.run_test(size=size) as pilot:
+        chat = Chat(app, pilot, scripted)
+        await chat.until(lambda: len(app.screen_stack) > 1)
+        if loaded:
+            await chat.until(lambda: chat.screen.conversation is not None)
+            await pilot.pause()
+        yield chat
+
+
+def picture_file(folder: Path, name: str = "house.png", size: tuple[int, int] = (64, 32)) -> Path:
+    """A small picture on disk."""
+    path = folder / name
+    Image.new("RGB", size, (200, 80, 40)).save(path)
+    return path
+
+
+def picture_bytes(size: tuple[int, int] = (64, 32)) -> bytes:
+    """A small picture in memory, left half red, right half blue."""
+    image = Image.new("RGB", size, (255, 0, 0))
+    image.paste((0, 0, 255), (size[0] // 2, 0, size[0], size[1]))
+    file = BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
