@@ -20,6 +20,7 @@ from q35chat.commands import options as opt
 from q35chat.commands import sessions
 from q35chat.commands.console import Console
 from q35chat.commands.failures import BROKEN_PIPE, report
+from q35chat.commands.npu import NpuOptions
 from q35chat.commands.streaming import work_is_running
 
 app = typer.Typer(
@@ -106,6 +107,9 @@ def chat(
     image: opt.Images = None,
     prompt: opt.FirstPrompt = "",
     no_images: opt.NoImages = False,
+    device_id: opt.DeviceId = 0,
+    residency: opt.Residency = "auto",
+    host_states: opt.HostStates = False,
     plain: Annotated[
         bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
     ] = False,
@@ -123,6 +127,7 @@ def chat(
         images=tuple(image or ()),
         prompt=prompt,
         no_images=no_images,
+        npu=NpuOptions(device_id, residency, host_states),
     )
     return open_chat(asked, Console.standard())
 
@@ -157,6 +162,9 @@ def ask(
     model_dir: opt.ModelDir = None,
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
+    device_id: opt.DeviceId = 0,
+    residency: opt.Residency = "auto",
+    host_states: opt.HostStates = False,
     _debug: opt.Debug = False,
 ) -> int:
     """Answer one question; the answer streams to stdout, everything else to stderr."""
@@ -187,6 +195,7 @@ def ask(
         session=session,
         continues=continues,
         keep=keep,
+        npu=NpuOptions(device_id, residency, host_states),
     )
     return ask_once(asked, Console.standard())
 
@@ -283,6 +292,50 @@ def verify(
     from q35chat.commands.verify import verify_bundle  # noqa: PLC0415
 
     return verify_bundle(bundle, against, Console.standard())
+
+
+@app.command()
+def convert(
+    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.")],
+    converter: Annotated[
+        str | None,
+        typer.Option(help="The converter_lite to use. Default: that of PATH or MSLITE_HOME."),
+    ] = None,
+    drop_onnx: Annotated[
+        bool, typer.Option("--drop-onnx", help="Delete the ONNX files of converted graphs.")
+    ] = False,
+    _debug: opt.Debug = False,
+) -> int:
+    """Make a bundle for ascend-310p ready for its NPU, or print the commands to do it there."""
+    from q35chat.commands.convert import convert_bundle  # noqa: PLC0415
+
+    console = Console.standard()
+    return convert_bundle(bundle, console, converter=converter, drop_onnx=drop_onnx)
+
+
+@app.command()
+def doctor(
+    model_dir: opt.ModelDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    operators: Annotated[
+        bool,
+        typer.Option("--operators", help="Try every kernel on the NPU and write a report to send."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--report", help="The file of --operators' report.")
+    ] = None,
+    device_id: opt.DeviceId = 0,
+    _debug: opt.Debug = False,
+) -> int:
+    """Show what is here and what is missing; 1 where the chosen bundle cannot run."""
+    from q35chat.commands.doctor import diagnose, run_doctor  # noqa: PLC0415
+
+    if not operators:
+        return run_doctor(model_dir, Console.standard(), as_json=as_json)
+    from q35chat.commands.operators import try_operators  # noqa: PLC0415
+
+    groups = diagnose(model_dir)
+    return try_operators(Console.standard(), groups, device_id=device_id, report=out)
 
 
 def _given(**values: Any) -> dict[str, Any]:

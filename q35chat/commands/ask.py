@@ -19,6 +19,7 @@ from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
 from q35chat.commands.keeping import after_one_turn, keeping
 from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
+from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.prompt_input import read_prompt
 from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
 from q35chat.commands.report import stats_lines
@@ -47,6 +48,7 @@ class AskOptions:
     model_dir: Path | None = None
     max_image_tokens: int | None = None
     threads: int | None = None
+    npu: NpuOptions = DEFAULT_NPU
     session: str | None = None
     continues: bool = False
     keep: bool = True
@@ -61,6 +63,7 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     kept = keeping(console, options.session, latest=options.continues, keep=options.keep)
     settings = load_settings()
     choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
+    choice = replace(choice, npu=options.npu)
     status = StatusLine(console)
     status.show("loading the model")
     started = perf_counter()

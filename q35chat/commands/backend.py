@@ -8,7 +8,6 @@ from q35chat.bundle import Bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.model_choice import ModelChoice
-from q35chat.commands.npu import NpuOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +18,15 @@ class LoadedModel:
     sampling: SamplingSettings
 
 
-def load_model(
-    choice: ModelChoice, threads: int | None, npu: NpuOptions | None = None
-) -> LoadedModel:
+def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
     bundle = Bundle.open(choice.path)
 
     from q35chat.chat.engine import ChatEngine  # noqa: PLC0415
     from q35chat.commands.graphs import graph_opener  # noqa: PLC0415
 
-    npu = npu or NpuOptions()
     on_npu = bundle.manifest.target != "cpu"
-    device = f"NPU {npu.device_id}" if on_npu else "CPU"
-    opener = graph_opener(bundle, threads, npu)
+    device = f"NPU {choice.npu.device_id}" if on_npu else "CPU"
+    opener = graph_opener(bundle, threads, choice.npu)
     engine = ChatEngine.open(bundle, opener, device=device, is_demo=choice.is_demo)
     return LoadedModel(engine, engine.sampling_defaults)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from q35chat.commands.backend import load_model
 from q35chat.commands.console import Console, StatusLine, is_terminal
 from q35chat.commands.model_choice import choose_model, make_demo
+from q35chat.commands.npu import DEFAULT_NPU, NpuOptions, protect_screen
 from q35chat.commands.streaming import call_in_worker
 from q35chat.errors import UsageError
 from q35chat.settings import Settings, load_settings
@@ -34,6 +35,7 @@ class ChatOptions:
     images: tuple[Path, ...] = ()
     prompt: str = ""
     no_images: bool = False
+    npu: NpuOptions = DEFAULT_NPU
 
 
 def open_chat(options: ChatOptions, console: Console) -> int:
@@ -71,6 +73,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
+    protect_screen()
     from q35chat.store import Store  # noqa: PLC0415
     from q35chat.tui.app import run  # noqa: PLC0415
 
@@ -92,7 +95,7 @@ def _workspace(
 
     def load() -> tuple[ChatBackend, ChatSettings]:
         choice = choose_model(options.model_dir, settings, lambda: make_demo(say))
-        model = load_model(choice, options.threads)
+        model = load_model(replace(choice, npu=options.npu), options.threads)
         return model.backend, ChatSettings(
             sampling=model.sampling,
             thinking=settings.thinking,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from q35chat.bundle import is_bundle
+from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.demo import ensure_demo
 from q35chat.settings import Settings
 
@@ -15,10 +16,11 @@ DEFAULT_OUT = Path("out")
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A bundle's folder, and whether it is the demo."""
+    """A bundle's folder, whether it is the demo, and how an NPU would run it."""
 
     path: Path
     is_demo: bool = False
+    npu: NpuOptions = DEFAULT_NPU
 
 
 def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Path]) -> ModelChoice:

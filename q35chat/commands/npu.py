@@ -25,6 +25,9 @@ class NpuOptions:
     host_state_roundtrip: bool = False
 
 
+DEFAULT_NPU = NpuOptions()
+
+
 def log_path() -> Path:
     """Where messages of MindSpore Lite go."""
     return user_log_path("q35chat") / "mindspore-lite.log"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 import typer
 
@@ -21,6 +21,7 @@ def _turn_on_debug(context: typer.Context, value: bool) -> bool:
 
 
 _MODEL = "Model"
+_NPU = "NPU (bundles for ascend-310p)"
 _SAMPLING = "Sampling (defaults: the model's generation_config.json)"
 
 Debug = Annotated[
@@ -55,6 +56,22 @@ MaxImageTokens = Annotated[
         min=1,
         help="The most tokens a picture may take; larger ones are scaled down. Default: 1024.",
         rich_help_panel=_MODEL,
+    ),
+]
+DeviceId = Annotated[int, typer.Option(min=0, help="The chip to use.", rich_help_panel=_NPU)]
+Residency = Annotated[
+    Literal["auto", "both", "swap"],
+    typer.Option(
+        help="Keep prefill and decode on the chip, or load each when it is its turn.",
+        rich_help_panel=_NPU,
+    ),
+]
+HostStates = Annotated[
+    bool,
+    typer.Option(
+        "--host-state-roundtrip",
+        help="Move all states through the host at every step: slow, for comparison.",
+        rich_help_panel=_NPU,
     ),
 ]
 Images = Annotated[

@@ -26,7 +26,7 @@ async def test_a_turn_that_does_not_fit_is_refused_with_numbers_and_kept() -> No
     async with opened() as chat:
         await open_long(chat, 2_000)
         await chat.write("word " * 60)
-        await chat.see("✗ this turn needs 87 slots")
+        await chat.see("✗ this turn needs 86 slots")
         await chat.press("enter")
         await chat.see("This turn does not fit")
         assert chat.screen.composer.editor.text == "word " * 60

@@ -58,8 +58,8 @@ class ChunkedRule:
         All FP32: query, key `[T, NV, DK]`, value `[T, NV, DV]`, decay and beta `[T, NV]`.
         """
         op, ints = self._graph.op, self._graph.ints
-        length, padding = self._token_lengths(query)
-        chunks = self._cut((query, key, value, decay, beta), padding, heads)
+        length, missing = self._token_lengths(query)
+        chunks = self._cut((query, key, value, decay, beta), missing, heads)
         total = op("CumSum", chunks.decay, ints(2))
         pairwise = self._pairwise_decay(total)
         since = op("Exp", total)
@@ -76,23 +76,27 @@ class ChunkedRule:
         return op("Slice", flat, ints(0), length, ints(0)), after
 
     def _token_lengths(self, query: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """T as `[1]`, and the paddings of a rank-3 tensor to a multiple of 64; made once."""
+        """T and what it lacks to a multiple of 64, `[1]` each; made once."""
         if self._lengths is None:
             op, ints = self._graph.op, self._graph.ints
             length = op("Slice", op("Shape", query), ints(0), ints(1))
             chunks = op("Div", op("Add", length, ints(CHUNK - 1)), ints(CHUNK))
             missing = op("Sub", op("Mul", chunks, ints(CHUNK)), length)
-            self._lengths = length, op("Concat", ints(0, 0, 0), missing, ints(0, 0), axis=0)
+            self._lengths = length, missing
         return self._lengths
 
-    def _cut(self, parts: tuple[ir.Value, ...], padding: ir.Value, heads: DeltaHeads) -> _Chunks:
-        """Join, pad, cut into chunks, and take apart again: one node each for all five."""
+    def _cut(self, parts: tuple[ir.Value, ...], missing: ir.Value, heads: DeltaHeads) -> _Chunks:
+        """Join, pad, cut into chunks, and take apart again: one node each for all five.
+
+        Every Pad has pads of its own: MindSpore Lite 2.0.0 misreads a tensor that two share.
+        """
         op, graph = self._graph.op, self._graph
         query, key, value, decay, beta = parts
         decay, beta = (op("Unsqueeze", rate, graph.ints(-1)) for rate in (decay, beta))
         joined = op("Concat", query, key, value, decay, beta, axis=-1)
         widths = (heads.key_dim, heads.key_dim, heads.value_dim, 1, 1)
-        chunked = graph.reshape(op("Pad", joined, padding), -1, CHUNK, heads.value, sum(widths))
+        pads = op("Concat", graph.ints(0, 0, 0), missing, graph.ints(0, 0), axis=0)
+        chunked = graph.reshape(op("Pad", joined, pads), -1, CHUNK, heads.value, sum(widths))
         query, *rest = graph.split(op("Transpose", chunked, perm=[0, 2, 1, 3]), *widths)
         scale = graph.constant(np.array([heads.scale], np.float32))
         return _Chunks(op("Mul", query, scale), *rest)

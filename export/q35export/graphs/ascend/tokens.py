@@ -48,18 +48,18 @@ def prefill_slots(
 ) -> Values:
     """What `attention` of a prefill wants.
 
-    Without a past: (mask,) of `[T, T]`, each token seeing the valid ones up to itself. With one:
+    Without a past: (mask,) of `[1, 1, T, T]`, each token seeing the valid ones up to itself. With one:
     (mask, index, fresh) over the slots, the new tokens lying at `past_len` and after; `cache` is
     the shape `[1, NKV, C, HD]` of one cache, to which `fresh` is spread once for all layers.
     """
     op = graph.op
     with graph.scope("slots"):
         if past_len is None:
-            earlier = op("LessOrEqual", count.order, graph.reshape(count.order, -1, 1))
+            earlier = op("LessOrEqual", count.order, graph.reshape(count.order, 1, 1, -1, 1))
             return (_additive(graph, op("And", earlier, op("Greater", mask, _int32(graph, [0])))),)
         slots = _int32(graph, range(cache[2]))
         place = op("Add", count.order, op("Sub", past_len, _int32(graph, [1])))
-        seen = op("LessOrEqual", slots, graph.reshape(place, -1, 1))
+        seen = op("LessOrEqual", slots, graph.reshape(place, 1, 1, -1, 1))
         row = op("Sub", slots, past_len)
         fresh = op("And", op("Greater", row, _int32(graph, [-1])), op("Less", row, count.number))
         index = op("Min", op("Max", row, _int32(graph, [0])), count.last)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from q35chat import cli
+from q35chat.commands.convert import NO_CONVERTER, convert_bundle
+from q35export.pipeline import export
+from q35export.progress import PlainReporter
+from q35export.request import ExportRequest
+from tests.cli.scripted import recorded
+from tests.support.checkpoints import make_checkpoint
+from tests.support.converter import install_converter
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", seed=5)
+    request = ExportRequest(
+        str(checkpoint), tmp_path / "out", target="ascend-310p", max_seq_len=32, gears=(16,),
+        image_gears=(4,), component="decode",
+    )  # fmt: skip
+    export(request, PlainReporter(sys.stderr))
+    return tmp_path / "out"
+
+
+def test_without_a_converter_the_commands_are_printed(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    seen = recorded()
+
+    assert convert_bundle(bundle, seen.console) == NO_CONVERTER == 3
+    assert seen.out.getvalue().splitlines() == [
+        f"cd {bundle.resolve()}",
+        (
+            "converter_lite --fmk=ONNX --optimize=ascend_oriented --saveType=MINDIR "
+            "--modelFile=decode/model.onnx --outputFile=decode/decode "
+            "--configFile=decode/converter.ini"
+        ),
+    ]
+    assert "copy the bundle to the NPU host" in seen.err.getvalue()
+
+
+def test_with_one_its_progress_is_shown_and_the_end_says_what_next(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = install_converter(tmp_path / "bin", monkeypatch)
+    seen = recorded()
+
+    assert convert_bundle(bundle, seen.console, drop_onnx=True) == 0
+    text = seen.err.getvalue()
+    assert f"converting with {tool}" in text
+    assert "decode: decode/decode_graph.mindir recorded" in text
+    assert text.endswith(f"chat with it: q35chat --model-dir {bundle}\n")
+    again = recorded()
+    assert convert_bundle(bundle, again.console) == 0
+    assert "is converted already" in again.err.getvalue()
+
+
+def test_the_command_line_reaches_it(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+
+    assert cli.run(["convert", str(bundle)], recorded().console) == 3
+    assert cli.run(["convert", str(bundle / "no")], recorded().console) == 1
+    assert cli.run(["convert", str(bundle), "--converter", "/no"], recorded().console) == 2

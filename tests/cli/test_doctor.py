@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from q35chat.commands import doctor as command
+from q35chat.commands.doctor import run_doctor
+from q35chat.diagnosis import ascend, machine
+from q35chat.diagnosis.runtimes import Library
+from q35export.mindir import convert
+from q35export.pipeline import export
+from q35export.progress import PlainReporter
+from q35export.request import ExportRequest
+from tests.cli.scripted import recorded
+from tests.diagnosis.test_probes import vendor
+from tests.support.checkpoints import make_checkpoint
+from tests.support.converter import install_converter
+
+TABLE = """\
+| 1       310P3                 | OK              | NA           43          0     / 0             |
+| 0       0                     | 0000:01:00.0    | 0            1702 / 21527                      |
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("doctor")
+    checkpoint = make_checkpoint(folder / "checkpoint", seed=5)
+    for target in ("cpu", "ascend-310p"):
+        request = ExportRequest(
+            str(checkpoint), folder / target, target=target, precision="fp32", max_seq_len=32,
+            gears=(16,), image_gears=(4,),
+        )  # fmt: skip
+        export(request, PlainReporter(sys.stderr))
+    return folder
+
+
+@pytest.fixture
+def npu_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with everything."""
+    install_converter(tmp_path / "bin", monkeypatch)
+    tool = tmp_path / "bin" / "npu-smi"
+    (tmp_path / "table").write_text(TABLE, encoding="utf-8")
+    tool.write_text(f"#!/bin/sh\ncat {tmp_path}/table\n", encoding="utf-8")
+    tool.chmod(0o755)
+    (tmp_path / "cann").mkdir()
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path / "cann"))
+    package = vendor(tmp_path / "vendor", *ascend.KERNELS)
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(package))
+    monkeypatch.setattr(command.runtimes, "lite_library", lambda: Library("2.9.0"))
+
+
+def test_a_bundle_for_the_cpu_can_run(exported: Path) -> None:
+    seen = recorded()
+
+    assert run_doctor(exported / "cpu", seen.console, as_json=False) == 0
+    text = seen.out.getvalue()
+    assert text.endswith("\nthe bundle can run here\n")
+    assert "  ok       onnxruntime " in text
+    assert "\x1b" not in text
+
+
+def test_a_bundle_for_the_npu_lacks_everything_here(exported: Path) -> None:
+    seen = recorded()
+
+    assert run_doctor(exported / "ascend-310p", seen.console, as_json=True) == 1
+    report = json.loads(seen.out.getvalue())
+    assert report["can_run"] is False
+    needed = {check["name"] for check in report["groups"][-1]["checks"]
+              if check["status"] == "missing"}  # fmt: skip
+    assert needed == {
+        "needs mindspore_lite", "needs CANN", "needs operators", "needs NPU", "converted",
+    }  # fmt: skip
+
+
+def test_on_a_machine_with_everything_only_the_conversion_is_missing(
+    exported: Path, npu_machine: None
+) -> None:
+    seen = recorded()
+
+    assert run_doctor(exported / "ascend-310p", seen.console, as_json=False) == 1
+    last = seen.out.getvalue().splitlines()[-4:]
+    assert last[0].split()[:2] == ["missing", "converted"]
+    assert "-> run q35chat convert" in last[1]
+
+
+def test_a_converted_bundle_can_run_on_a_machine_with_everything(
+    exported: Path, npu_machine: None
+) -> None:
+    from q35export.converter import find_converter  # noqa: PLC0415
+
+    convert(exported / "ascend-310p", find_converter(), PlainReporter(sys.stderr))
+
+    assert run_doctor(exported / "ascend-310p", recorded().console, as_json=False) == 0
+
+
+def test_a_probe_that_breaks_does_not_end_it(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("odd")
+
+    monkeypatch.setattr(machine, "processor", broken)
+    seen = recorded()
+
+    assert run_doctor(exported / "cpu", seen.console, as_json=False) == 0
+    assert "ZeroDivisionError: odd" in seen.out.getvalue()
+
+
+def test_settings_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "q35chat"
+    folder.mkdir(parents=True)
+    (folder / "settings.toml").write_text("nonsense = [", encoding="utf-8")
+    seen = recorded()
+
+    run_doctor(None, seen.console, as_json=False)
+    assert seen.out.getvalue().startswith("Settings\n  warning  settings")
+
+
+def test_a_folder_that_is_no_bundle_cannot_run(tmp_path: Path) -> None:
+    assert run_doctor(tmp_path, recorded().console, as_json=False) == 1

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from q35chat.chat.values import Turn
+from q35chat.tui.commands import BY_SLASH, COMMANDS
+from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
+from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
+from tests.tui.support import Chat, opened, picture_file
+
+
+async def with_sessions(chat: Chat) -> None:
+    await chat.ask("the open one")
+    for title in ("Norway", "Binary search", "Cooking"):
+        chat.workspace.add(title, dialogue(2))
+    await chat.press("ctrl+l")
+    await chat.see("Cooking")
+
+
+async def test_conversations_are_found_as_you_type_and_opened() -> None:
+    async with opened() as chat:
+        await with_sessions(chat)
+        assert "● the open one" in chat.flat
+        await chat.press(*"nor")
+        await chat.until(lambda: "Cooking" not in chat.flat)
+        await chat.press("enter")
+        await chat.until(lambda: chat.conversation.title == "Norway")
+        await chat.see("Answer number 2.")
+
+
+async def test_a_search_without_results_says_so() -> None:
+    async with opened() as chat:
+        await with_sessions(chat)
+        await chat.press(*"zzz")
+        await chat.see("nothing found")
+        await chat.press("enter", "escape")
+        assert len(chat.app.screen_stack) == 2
+
+
+async def test_a_conversation_is_renamed() -> None:
+    async with opened() as chat:
+        await with_sessions(chat)
+        await chat.press("f2")
+        await chat.see("New title")
+        chat.app.screen.query_one(Input).value = "Pasta [red]at home[/red]"
+        await chat.press("enter")
+        await chat.see("Pasta [red]at home[/red]")
+        assert "Cooking" not in chat.flat
+
+
+async def test_deleting_asks_first_and_escape_keeps() -> None:
+    async with opened() as chat:
+        await with_sessions(chat)
+        await chat.press("delete")
+        await chat.see("Delete “Cooking”?")
+        await chat.press("escape")
+        await chat.see("Cooking")
+        await chat.press("delete")
+        await chat.see("Delete “Cooking”?")
+        await chat.press("y")
+        await chat.until(lambda: "Cooking" not in chat.flat)
+        assert "Cooking" not in [item.title for item in chat.workspace.conversations.values()]
+
+
+async def test_the_open_conversation_is_not_deleted() -> None:
+    async with opened() as chat:
+        await with_sessions(chat)
+        await chat.press("down", "down", "down", "delete")
+        await chat.hear("This conversation is open")
+
+
+async def test_settings_are_checked_and_saved_as_they_are_typed() -> None:
+    async with opened() as chat:
+        await chat.press("f2")
+        await chat.see("Temperature")
+        box = chat.app.screen.query_one("#temperature", Input)
+        box.value = "0.7"
+        await chat.until(lambda: chat.conversation.settings().sampling.temperature == 0.7)
+        box.value = "hot"
+        await chat.see("must be a number from 0 to 5")
+        assert chat.conversation.settings().sampling.temperature == 0.7
+        chat.app.screen.query_one("#seed", Input).value = "42"
+        await chat.until(lambda: chat.conversation.settings().sampling.seed == 42)
+        await chat.press("escape")
+        assert len(chat.app.screen_stack) == 2
+
+
+async def test_the_system_prompt_is_a_setting() -> None:
+    async with opened() as chat:
+        await chat.press("f2")
+        await chat.see("SYSTEM PROMPT")
+        chat.app.screen.query_one("#system_prompt").insert("Be brief.")  # type: ignore[attr-defined]
+        await chat.until(lambda: chat.conversation.settings().system_prompt == "Be brief.")
+
+
+async def test_a_chosen_theme_is_kept_for_the_next_start() -> None:
+    async with opened() as chat:
+        await chat.press("f2")
+        await chat.see("THEME")
+        chat.app.screen.query_one("#theme").value = "q35-light"  # type: ignore[attr-defined]
+        await chat.until(lambda: chat.app.theme == "q35-light")
+    assert load_preferences(preferences_path()).theme == "q35-light"
+
+
+async def test_help_names_every_command_with_its_key() -> None:
+    async with opened(size=(120, 100)) as chat:
+        await chat.press("f1")
+        await chat.see("Keys and commands")
+        for command in COMMANDS:
+            assert f"[{command.id}]" in chat.flat
+        assert "Ctrl+R /regenerate" in chat.flat
+        await chat.press("f1")
+        assert len(chat.app.screen_stack) == 2
+
+
+async def test_keys_can_be_changed_in_the_settings_file() -> None:
+    preferences = Preferences(keys={"new": "f9", "nonsense": "f10"})
+    async with opened(preferences=preferences, size=(120, 100)) as chat:
+        await chat.hear("there is no command “nonsense”")
+        first = chat.conversation.id
+        await chat.press("ctrl+n")
+        await chat.pilot.pause()
+        assert chat.conversation.id == first
+        await chat.press("f9")
+        await chat.until(lambda: chat.conversation.id != first)
+        await chat.press("f1")
+        await chat.see("F9 /new")
+
+
+async def test_the_palette_runs_commands() -> None:
+    async with opened() as chat:
+        await chat.press("ctrl+p")
+        await chat.see("Search for commands")
+        await chat.press(*"settings")
+        await chat.see("Sampling, system prompt, limits, theme")
+        await chat.press("enter")
+        await chat.press("enter")
+        await chat.see("Temperature")
+
+
+@pytest.mark.parametrize("slash", sorted(BY_SLASH))
+async def test_every_slash_command_runs_without_a_conversation_and_with_one(slash: str) -> None:
+    async with opened() as chat:
+        await chat.ask("hello")
+        await chat.write(f"/{slash}")
+        chat.screen.composer.editor.suggesting = False
+        await chat.press("enter")
+        await chat.pilot.pause()
+        assert chat.screen.composer.editor.text in {"", "hello"}
+        assert len(chat.conversation.history) in {0, 2}
+
+
+async def test_the_picker_shows_a_picture_and_attaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture_file(tmp_path, "alpha.png")
+    picture_file(tmp_path, "beta.png")
+    (tmp_path / "folder").mkdir()
+    picture_file(tmp_path / "folder", "inside.png")
+    monkeypatch.chdir(tmp_path)
+    async with opened() as chat:
+        await chat.press("ctrl+o")
+        await chat.see("beta.png")
+        await chat.press("enter")
+        await chat.see("inside.png")
+        await chat.until(lambda: "▀▀▀" in chat.text)
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
+        await chat.see("inside.png 64×32")
+
+
+async def test_quitting_asks_only_while_an_answer_is_written() -> None:
+    gate = Gate()
+    async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
+        await chat.write("go")
+        await chat.press("enter")
+        await chat.until(lambda: chat.screen.generation.running)
+        await chat.press("ctrl+q")
+        await chat.see("An answer is still being written")
+        await chat.press("n")
+        assert chat.app.is_running
+        await chat.press("ctrl+q")
+        await chat.see("An answer is still being written")
+        await chat.press("y")
+        await chat.until(lambda: not chat.app.is_running)
+        assert chat.conversation.cancels == 1
+
+
+async def test_quitting_while_idle_is_immediate() -> None:
+    async with opened() as chat:
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_export_says_where_the_file_is(tmp_path: Path) -> None:
+    async with opened() as chat:
+        await chat.ask("hello")
+        await chat.press(*f"/export {tmp_path}", "enter")
+        await chat.hear(f"Written to {tmp_path}")
+        assert chat.workspace.exported == [chat.conversation.id]
+
+
+async def test_copying_is_honest_about_what_a_terminal_may_refuse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    async with opened() as chat:
+        written: list[str] = []
+        monkeypatch.setattr(chat.app._driver, "write", written.append)
+        await chat.press("f3")
+        await chat.hear("There is no answer to copy yet")
+        await chat.ask("hello")
+        await chat.press("f3")
+        await chat.hear("Asked the terminal to copy the answer")
+        assert any("\x1b]52;c;" in text for text in written)
+        await chat.press("f4")
+        await chat.hear("There is no code block to copy yet")
+
+
+async def test_the_last_code_block_is_copied_without_its_fence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    workspace = ScriptedWorkspace()
+    conversation = workspace.add(
+        "code", [Turn("user", "q"), Turn("assistant", "```py\na = 1\n```\ntext\n```\nb\n```\n")]
+    )
+    async with opened(workspace) as chat:
+        chat.screen.open_conversation(conversation.id)
+        await chat.until(lambda: chat.screen.conversation is conversation)
+        await chat.press("f4")
+        await chat.hear("the code block (1 characters)")
