@@ -1,11 +1,23 @@
+"""What holds for every folder of tests."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.lite import npu
+
+__all__ = ["npu"]
+
 
 @pytest.fixture(autouse=True)
 def own_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees or changes the conversations of whoever runs it."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where parity is deselected as a whole, torch need not even be installed."""
+    left_out = config.getoption("markexpr") == "not parity"
+    return True if left_out and collection_path.name == "parity" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from q35chat.bundle import Bundle
+from q35chat.adopted import open_bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.model_choice import ModelChoice
@@ -20,7 +20,7 @@ class LoadedModel:
 
 def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
-    bundle = Bundle.open(choice.path)
+    bundle = open_bundle(choice.path)
 
     from q35chat.chat.engine import ChatEngine  # noqa: PLC0415
     from q35chat.commands.graphs import graph_opener  # noqa: PLC0415

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from q35chat.bundle import Bundle, Manifest
+from q35chat.adopted import open_bundle
+from q35chat.bundle import Manifest
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.errors import Q35Error
 
@@ -22,7 +23,7 @@ def bundle(path: Path | None, groups: Sequence[Group]) -> Iterator[Check]:
         yield from _needs("cpu", _NEEDED["cpu"], groups)
         return
     try:
-        opened = Bundle.open(path)
+        opened = open_bundle(path)
     except Q35Error as error:
         yield Check("bundle", "missing", str(path), str(error))
         return

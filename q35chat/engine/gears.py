@@ -136,11 +136,13 @@ def plan(
 @dataclass(frozen=True, slots=True)
 class Prefill:
     """What the two graphs can do: a `stateful` prefill goes on anywhere, any other starts at the
-    first token; `decode_first` tells that a decode step can read the first token."""
+    first token; `decode_first` tells that a decode step can read the first token. An `exact`
+    prefill must not be padded: padding would go into its states."""
 
     gears: Sequence[Gear]
     stateful: bool
     decode_first: bool
+    exact: bool = False
 
 
 class PromptGearError(CapacityError, ValueError):
@@ -194,7 +196,7 @@ class _Search:
         if self.prefill.stateful or place == 0:
             for gear in self.prefill.gears:
                 end = self.prompt.longest(place, gear)
-                if end > place:
+                if end > place and (not self.prefill.exact or end - place == gear.tokens):
                     yield "prefill", Piece(place, end, gear)
         if not self.prompt.is_image(place) and (place > 0 or self.prefill.decode_first):
             yield "decode", Piece(place, place + 1, None)
@@ -210,5 +212,5 @@ def _unreachable(prompt: Prompt, gears: Sequence[Gear]) -> PromptGearError:
     listed = ", ".join(f"{gear.tokens} ({gear.image_rows} of pictures)" for gear in sorted(gears))
     return PromptGearError(
         f"prompt has {prompt.total} tokens, {prompt.image_ends[-1]} of pictures; the prefill graph "
-        f"takes {listed}: use smaller pictures, or export with larger --gears and --image-gears"
+        f"takes {listed}: use smaller pictures, or export with other --gears and --image-gears"
     )

@@ -28,7 +28,7 @@ class PrefillContract:
     """Inputs and outputs by name, and the lengths that are accepted; no gears: any length.
 
     `stateful`: it goes on from the states, else it starts from nothing. `every_token`: its logits
-    are of all tokens, else of the last valid one.
+    are of all tokens, else of the last valid one; such a graph knows no padding.
     """
 
     inputs: Mapping[str, TensorSpec]

@@ -50,7 +50,9 @@ class PromptGraph:
         ends = todo.image_ends
         gears = self._contract.gears or (self._contract.gear(len(todo), ends[-1]),)
         fixed = self._decode_contract.capacity is not None
-        ability = Prefill(gears, stateful, decode_first=fixed or offset > 0)
+        ability = Prefill(
+            gears, stateful, decode_first=fixed or offset > 0, exact=self._contract.every_token
+        )
         route = plan(Prompt(ends, start), ability, self._costs, self._loads())
         self.route = _described(route, len(new))
         return todo, route, offset

@@ -424,3 +424,4 @@ def test_graphs_of_the_reference_scripts_are_read(exported: Export, graphs: Open
 
     assert decoder.capacity == 64
     assert greedy(decoder, read(decoder, IDS), 8) == by_hand(exported, IDS, 8, **options)
+    assert "prefill 8, then decode 3" in decoder.route  # their prefill must not be padded

@@ -121,6 +121,16 @@ def test_a_growing_cache_cannot_begin_with_a_step() -> None:
     assert plan(prompt(1), only, Costs(), Loads()).pieces == (Piece(0, 1, Gear(32, 1)),)
 
 
+def test_a_prefill_that_knows_no_padding_takes_its_exact_lengths() -> None:
+    exact = Prefill((Gear(8, 1), Gear(32, 1)), False, True, exact=True)
+
+    pieces = plan(prompt(34), exact, Costs(), Loads()).pieces
+    assert [piece.gear for piece in pieces] == [Gear(32, 1), None, None]
+    assert [p.gear for p in plan(prompt(3), exact, Costs(), Loads()).pieces] == [None] * 3
+    with pytest.raises(PromptGearError, match="prompt has 3 tokens, 0 of pictures"):
+        plan(prompt(3), Prefill((Gear(8, 1),), False, False, exact=True), Costs(), Loads())
+
+
 def test_two_thousand_tokens_are_planned_whole() -> None:
     found = route(
         prompt(2048), gears=tuple(Gear(t, m) for t in (32, 512, 1024, 2048) for m in (16, 64))

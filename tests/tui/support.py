@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from textual.pilot import Pilot
@@ -21,11 +22,24 @@ WIDE = (120, 36)
 NARROW = (80, 24)
 
 
+class ListeningApp(ChatApp):
+    """Remembers its messages, which otherwise go away by themselves."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.messages: list[str] = []
+
+    def notify(self, message: str, **options: Any) -> None:  # type: ignore[override]
+        """Show and remember."""
+        self.messages.append(message)
+        super().notify(message, **options)
+
+
 class Chat:
     """An open application: its pilot, its chat screen, what it shows."""
 
-    def __init__(self, app: ChatApp, pilot: Pilot[None], workspace: ScriptedWorkspace) -> None:
-        self.app = app
+    def __init__(self, app: ListeningApp, pilot: Pilot[None], workspace: ScriptedWorkspace) -> None:
+        self.app: ListeningApp = app
         self.pilot = pilot
         self.workspace = workspace
 
@@ -58,8 +72,8 @@ class Chat:
 
     @property
     def said(self) -> str:
-        """All messages that went up in a corner."""
-        return " ".join(note.message for note in self.app._notifications)
+        """All messages that ever went up in a corner."""
+        return " ".join(self.app.messages)
 
     async def until(self, happened: Callable[[], bool]) -> None:
         """Let the application run until something is so; the test's own limit ends a wait."""
@@ -108,7 +122,7 @@ async def opened(  # noqa: PLR0913 - each is one way to start
 ) -> AsyncIterator[Chat]:
     """The application, with its model loaded unless told otherwise."""
     scripted = workspace if workspace is not None else ScriptedWorkspace()
-    app = ChatApp(
+    app = ListeningApp(
         scripted,
         opening or Opening(),
         preferences or Preferences(),

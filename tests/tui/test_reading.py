@@ -140,15 +140,20 @@ async def test_sending_from_the_middle_of_the_history_shows_the_new_turn() -> No
 
 async def test_many_turns_in_one_sitting_stay_bounded() -> None:
     async with opened(ScriptedWorkspace([Reply("ok")], info=ROOMY)) as chat:
-        for number in range(25):
-            await chat.ask(f"q{number}")
-        assert len(chat.conversation.history) == 50
-        assert len(chat.screen.transcript.views) <= 36
+        await open_dialogue(chat, 30)
+        await chat.press("ctrl+home", "ctrl+home")
+        await chat.until(lambda: len(chat.screen.transcript.views) == 36)
+        await chat.press("ctrl+end")
+        await chat.ask("one more")
+        await chat.ask("and another")
+        assert len(chat.conversation.history) == 64
+        assert len(chat.screen.transcript.views) == 36
+        assert chat.screen.transcript.hidden_after == 0
 
 
 async def test_twenty_thousand_tokens_are_shown_to_the_last_with_few_widgets() -> None:
     part = "Some prose with **bold** words.\n\n```python\nx = 1\n```\n\n- a\n- b\n\n"
-    text = part * (80_000 // len(part)) + "the very last words"
+    text = part * (81_000 // len(part)) + "the very last words"
     workspace = ScriptedWorkspace([Reply(text)], info=ROOMY)
     async with opened(workspace) as chat:
         await chat.ask("go")

@@ -36,6 +36,25 @@ class Conversation:
     thinking: bool
 
 
+@dataclass(frozen=True)
+class Mix:
+    """How many conversations are mainly of a kind, each share on top of those before it.
+
+    The rest mixes all kinds.
+    """
+
+    pictures: float
+    photos: float
+    memory: float
+    chat: float
+    counting: float
+
+
+FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925)
+"""For the vocabulary, which pictures do not need."""
+FOR_LEARNING = Mix(0.62, 0.635, 0.8, 0.89, 0.925)
+
+
 class Writer:
     """Writes one conversation turn by turn, keeping what was shown and told so far."""
 
@@ -121,27 +140,27 @@ class Writer:
         return self.memory() if dice < 0.7 else self.other()
 
 
-def training_conversation(seed: str, grown: float = 1.0) -> Conversation:
-    """The conversation of a seed string; `grown` (0..1) makes conversations longer."""
+def training_conversation(seed: str, grown: float = 1.0, mix: Mix = FOR_LEARNING) -> Conversation:
+    """The conversation of a seed string; `grown` (0..1) leads from first lessons to long ones."""
     rng = random.Random(seed)
     writer = Writer(rng)
-    if rng.random() > 0.25 + 0.75 * grown:
+    if rng.random() < 0.8 * (1 - grown**2):
         return Conversation(tuple(first_lesson(rng, writer)), None, thinking=False)
     ease = 0.4 + 0.6 * grown
     kind = rng.random()
     turns: list[Turn] = []
-    if kind < 0.50:
+    if kind < mix.pictures:
         turns.append(writer.show(1 if rng.random() < 0.74 else 2))
         turns += [writer.follow_up() for _ in range(rng.choice((0, 1, 2, 3)))]
-    elif kind < 0.52:
+    elif kind < mix.photos:
         turns.append(writer.photo())
-    elif kind < 0.74:
+    elif kind < mix.memory:
         turns.append(writer.memory())
         more = rng.randint(1, max(1, round(6 * ease)))
         turns += [writer.remember_or_chat() for _ in range(more)]
-    elif kind < 0.88:
+    elif kind < mix.chat:
         turns = [writer.other() for _ in range(rng.choice((1, 2, 3, 4)))]
-    elif kind < 0.925:
+    elif kind < mix.counting:
         longest = (
             rng.choice((10, 20, 30, 60) if rng.random() < 0.8 else (120, 300))
             if rng.random() < ease
@@ -155,9 +174,9 @@ def training_conversation(seed: str, grown: float = 1.0) -> Conversation:
 
 def first_lesson(rng: random.Random, writer: Writer) -> list[Turn]:
     """A short conversation from which looking and copying are learnt fast."""
-    if rng.random() < 0.35:
+    if rng.random() < 0.2:
         return [writer.memory(), writer.memory()]
-    turns = [writer.show(1, rng.choice((1, 1, 2)))]
+    turns = [writer.show(1, rng.choice((1, 1, 1, 2)))]
     return turns + [writer.about_shown() for _ in range(rng.choice((1, 2)))]
 
 

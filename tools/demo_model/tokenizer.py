@@ -15,7 +15,7 @@ from PIL import Image
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers, trainers
 from transformers import Qwen3_5Tokenizer
 
-from .dialogues import Conversation, training_conversation
+from .dialogues import FOR_WORDS, Conversation, training_conversation
 from .pictures import MERGE_SIZE, PATCH_SIZE, target_size
 
 VOCAB_SIZE = 1270
@@ -39,7 +39,7 @@ class Example:
 def corpus(seed: int, conversations: int) -> Iterator[str]:
     """Sentences to train the vocabulary on."""
     for index in range(conversations):
-        conversation = training_conversation(f"vocabulary/{seed}/{index}")
+        conversation = training_conversation(f"vocabulary/{seed}/{index}", mix=FOR_WORDS)
         yield conversation.system or ""
         for turn in conversation.turns:
             yield turn.question

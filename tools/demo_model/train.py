@@ -34,18 +34,18 @@ class Plan:
     """What decides the weights: the same plan gives the same training."""
 
     seed: int = 7
-    steps: int = 1800
+    steps: int = 2400
     budget: int = 3000
     """Tokens of a batch, padding included."""
     peak: float = 2.5e-3
     """Largest learning rate."""
     warm_up: int = 100
     """Steps."""
-    grown_up: int = 700
+    grown_up: int = 1800
     """Steps over which conversations grow to full length."""
-    falling_from: float = 0.5
+    falling_from: float = 0.6
     """Share of the steps after which the learning rate falls."""
-    quantised_from: float = 0.75
+    quantised_from: float = 0.8
     """Share of the steps after which the projections are read in int4 in two steps of three."""
 
 

@@ -30,7 +30,8 @@ class OnnxGraph:
 
 
 class AllTokenLogits(OnnxGraph):
-    """As the reference scripts export a prefill: logits of every token, by names of their own."""
+    """As the reference scripts export a prefill: logits of every token, by names of their own, and
+    states that padding spoils."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -52,6 +53,8 @@ class AllTokenLogits(OnnxGraph):
         results = self._executor.run(feeds)
         last, *states = (results[name] for name in self._names)
         ids, mask = arrays[0], arrays[1]
+        if not mask.all():
+            states = [np.full_like(state, np.nan) for state in states]  # padding goes into them
         logits = np.full((1, ids.shape[1], last.shape[-1]), -1, last.dtype)
         logits[0, int(mask.sum()) - 1] = last[0, 0]
         return [logits, *states]

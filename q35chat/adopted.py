@@ -1,0 +1,111 @@
+"""Converted graphs that other scripts made: a folder without a manifest, as a bundle.
+
+Reads names of files and the checkpoint's `config.json`. The graphs' own shapes decide everything
+else, so nothing here is said about capacity or gears.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from q35chat.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source, is_bundle
+from q35chat.errors import BundleError
+
+_KINDS = ("prefill", "decode")
+_PROCESSOR = ("processor", "tokenizer", ".")
+_NEEDED = ("tokenizer.json", "config.json", "preprocessor_config.json")
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedBundle(Bundle):
+    """A bundle whose tokenizer and settings lie in `processor`."""
+
+    processor: Path = Path()
+
+    @property
+    def processor_dir(self) -> Path:
+        """The folder of the checkpoint's own small files."""
+        return self.processor
+
+
+def open_bundle(path: Path) -> Bundle:
+    """The bundle at `path`, or one made of the converted graphs that lie there.
+
+    A picture tower of the other scripts is left out: it wants every picture in a black square.
+    Raises BundleError.
+    """
+    if is_bundle(path) or not path.is_dir():
+        return Bundle.open(path)
+    graphs = _graphs(path)
+    if not graphs:
+        return Bundle.open(path)  # says that this is no bundle
+    if missing := [kind for kind in _KINDS if kind not in graphs]:
+        raise BundleError(f"{path} has converted graphs but no {missing[0]} graph: add it")
+    processor = _processor(path)
+    return AdoptedBundle(path, _manifest(path, graphs, processor), processor)
+
+
+def _graphs(path: Path) -> dict[str, str]:
+    """Converted graphs by kind, from their names or their folders'; paths relative to `path`."""
+    found: dict[str, str] = {}
+    for file in sorted([*path.glob("*.mindir"), *path.glob("*/*.mindir")]):
+        name = file.relative_to(path).as_posix()
+        kind = next((kind for kind in _KINDS if kind in name.lower()), None)
+        if kind is not None:
+            found.setdefault(kind, name)
+    return found
+
+
+def _processor(path: Path) -> Path:
+    for name in _PROCESSOR:
+        folder = path / name
+        if all((folder / file).is_file() for file in _NEEDED):
+            return folder
+    raise BundleError(
+        f"{path} has graphs but no tokenizer: copy the checkpoint's .json and .jinja files "
+        f"into {path / 'processor'}"
+    )
+
+
+def _manifest(path: Path, graphs: Mapping[str, str], processor: Path) -> Manifest:
+    tokenizer = (processor / "tokenizer.json").read_bytes()
+    digest = hashlib.sha256(tokenizer).hexdigest()
+    return Manifest(
+        exporter="other",
+        created="",
+        source=Source(path.resolve().name, None, ""),
+        target="ascend-310p",
+        precision="fp16",
+        capacity=0,
+        options={},
+        model=_facts(processor / "config.json"),
+        graphs=dict(graphs),
+        files={"processor/tokenizer.json": FileEntry(len(tokenizer), digest)},
+    )
+
+
+def _facts(file: Path) -> ModelFacts:
+    try:
+        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        text, vision = config["text_config"], config["vision_config"]
+        return ModelFacts(
+            vocab_size=int(text["vocab_size"]),
+            hidden_size=int(text["hidden_size"]),
+            image_token_id=int(config["image_token_id"]),
+            vision_start_token_id=int(config["vision_start_token_id"]),
+            vision_end_token_id=int(config["vision_end_token_id"]),
+            patch_size=int(vision["patch_size"]),
+            temporal_patch_size=int(vision["temporal_patch_size"]),
+            spatial_merge_size=int(vision["spatial_merge_size"]),
+            position_grid_side=math.isqrt(int(vision["num_position_embeddings"])),
+            layer_types=tuple(text.get("layer_types") or ()),
+            num_hidden_layers=int(text["num_hidden_layers"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"{file} is no config.json of Qwen3.5: it lacks {error}") from error

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from q35chat.adopted import open_bundle
+from q35chat.errors import BundleError
+from tests.support.checkpoints import make_checkpoint
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """As the reference scripts leave it, with the checkpoint's small files beside it."""
+    checkpoint, out = make_checkpoint(tmp_path / "checkpoint"), tmp_path / "qwen"
+    for name in ("prefill/prefill_graph.mindir", "decode/decode_graph.mindir", "vision.mindir"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_bytes(b"graph")
+    (out / "processor").mkdir()
+    for file in checkpoint.iterdir():
+        if file.suffix in (".json", ".jinja"):
+            shutil.copy(file, out / "processor")
+    return out
+
+
+def test_graphs_and_facts_are_found(folder: Path) -> None:
+    bundle = open_bundle(folder)
+
+    assert bundle.graph_path("decode") == folder / "decode" / "decode_graph.mindir"
+    assert bundle.processor_dir == folder / "processor"
+    facts = bundle.manifest.model
+    assert (facts.vocab_size, facts.hidden_size, facts.position_grid_side) == (384, 128, 6)
+    assert bundle.manifest.target == "ascend-310p"
+    assert len(bundle.manifest.files["processor/tokenizer.json"].sha256) == 64
+
+
+def test_their_picture_tower_is_left_out(folder: Path) -> None:
+    with pytest.raises(BundleError, match="has no vision graph"):
+        open_bundle(folder).graph_path("vision")
+
+
+def test_graphs_beside_one_another_are_told_apart_by_name(folder: Path) -> None:
+    for name in ("prefill", "decode"):
+        (folder / name / f"{name}_graph.mindir").rename(folder / f"Qwen_{name}_graph.mindir")
+
+    assert open_bundle(folder).graph_path("prefill") == folder / "Qwen_prefill_graph.mindir"
+
+
+def test_without_a_tokenizer_it_says_what_to_copy(folder: Path) -> None:
+    (folder / "processor" / "tokenizer.json").unlink()
+
+    with pytest.raises(BundleError, match=r"copy the checkpoint's \.json and \.jinja files into"):
+        open_bundle(folder)
+
+
+def test_half_a_pair_is_refused(folder: Path) -> None:
+    (folder / "prefill" / "prefill_graph.mindir").unlink()
+
+    with pytest.raises(BundleError, match="has converted graphs but no prefill graph"):
+        open_bundle(folder)
+
+
+def test_another_models_config_is_refused(folder: Path) -> None:
+    (folder / "processor" / "config.json").write_text("{}", encoding="utf-8")
+
+    with pytest.raises(BundleError, match=r"config\.json of Qwen3\.5: it lacks 'text_config'"):
+        open_bundle(folder)
+
+
+def test_any_other_folder_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="is not a bundle"):
+        open_bundle(tmp_path)
+    with pytest.raises(BundleError, match="does not exist"):
+        open_bundle(tmp_path / "gone")
