@@ -20,7 +20,7 @@ from q35chat.commands import options as opt
 from q35chat.commands import sessions
 from q35chat.commands.console import Console
 from q35chat.commands.failures import BROKEN_PIPE, report
-from q35chat.commands.npu import NpuOptions
+from q35chat.commands.npu import NpuOptions, protect_screen
 from q35chat.commands.streaming import work_is_running
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ class Invocation:
 
 def main() -> None:
     """The console script: run the command of `sys.argv` and leave with its exit code."""
+    protect_screen()
     code = run(sys.argv[1:])
     _flush(sys.stdout)
     _flush(sys.stderr)

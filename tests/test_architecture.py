@@ -35,6 +35,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.commands": ("q35chat", "q35export"),
     "q35chat.__main__": ("q35chat.cli",),
     "q35export": ("q35chat.bundle", "q35chat.manifest"),
+    "q35export.reference": ("q35chat.vision", "q35export"),
     "q35export.verify": ("q35chat", "q35export"),
 }
 

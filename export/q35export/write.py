@@ -18,6 +18,7 @@ from q35chat import __version__
 from q35chat.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest, ModelFacts, Source
 from q35export.components import GRAPH_FILE, WEIGHTS_FILE, Builder, Builders, component_options
 from q35export.config import ModelConfig
+from q35export.graphs.census import census
 from q35export.matrix import TensorSource
 from q35export.plan import kept_files
 from q35export.processor import copy_processor
@@ -74,6 +75,9 @@ def _write_component(
     with FileSink(folder / WEIGHTS_FILE, lambda count: reporter.advance(component, count)) as sink:
         model = build(made_of.request, made_of.config, made_of.weights, sink)
     ir.save(model, folder / GRAPH_FILE)
+    if made_of.target == "ascend-310p":
+        for line in census(model).lines(component):
+            reporter.note(line)
     return {
         f"{component}/{WEIGHTS_FILE}": FileEntry(sink.size, sink.sha256),
         f"{component}/{GRAPH_FILE}": file_entry(folder / GRAPH_FILE),

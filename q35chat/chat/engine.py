@@ -21,7 +21,7 @@ from q35chat.chat.template import ConversationTemplate
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError
@@ -149,14 +149,16 @@ def _decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
     if "decode" not in bundle.manifest.graphs:
         return Decoder(open_graph(bundle.graph_path("text")), image_token_id=image_token_id)
     decode, prefill = (open_graph(bundle.graph_path(name)) for name in ("decode", "prefill"))
-    return Decoder(decode, prefill=prefill, image_token_id=image_token_id)
+    longest = bundle.manifest.capacity or DEFAULT_LONGEST
+    return Decoder(decode, prefill=prefill, image_token_id=image_token_id, longest=longest)
 
 
 def _pictures(bundle: Bundle, open_graph: OpenGraph, decoder: Decoder) -> Pictures:
     facts = bundle.manifest.model
     encoder = None
     if "vision" in bundle.manifest.graphs:
-        encoder = VisionEncoder(open_graph(bundle.graph_path("vision")), facts.spatial_merge_size)
+        session, merge = open_graph(bundle.graph_path("vision")), facts.spatial_merge_size
+        encoder = VisionEncoder(session, merge, decoder.image_width)
         if encoder.width != decoder.image_width:
             raise BundleError(
                 f"vision graph makes rows of {encoder.width} numbers, text graph takes "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from q35chat.commands.backend import load_model
 from q35chat.commands.console import Console, StatusLine, is_terminal
 from q35chat.commands.model_choice import choose_model, make_demo
-from q35chat.commands.npu import DEFAULT_NPU, NpuOptions, protect_screen
+from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.streaming import call_in_worker
 from q35chat.errors import UsageError
 from q35chat.settings import Settings, load_settings
@@ -73,7 +73,6 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
-    protect_screen()
     from q35chat.store import Store  # noqa: PLC0415
     from q35chat.tui.app import run  # noqa: PLC0415
 

@@ -37,9 +37,9 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
 
 
 def _is_whole(bundle: Path) -> bool:
-    """Whether every component is there, and a runtime for it, so that it can be compared."""
+    """Whether every component is there, so that there is something to compare."""
     manifest = Bundle.open(bundle).manifest
-    return manifest.target == "cpu" and set(COMPONENTS["cpu"]) <= set(manifest.graphs)
+    return set(COMPONENTS[manifest.target]) <= set(manifest.graphs)
 
 
 def _print_plan(plan: ExportPlan, console: Console) -> None:

@@ -9,6 +9,7 @@ from q35chat.commands.npu import NpuOptions, log_path
 from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
 from q35chat.runtimes.lite_ports import Gear, manifest_gears
 
+_OURS = {"prefill": {"q35chat.logits": "last"}}  # what q35chat exports, whatever a file tells
 _STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
 
 
@@ -23,6 +24,7 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
         host_states=npu.host_state_roundtrip,
         needed=_needed(manifest),
         gears=_gears(manifest),
+        metadata=_OURS if "prefill" in manifest.options else {},
         log=log_path(),
     )
     return opener(manifest.target, options)

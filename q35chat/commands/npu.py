@@ -36,9 +36,9 @@ def log_path() -> Path:
 def protect_screen() -> None:
     """Send descriptor 2 to the log, where MindSpore Lite is installed and would write to it.
 
-    To be called before a screen takes the terminal.
+    To be called before anything takes `sys.stderr`, which moves to a descriptor of its own.
     """
     if find_spec("mindspore_lite") is not None:
-        from q35chat.runtimes.native_log import native_log  # noqa: PLC0415  (numpy)
+        from q35chat.runtimes.native_log import native_log  # noqa: PLC0415
 
         native_log(log_path())

@@ -42,13 +42,15 @@ class Snapshot:
     """A point to go back to: states on the host, and what was read up to it.
 
     The KV rows stay on the device, so it is good only while those slots are not written again;
-    `caches` that grow are never written again.
+    `caches` that grow are never written again. `tokens` are there where a prefill without states
+    may have to read them again.
     """
 
     states: Mapping[str, Array]
     keys: Array
     rope_position: int
     caches: Mapping[str, Buffer] = field(default_factory=dict)
+    tokens: Tokens | None = None
 
     @property
     def count(self) -> int:
@@ -230,8 +232,9 @@ class Decoder:
 
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
+        tokens = None if self._prompts is None else self._prompts.history(self.used)
         caches = self._states.caches()
-        return Snapshot(self._states.save(), self.keys.copy(), self.rope_position, caches)
+        return Snapshot(self._states.save(), self.keys.copy(), self.rope_position, caches, tokens)
 
     def holds(self, snapshot: Snapshot) -> bool:
         """Whether the KV rows of `snapshot` are still in their slots."""
@@ -245,6 +248,8 @@ class Decoder:
             raise ValueError(f"the slots of a snapshot of {snapshot.count} tokens were overwritten")
         self._states.load(snapshot.states, snapshot.caches)
         self._keys[: snapshot.count] = snapshot.keys
+        if self._prompts is not None and snapshot.tokens is not None:
+            self._prompts.record(0, snapshot.tokens)
         self._mask.rewind(snapshot.count)
         self.rope_position = snapshot.rope_position
 
@@ -260,12 +265,13 @@ class Decoder:
 
     def _routed(self, prompts: PromptGraph, new: Tokens) -> Iterator[int]:
         """Read `new` piece by piece, each through the graph that is cheaper for it."""
-        before = self.used
+        before, rope = self.used, self.rope_position
         todo, route, offset = prompts.plan(new, before)
         for number, piece in enumerate(route.pieces):
             part = todo.part(piece.start, piece.end)
             if number == 0 and route.restart:
-                self._restart()
+                self._mask.rewind(0)  # the states stay until they are written
+                self.rope_position = 0
             try:
                 if piece.gear is None:
                     self._decode(part.ids[0], part.positions, part.keys[0])
@@ -274,13 +280,9 @@ class Decoder:
             except BaseException:
                 if number == 0:
                     self._mask.rewind(before)
+                    self.rope_position = rope
                 raise
             yield max(0, piece.end + offset - before)
-
-    def _restart(self) -> None:
-        """Read from the first slot on; the states stay until they are written."""
-        self._mask.rewind(0)
-        self.rope_position = 0
 
     def _prefilled(self, prompts: PromptGraph, gear: Gear, part: Tokens) -> None:
         call = prompts.call(gear, self._states, self._logits)

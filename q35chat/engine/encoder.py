@@ -18,10 +18,11 @@ _PIXELS, _MASK, _ROWS = "pixel_values", "patch_mask", "image_embeds"
 class VisionEncoder:
     """A vision graph that turns the patches of one picture into `image_embeds`.
 
-    A graph with gears has a `patch_mask` [1, P], which is filled here: ones, then zeros.
+    A graph with gears has a `patch_mask` [1, P], which is filled here: ones, then zeros. `width`
+    is used where the graph does not tell its own.
     """
 
-    def __init__(self, session: GraphSession, merge_size: int) -> None:
+    def __init__(self, session: GraphSession, merge_size: int, width: int | None = None) -> None:
         self._session = session
         self._merged = merge_size**2
         self._inputs = {spec.name: spec for spec in session.inputs}
@@ -31,15 +32,15 @@ class VisionEncoder:
                 "vision graph must turn pixel_values into image_embeds: export the bundle again"
             )
         self._output = outputs[_ROWS]
+        self._width = self._output.shape[-1] if self._output.shape else width
         self._gears = _gears(session)
 
     @property
     def width(self) -> int:
         """The length H of a row."""
-        width = self._output.shape[-1] if self._output.shape else None
-        if width is None:
+        if self._width is None:
             raise BundleError("image_embeds must have a fixed width: export the bundle again")
-        return width
+        return self._width
 
     @property
     def max_rows(self) -> int | None:

@@ -66,14 +66,21 @@ class Prompt:
 
 
 class Costs:
-    """Measured milliseconds of each call; what was not measured is scaled from what was."""
+    """Measured milliseconds of each call; what was not measured is scaled from what was.
+
+    The first call of a kind does not count: a graph is slow when it sees a shape for the first
+    time, and what looks slow would never be tried again.
+    """
 
     def __init__(self) -> None:
         self._measured: dict[Gear | None, float] = {}
+        self._seen: set[Gear | None] = set()
 
     def note(self, gear: Gear | None, milliseconds: float) -> None:
         """Remember the last time of a prefill in `gear`, or of a decode step."""
-        self._measured[gear] = milliseconds
+        if gear in self._seen:
+            self._measured[gear] = milliseconds
+        self._seen.add(gear)
 
     def of(self, gear: Gear | None) -> float:
         """What a call takes, in milliseconds as far as anything was measured."""

@@ -68,15 +68,23 @@ def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract
     rows = inputs[_POSITIONS].shape[0]
     if rows not in (3, 4):
         raise BundleError(f"position_ids has {rows} rows, expected 3 or 4: {_ADVICE}")
-    logits = outputs[_LOGITS].shape
     return PrefillContract(
         inputs=inputs,
         outputs=outputs,
         gears=_gears(session, inputs),
         stateful=stateful,
-        every_token=len(logits) != 3 or logits[1] != 1,
+        every_token=_every_token(outputs[_LOGITS].shape, session.metadata, stateful=stateful),
         position_rows=rows,
     )
+
+
+def _every_token(
+    shape: tuple[int | None, ...], metadata: Mapping[str, str], *, stateful: bool
+) -> bool:
+    """A file may not tell the rank before it has run; then only its maker can."""
+    if len(shape) == 3:
+        return shape[1] != 1
+    return not stateful and metadata.get("q35chat.logits") != "last"
 
 
 def _check_pair(

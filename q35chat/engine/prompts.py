@@ -76,6 +76,10 @@ class PromptGraph:
         """A decode step comes next."""
         self._was_loaded = _is_loaded(self._decode)
 
+    def history(self, count: int) -> Tokens | None:
+        """The first `count` tokens that were read, where they may have to be read again."""
+        return None if self._contract.stateful else self._history.upto(count)
+
     def record(self, slot: int, tokens: Tokens) -> None:
         """`tokens` were read into the slots from `slot` on."""
         if not self._contract.stateful:

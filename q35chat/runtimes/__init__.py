@@ -1,6 +1,6 @@
 """Runtimes behind `GraphSession`, one module each, and the choice between them.
 
-Importing this package loads no native library.
+Importing this package loads no native library, nor numpy.
 """
 
 from __future__ import annotations
@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from q35chat.engine.session import GraphSession
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.lite_ports import Gear
 from q35chat.runtimes.residency import Mode
 
-OpenGraph = Callable[[Path], GraphSession]
+if TYPE_CHECKING:
+    from q35chat.engine.session import GraphSession
+
+OpenGraph = Callable[[Path], "GraphSession"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class RuntimeOptions:
     """`threads` None means every CPU that this process may use; the rest is for an NPU.
 
     `needed` is what all graphs take on the device, in bytes; `gears` are used for a graph, by its
-    kind, whose file does not tell its own; `log` takes the native library's messages.
+    kind, whose file does not tell its own, and `metadata`, by kind, is what its maker says of it;
+    `log` takes the native library's messages.
     """
 
     threads: int | None = None
@@ -31,6 +35,7 @@ class RuntimeOptions:
     host_states: bool = False
     needed: int = 0
     gears: Mapping[str, Sequence[Gear]] = field(default_factory=dict)
+    metadata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     log: Path = Path("mindspore-lite.log")
 
 
@@ -73,9 +78,15 @@ def _on_npu(options: RuntimeOptions) -> OpenGraph:
                 f"{path} is not converted for the NPU: run q35chat convert on its bundle"
             )
         kind = graph_kind(path)
-        gears = options.gears.get(kind, ())
-        log = native_log(options.log)
-        return LiteSession(path, kind, device, log, residency=residency, gears=gears)
+        return LiteSession(
+            path,
+            kind,
+            device,
+            native_log(options.log),
+            residency=residency,
+            gears=options.gears.get(kind, ()),
+            metadata=options.metadata.get(kind),
+        )
 
     return open_graph
 

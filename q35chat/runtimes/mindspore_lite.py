@@ -90,7 +90,8 @@ def library_version(library: Any) -> str:  # noqa: ANN401
 class LiteSession:
     """One converted graph. `kind` is "prefill", "decode" or "vision".
 
-    `gears` are used where the file does not tell its own; `residency` says when it is loaded.
+    `gears` are used where the file does not tell its own, `metadata` is what its maker says of it;
+    `residency` says when it is loaded.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class LiteSession:
         *,
         residency: Residency | None = None,
         gears: Sequence[Gear] = (),
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
         if not path.is_file():
             raise RuntimeFailure(f"{path} is missing: run `q35chat convert` on its bundle")
@@ -120,6 +122,7 @@ class LiteSession:
         self._last: LiteRun | None = None
         self.load_ms = 0.0
         self._residency.enter(self)
+        self._metadata = {"q35chat.contract": "1", "q35chat.graph": kind} | dict(metadata or {})
         self._describe(gears)
 
     @property
@@ -221,9 +224,9 @@ class LiteSession:
         self._outputs = tuple(map(_spec, names.outputs, outputs))
         renamed = {tensor.name: name for tensor, name in zip(inputs, names.inputs, strict=True)}
         self._gears = tuple(read_gears(template, dims, renamed)) or tuple(gears)
-        self._dynamic = any(axis is None for spec in self._inputs for axis in spec.shape)
-        self._metadata = {"q35chat.contract": "1", "q35chat.graph": self._kind}
-        if self._dynamic and self._gears:
+        free = any(axis is None for spec in self._inputs for axis in spec.shape)
+        self._dynamic = free or bool(self._gears)
+        if self._gears:
             self._metadata["q35chat.gear_shapes"] = write_gears(self._gears)
 
     def _resize(self, shapes: list[list[int]]) -> None:
@@ -243,14 +246,9 @@ class LiteSession:
             for axis, size in enumerate(shape)
         }
         if not any(all(sizes.get(at) == size for at, size in gear.items()) for gear in self._gears):
-            free = dict.fromkeys(
-                sizes[spec.name, axis]
-                for spec in self._inputs
-                for axis, size in enumerate(spec.shape)
-                if size is None
-            )
+            wrong = dict.fromkeys(str(sizes[at]) for at in self._gears[0] if at in sizes)
             raise GearError(
-                f"the {self._kind} graph has no gear for {' x '.join(map(str, free))}; "
+                f"the {self._kind} graph has no gear for {' x '.join(wrong)}; "
                 f"it has {describe(self._gears)}: pad to one, or export with more --gears"
             )
 

@@ -25,6 +25,7 @@ from q35chat.tui.preferences import (
     save_preferences,
 )
 from q35chat.tui.screens.chat import ChatScreen, Opening
+from q35chat.tui.terminal import apart, log_path
 from q35chat.tui.themes import HOUSE_THEMES
 
 _HERE = Path(__file__).parent
@@ -121,5 +122,6 @@ def run(
     preferences = load_preferences(preferences_path())
     opening = Opening(session, tuple(images), prompt, preferences.pictures and not no_images)
     app = ChatApp(workspace, opening, preferences, Drafts.at_home())
-    app.run()
+    with apart(log_path()):
+        app.run()
     return app.return_code or 0

@@ -152,6 +152,18 @@ class ChatCommands:
         self._screen.meter.idle(conversation.model, conversation.used_slots)
         self._screen.refresh_state()
 
+    async def do_summarise(self, _: str) -> None:
+        """Let the model write a summary, then go on in a new conversation that starts from it."""
+        conversation = self._idle()
+        if conversation is None:
+            return
+        if not conversation.steps:
+            self._screen.say("There is nothing to sum up yet")
+            return
+        fresh, events = self._screen.workspace.new_from_summary(conversation)
+        self._screen.then_open = fresh
+        await self._screen.run_turn(lambda: events, None)
+
     async def do_new(self, _: str) -> None:
         """Start a new conversation."""
         if self._idle() is not None:

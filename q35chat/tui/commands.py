@@ -44,6 +44,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "alt+right", "later"),
     Command("drop_oldest", "Drop the oldest turn", "Leave out the oldest question and answer to "
             "win room", CONVERSATION, "", "drop"),
+    Command("summarise", "New conversation from a summary", "The model sums this one up and a "
+            "new one starts from that", CONVERSATION, "", "summarise"),
     Command("new", "New conversation", "Start afresh; this one stays in the list",
             CONVERSATION, "ctrl+n", "new"),
     Command("sessions", "Conversations", "Search, open, rename and delete conversations",

@@ -72,16 +72,22 @@ class Panels:
     async def _capacity(self, title: str, text: str) -> None:
         ways = [Way("New conversation", lambda: self._screen.run_command("new"))]
         oldest = self.oldest_question()
-        if oldest:
-            ways.append(
-                Way(f"Leave out the oldest turn “{oldest}” (the rest is read again)", self._drop)
-            )
+        conversation = self._screen.conversation
+        if oldest and conversation is not None:
+            plan = conversation.plan_drop(1)
+            cost = f"{count(plan.freed_slots)} slots free, {count(plan.reread_tokens)} read again"
+            ways.append(Way(f"Leave out “{oldest}”: {cost}", self._drop))
+        ways.append(
+            Way("New conversation from a summary", lambda: self._screen.run_command("summarise"))
+        )
         ways.append(self._export_way())
         await self._screen.panel.show("warning", title, text, tuple(ways))
 
     def oldest_question(self) -> str:
         """The first question, shortened; empty when leaving it out would leave nothing."""
-        questions = [step for step in self._screen.steps if step.turn.role == "user"]
+        questions = [
+            step for step in self._screen.steps if step.turn.role == "user" and not step.left_out
+        ]
         if len(questions) < 2:
             return ""
         return one_line(questions[0].turn.text, 30) or "picture"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.adopted import open_bundle
 from q35chat.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, PrefillProgress, Token
@@ -25,6 +26,7 @@ from q35export.request import ExportRequest
 from tests.doubles.mindspore_lite.npu import Npu
 from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
+from tests.support.lite import converted
 
 ROOT = Path(__file__).parents[2]
 DEMO, PICTURES = ROOT / "assets" / "demo-model", ROOT / "assets" / "pictures"
@@ -254,3 +256,19 @@ def test_everything_native_stays_off_the_screen(
     ask(open_chat(), HELLO)
 
     assert capfd.readouterr() == ("", "")
+
+
+def test_graphs_of_the_reference_scripts_answer_alike(
+    bundles: Callable[..., Path], open_chat: Open, npu: Npu, tmp_path: Path
+) -> None:
+    wanted = ask(open_chat("stateless", stateless_prefill=True), HELLO)
+    source, folder = bundles("stateless"), tmp_path / "reference"
+    shutil.copytree(source / "processor", folder / "processor")
+    for kind, loader in (("prefill", "load_all_tokens"), ("decode", "load")):
+        onnx = source / kind / "model.onnx"
+        converted(onnx, folder / kind / f"{kind}_graph.mindir", loader=loader)
+    bundle = open_bundle(folder)
+    engine = ChatEngine.open(bundle, graph_opener(bundle, None))
+
+    assert engine.model.capacity == 192
+    assert ask(engine, HELLO).token_ids == wanted.token_ids

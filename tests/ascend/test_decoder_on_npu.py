@@ -289,6 +289,19 @@ def test_a_growing_cache_gives_the_same_tokens(
     assert npu.aliased == 0
 
 
+def test_a_growing_cache_goes_back_to_another_conversation(graphs: Open) -> None:
+    decoder, whole = (graphs({"fused_decode": False}).decoder() for _ in range(2))
+    read(decoder, IDS)
+    snapshot = decoder.snapshot()
+    decoder.reset()
+    read(decoder, list(range(40, 55)))
+    decoder.restore(snapshot)
+    logits = read(decoder, list(range(20, 32)))
+
+    assert "from the first token on" in decoder.route
+    np.testing.assert_array_equal(logits, read(whole, [*IDS, *range(20, 32)]))
+
+
 def test_a_growing_cache_gets_one_fresh_output_a_step(graphs: Open, npu: Npu) -> None:
     decoder = graphs({"fused_decode": False}).decoder()
     read(decoder, IDS)
@@ -379,7 +392,7 @@ def test_an_error_while_reading_again_leaves_the_sequence(graphs: Open, npu: Npu
     with pytest.raises(RuntimeFailure):
         read(decoder, list(range(20, 30)))
 
-    assert decoder.keys.tolist() == IDS
+    assert (decoder.keys.tolist(), decoder.rope_position) == (IDS, len(IDS))
     decoder.step(1)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from q35export.verify.metrics import difference
 from tests.ascend.conftest import Export
-from tests.support.ascend import AscendChat, layer_states
+from tests.support.ascend import AscendChat
 
 SHAPES = ("plain", "even", "full_first", "mostly_linear")
 
@@ -26,8 +26,7 @@ def test_every_tensor_of_fused_graphs_is_near_its_unfused_one(
             chat.prefill(ids[:30]) if step < 0 else chat.step(ids[30 + step]) for chat in chats
         ]
         found, wanted = (
-            {"logits": row, **layer_states(chat.exported, chat.states, chat.length)}
-            for chat, row in zip(chats, logits, strict=True)
+            {"logits": row, **chat.by_layer()} for chat, row in zip(chats, logits, strict=True)
         )
         assert found.keys() == wanted.keys()
         for name, tensor in wanted.items():

@@ -102,7 +102,7 @@ def transformers(arguments: argparse.Namespace) -> Numbers:
     ids = torch.from_numpy(prompt(arguments.prefill))[None]
     cache: Any = None
 
-    def run(tokens: Any) -> int:  # noqa: ANN401
+    def run(tokens: Any) -> int:
         nonlocal cache
         with torch.inference_mode():
             output = model(input_ids=tokens, cache=cache, use_cache=True, logits_to_keep=1)
@@ -146,7 +146,8 @@ def prompt(length: int) -> np.ndarray:
 
 def bundle_folder(arguments: argparse.Namespace) -> Path:
     """Where the bundle of a precision lies."""
-    return Path(arguments.work) / arguments.precision
+    work: Path = Path(arguments.work)
+    return work / str(arguments.precision)
 
 
 WORKERS = {"export": export, "engine": engine, "transformers": transformers}

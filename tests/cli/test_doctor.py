@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.commands import doctor as command
 from q35chat.commands.doctor import run_doctor
-from q35chat.diagnosis import ascend, machine
+from q35chat.diagnosis import ascend, machine, runtimes
 from q35chat.diagnosis.runtimes import Library
 from q35export.mindir import convert
 from q35export.pipeline import export
@@ -50,7 +49,7 @@ def npu_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path / "cann"))
     package = vendor(tmp_path / "vendor", *ascend.KERNELS)
     monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(package))
-    monkeypatch.setattr(command.runtimes, "lite_library", lambda: Library("2.9.0"))
+    monkeypatch.setattr(runtimes, "lite_library", lambda: Library("2.9.0"))
 
 
 def test_a_bundle_for_the_cpu_can_run(exported: Path) -> None:

@@ -40,7 +40,7 @@ def test_every_probe_of_this_machine_answers() -> None:
 
 
 def test_a_locale_without_utf8_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.locale, "getpreferredencoding", lambda _: "ANSI_X3.4-1968")
+    monkeypatch.setattr("locale.getpreferredencoding", lambda _: "ANSI_X3.4-1968")
 
     assert list(machine.terminal())[-1].advice == "set LANG to a UTF-8 locale, such as C.UTF-8"
 

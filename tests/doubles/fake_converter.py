@@ -59,19 +59,13 @@ def checked_shapes(model: Path, options: dict[str, str]) -> tuple[str, str]:
     return template, dims
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    for option in ("fmk", "optimize", "saveType", "modelFile", "outputFile", "configFile"):
-        parser.add_argument(f"--{option}", required=True)
-    given = parser.parse_args()
-    assert (given.fmk, given.optimize, given.saveType) == ("ONNX", "ascend_oriented", "MINDIR")
-    model, output = Path(given.modelFile), Path(given.outputFile)
+def convert(model: Path, output: Path, config_file: Path) -> str:
+    """Write the model file of `output`; the log where it fails."""
     only = os.environ.get("FAKE_CONVERTER_ONLY", output.name)
     failure = os.environ.get("FAKE_CONVERTER_FAILS", "no-memory" if only != output.name else "")
     if failure:
-        sys.stderr.write(FAILURES[failure] + "\n")
-        sys.exit(1)
-    config = sections(Path(given.configFile))
+        return FAILURES[failure] + "\n"
+    config = sections(config_file)
     assert config["acl_init_options"] == {"ge.exec.precision_mode": "force_fp32"}
     template, dims = checked_shapes(model, config.get("acl_build_options", {}))
     split = os.environ.get("FAKE_CONVERTER_WHOLE") is None
@@ -83,6 +77,18 @@ def main() -> None:
         dynamic_dims=dims,
         weights=sum(file.stat().st_size for file in model.parent.glob("model.bin")),
     ).chmod(0o400)
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for option in ("fmk", "optimize", "saveType", "modelFile", "outputFile", "configFile"):
+        parser.add_argument(f"--{option}", required=True)
+    given = parser.parse_args()
+    assert (given.fmk, given.optimize, given.saveType) == ("ONNX", "ascend_oriented", "MINDIR")
+    if log := convert(Path(given.modelFile), Path(given.outputFile), Path(given.configFile)):
+        sys.stderr.write(log)
+        sys.exit(1)
     sys.stdout.write("CONVERT RESULT SUCCESS:0\n")
 
 

@@ -26,7 +26,7 @@ from q35chat.chat.events import (
     Usage,
     VisionProgress,
 )
-from q35chat.chat.service import Conversation, Forecast, ModelInfo, SessionSummary, Step
+from q35chat.chat.service import Conversation, DropPlan, Forecast, ModelInfo, SessionSummary, Step
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import CapacityError, PictureError, StoreError
 
@@ -92,6 +92,7 @@ class ScriptedWorkspace:
     conversations: dict[str, ScriptedConversation] = field(default_factory=dict)
     loads: int = 0
     exported: list[str] = field(default_factory=list)
+    message: str = ""
 
     def load(self) -> None:
         """Wait for the gate, then be loaded or fail."""
@@ -124,6 +125,13 @@ class ScriptedWorkspace:
         conversation.used = sum(len(turn.text) // 4 + 8 for turn in turns)
         self.conversations[conversation.id] = conversation
         return conversation
+
+    def new_from_summary(self, conversation: Conversation) -> tuple[Conversation, Iterator[Event]]:
+        """A conversation whose system prompt says where it came from."""
+        old = self.conversations[conversation.id]
+        fresh = self.add(f"{old.title} (continued)")
+        fresh.change_settings(replace(fresh.settings(), system_prompt="a summary"))
+        return fresh, old.summarise()
 
     def open(self, session_id: str) -> Conversation:
         """A stored conversation by id."""
@@ -220,7 +228,7 @@ class ScriptedConversation:
         need = self.forecast(text, attachments).turn_slots
         yield from self._run(Turn("user", text, tuple(attachments)), need)
 
-    def regenerate(self) -> Iterator[Event]:
+    def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
         """Answer again; the earlier answer becomes a branch."""
         old = self.history.pop() if self.history[-1].turn.role == "assistant" else None
         yield from self._run(None, 8, old)
@@ -245,10 +253,26 @@ class ScriptedConversation:
         if self._gate is not None:
             self._gate.cancel()
 
+    def plan_drop(self, pairs: int) -> DropPlan:
+        """Half of the slots come free, whatever is dropped."""
+        kept = [step for step in self.history if not step.left_out]
+        freed = self.used // 2
+        left = self.used - freed
+        return DropPlan(tuple(kept[: 2 * pairs]), freed, left, self.model.capacity - left)
+
     def drop_oldest(self, pairs: int) -> None:
         """Leave the oldest questions and answers out."""
-        self.history = self.history[2 * pairs :]
+        out = {step.id for step in self.plan_drop(pairs).steps}
+        self.history = [
+            replace(step, left_out=step.left_out or step.id in out) for step in self.history
+        ]
         self.used //= 2
+
+    def summarise(self) -> Iterator[Event]:
+        """The model writes something that is not part of the conversation."""
+        history, used = list(self.history), self.used
+        yield from self._run(None, 20)
+        self.history, self.used = history, used
 
     def choose_branch(self, step_id: str, branch: int) -> None:
         """Show another answer."""

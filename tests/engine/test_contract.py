@@ -8,7 +8,7 @@ import pytest
 from q35chat.engine.contract import read_contract
 from q35chat.engine.session import TensorSpec
 from q35chat.errors import BundleError
-from tests.doubles.numpy_session import NumpySession
+from tests.doubles.numpy_session import FLOAT, NumpySession
 
 
 @dataclass
@@ -44,6 +44,61 @@ def test_roles_states_and_sizes_are_read_from_the_graph() -> None:
         "past_recurrent_0",
     ]
     assert all(pair.in_place == pair.cache for pair in contract.pairs)
+
+
+class Stacked(NumpySession):
+    """A graph with stacked states and what `more` adds to its outputs."""
+
+    more: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        names = ("logits", "present_conv_states", "present_kv_cache", *self.more)
+        return tuple(TensorSpec(name, (1, 1, 1), np.dtype(np.float16)) for name in names)
+
+
+@pytest.mark.parametrize("more", [(), ("present_recurrent_states", "extra")])
+def test_stacked_states_come_out_of_exactly_four_outputs(more: tuple[str, ...]) -> None:
+    session = Stacked()
+    session.more = more
+
+    with pytest.raises(BundleError, match=rf"{3 + len(more)} outputs .* exactly four are wanted"):
+        read_contract(session)
+
+
+class Growing(NumpySession):
+    """A graph whose cache has no fixed number of slots; `present` is its declared shape."""
+
+    present: tuple[int | None, ...] = (1, 1, None, 6)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        ids, _, *kept = NumpySession.inputs.fget(self)[:4]  # type: ignore[attr-defined]
+        mask = TensorSpec("attention_mask", (1, None), np.dtype(np.int32))
+        return (ids, mask, *kept, TensorSpec("past_key_1", (1, 1, None, 6), FLOAT))
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        logits = TensorSpec("logits", (1, 1, 23), FLOAT)
+        return (logits, TensorSpec("present_key_1", self.present, FLOAT))
+
+
+@pytest.mark.parametrize("present", [(1, 1, None, 6), ()])
+def test_a_free_axis_of_slots_is_a_cache_that_grows(present: tuple[int | None, ...]) -> None:
+    session = Growing(in_place=False)
+    session.present = present
+    contract = read_contract(session)
+
+    assert contract.capacity is None
+    assert [(pair.grows, pair.shape) for pair in contract.pairs] == [(True, (1, 1, 0, 6))]
+
+
+def test_a_cache_that_grows_into_a_fixed_one_is_refused() -> None:
+    session = Growing(in_place=False)
+    session.present = (1, 1, 16, 6)
+
+    with pytest.raises(BundleError, match="past_key_1 is float32"):
+        read_contract(session)
 
 
 def test_dtypes_are_the_graphs_own() -> None:

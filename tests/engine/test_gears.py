@@ -27,7 +27,8 @@ def prompt(total: int, images: tuple[int, ...] = (), used: int = 0) -> Prompt:
 def measured(**times: float) -> Costs:
     costs = Costs()
     for name, time in times.items():
-        costs.note(None if name == "step" else Gear(int(name[1:]), 16), time)
+        for spent in (1e6, time):
+            costs.note(None if name == "step" else Gear(int(name[1:]), 16), spent)
     return costs
 
 
@@ -58,6 +59,15 @@ def test_measured_costs_decide() -> None:
         Piece(0, 32, Gear(32, 16)),
         Piece(32, 33, Gear(32, 16)),
     )
+
+
+def test_the_first_call_of_a_kind_does_not_count() -> None:
+    costs, fresh = Costs(), Costs()
+    costs.note(Gear(32, 16), 1e6)
+
+    assert costs.of(Gear(32, 16)) == fresh.of(Gear(32, 16))
+    costs.note(Gear(32, 16), 7)
+    assert costs.of(Gear(32, 16)) == 7
 
 
 def test_what_was_not_measured_is_scaled_from_what_was() -> None:

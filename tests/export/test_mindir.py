@@ -10,7 +10,6 @@ import pytest
 
 from q35chat.bundle import Bundle
 from q35chat.errors import ExportError, UsageError
-from q35export import mindir
 from q35export.converter import find_converter
 from q35export.mindir import convert
 from q35export.pipeline import export
@@ -18,6 +17,7 @@ from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
 from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
+from tests.support.imports import ROOT
 
 CONVERTED = {
     "vision": "vision/vision_graph.mindir",
@@ -34,10 +34,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def request(checkpoint: Path, out: Path, component: str = "all") -> ExportRequest:
+def request(
+    checkpoint: Path, out: Path, component: str = "all", *, force: bool = False
+) -> ExportRequest:
     return ExportRequest(
         str(checkpoint), out, target="ascend-310p", max_seq_len=32, gears=(8, 16),
-        image_gears=(4,), component=component,
+        image_gears=(4,), component=component, force=force,
     )  # fmt: skip
 
 
@@ -172,22 +174,18 @@ def test_exporting_one_component_again_leaves_the_others_converted(
     out: Path, tool: Path, exported: Path
 ) -> None:
     convert(out, find_converter(), reporter())
-    again = request(exported / "checkpoint", out, "prefill")
-    export(ExportRequest(**{**as_dict(again), "force": True}), PlainReporter(sys.stderr))
+    again = request(exported / "checkpoint", out, "prefill", force=True)
+    export(again, PlainReporter(sys.stderr))
 
     assert Bundle.open(out).manifest.graphs == CONVERTED | {"prefill": "prefill/model.onnx"}
     assert convert(out, find_converter(), reporter()).converted == ("prefill",)
-
-
-def as_dict(value: ExportRequest) -> dict[str, object]:
-    return {name: getattr(value, name) for name in ExportRequest.__dataclass_fields__}
 
 
 def test_a_full_disk_is_told_before_the_converter_runs(
     out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(out)
-    monkeypatch.setattr(mindir.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    monkeypatch.setattr("q35export.mindir.shutil.disk_usage", lambda _: usage._replace(free=1000))
 
     with pytest.raises(ExportError, match=r"converting vision needs .* KiB .* 1000 B are free"):
         convert(out, find_converter(), reporter())
@@ -231,3 +229,34 @@ def test_without_a_tool_the_python_package_converts(monkeypatch: pytest.MonkeyPa
 
     assert found is not None
     assert found.command[1:] == ("-m", "q35export.lite_worker")
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tool, but the stand-in as an installed package."""
+    folder = tmp_path / "packages" / "mindspore_lite"
+    folder.mkdir(parents=True)
+    source = "from tests.doubles.mindspore_lite import *\n"
+    source += "from tests.doubles.mindspore_lite.converter import Converter\n"
+    (folder / "__init__.py").write_text(source, encoding="utf-8")
+    paths = [str(folder.parent), str(ROOT), str(ROOT / "export")]
+    monkeypatch.setenv("PYTHONPATH", ":".join(paths))
+    monkeypatch.syspath_prepend(str(folder.parent))
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("MSLITE_HOME", raising=False)
+
+
+def test_the_python_package_converts_in_a_process_of_its_own(out: Path, package: None) -> None:
+    result = convert(out, find_converter(), reporter())
+
+    assert result.converted == ("vision", "prefill", "decode")
+    assert Bundle.open(out, check="full").manifest.graphs == CONVERTED
+
+
+def test_the_python_packages_failures_are_explained_too(
+    out: Path, package: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_FAILS", "no-cann")
+
+    with pytest.raises(ExportError, match="vision was not converted: CANN or the NPU was not fou"):
+        convert(out, find_converter(), reporter())

@@ -13,12 +13,13 @@ from q35export.graphs.ascend import AscendOptions
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Greedy, Prompt, Reference
 from q35export.verify.samples import SAMPLES, Sample
-from tests.support.ascend import Array, AscendChat, encode_picture, export_ascend, layer_states
+from tests.support.ascend import Array, AscendChat, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint
 
 pytestmark = pytest.mark.parity
 
 SHAPES = ("plain", "even", "full_first", "narrow_key", "mostly_linear", "true_heads")
+DEMO = Path(__file__).parents[2] / "assets" / "demo-model"
 GEARS = (32, 128, 512)
 CAPACITY = 512
 STEPS = 64
@@ -26,10 +27,12 @@ TIE = 0.25  # logits apart, of a spread of about 3: kernels in FP16 may choose e
 
 
 class Case:
-    """One checkpoint in transformers, and as 310P graphs."""
+    """One checkpoint in transformers, and as 310P graphs; "demo" is the model that comes along."""
 
     def __init__(self, folder: Path, shape: str, options: AscendOptions) -> None:
-        checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=11)
+        checkpoint = DEMO
+        if shape != "demo":
+            checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=11)
         self.reference = Reference(checkpoint, threads=2)
         self.exported = export_ascend(checkpoint, folder / "graphs", options)
 
@@ -55,7 +58,7 @@ class Case:
         return chat, logits
 
 
-@pytest.fixture(scope="module", params=SHAPES)
+@pytest.fixture(scope="module", params=(*SHAPES, "demo"))
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     options = AscendOptions(capacity=CAPACITY, gears=GEARS, image_gears=(16, 64))
     return Case(tmp_path_factory.mktemp("case"), request.param, options)
@@ -77,7 +80,7 @@ def test_logits_and_every_state_hold_the_numbers_of_fp16(
     wanted = case.reference.prefill(prompt)
     chat, logits = case.read(prompt, chunk=chunk)
     assert_close(logits, wanted.logits, "logits")
-    found = layer_states(case.exported, chat.states, chat.length)
+    found = chat.by_layer()
     assert found.keys() == wanted.states.keys()
     for name, state in wanted.states.items():
         assert_close(found[name], state, name)
@@ -108,3 +111,14 @@ def test_64_greedy_tokens_are_those_of_pytorch_in_fp16(
             assert chosen == int(np.argsort(row)[-2])
         logits = chat.step(int(token))
     assert undecided <= STEPS // 8
+
+
+def test_the_demo_model_left_alone_gives_the_64_tokens_of_pytorch_in_fp16(tmp_path: Path) -> None:
+    options = AscendOptions(capacity=CAPACITY, gears=GEARS, image_gears=(16, 64))
+    case = Case(tmp_path, "demo", options)
+    case.reference.model = case.reference.model.half()
+    for sample in SAMPLES:
+        prompt = case.reference.encode(sample)
+        wanted = case.reference.greedy(prompt, STEPS)
+        chat, logits = case.read(prompt)
+        assert chat.greedy(logits, STEPS) == wanted.tokens.tolist(), sample.name

@@ -29,7 +29,7 @@ class ListeningApp(ChatApp):
         super().__init__(*arguments)
         self.messages: list[str] = []
 
-    def notify(self, message: str, **options: Any) -> None:  # type: ignore[override]
+    def notify(self, message: str, **options: Any) -> None:
         """Show and remember."""
         self.messages.append(message)
         super().notify(message, **options)
@@ -104,6 +104,10 @@ class Chat:
         await self.until(lambda: len(self.conversation.history) > turns)
         await self.idle()
 
+    async def made(self, tokens: int) -> None:
+        """Wait until the turn has so many tokens on the meter."""
+        await self.until(lambda: self.screen.meter.made >= tokens)
+
     async def idle(self) -> None:
         """Wait until no turn runs and the screen has settled."""
         await self.until(lambda: not self.screen.generation.running)
@@ -111,7 +115,7 @@ class Chat:
 
 
 @asynccontextmanager
-async def opened(  # noqa: PLR0913 - each is one way to start
+async def opened(
     workspace: ScriptedWorkspace | None = None,
     *,
     size: tuple[int, int] = WIDE,

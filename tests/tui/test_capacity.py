@@ -49,8 +49,7 @@ async def test_the_meter_moves_while_tokens_come() -> None:
         seen = []
         for _ in range(3):
             gate.let(10)
-            made = chat.screen.meter.made
-            await chat.until(lambda before=made: chat.screen.meter.made >= before + 10)
+            await chat.made(10 * len(seen) + 10)
             seen.append(chat.screen.meter.capacity.used)
         assert seen[1] - seen[0] == 10
         assert seen[2] - seen[1] == 10
@@ -69,9 +68,21 @@ async def test_at_capacity_the_answer_stays_and_the_ways_on_have_keys() -> None:
         assert "▲ capacity reached" in chat.flat
         await chat.press("f6")
         await chat.hear("Left out “Question number 1?”")
-        assert "Question number 1?" not in chat.flat
+        assert [step.left_out for step in chat.conversation.steps[:4]] == [True, True, False, False]
         await chat.press("ctrl+g")
         await chat.see("so far so good and on")
+
+
+async def test_at_capacity_a_summary_can_start_the_next_conversation() -> None:
+    replies = [Reply("so far", finish="capacity"), Reply("in short: hello")]
+    async with opened(ScriptedWorkspace(replies)) as chat:
+        await chat.ask("hello")
+        first = chat.conversation.id
+        await chat.see("F6 New conversation from a summary")
+        await chat.press("f6")
+        await chat.until(lambda: chat.conversation.id != first)
+        assert chat.conversation.settings().system_prompt == "a summary"
+        assert len(chat.workspace.conversations[first].history) == 2
 
 
 async def test_at_capacity_f5_starts_a_new_conversation() -> None:

@@ -25,6 +25,8 @@ from .model import new_model, special_id
 from .quantise import Quantiser
 
 SAVE_EVERY_S = 120.0
+PATCH_SHARE = 0.04
+"""The patch embedding's learning rate, as a share of all others'."""
 DELTA_RULE = modeling.torch_chunk_gated_delta_rule
 """The same sum with any chunk size; short sequences are fastest with short chunks."""
 
@@ -56,12 +58,23 @@ def rate(plan: Plan, step: int) -> float:
 
 
 def optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers; AdamW for embeddings, vectors and convolutions."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    """Muon for the matrices of the layers; AdamW for embeddings, vectors and convolutions.
+
+    The patch embedding learns slowly: its 1,536 inputs nearly agree on a plain ground, so that
+    full steps would add up until patches drown out their positions.
+    """
+    matrices, patches, others = [], [], []
+    for name, parameter in model.named_parameters():
+        if "patch_embed" in name:
+            patches.append(parameter)
+        elif parameter.ndim == 2 and "embed" not in name:
+            matrices.append(parameter)
+        else:
+            others.append(parameter)
+    groups = [{"params": others, "share": 1.0}, {"params": patches, "share": PATCH_SHARE}]
     return [
         torch.optim.Muon(matrices, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0),
+        torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 
 
@@ -168,7 +181,7 @@ class Trainer:
         started = time.monotonic()
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = rate(self.plan, self.step)
+                group["lr"] = rate(self.plan, self.step) * group.get("share", 1.0)
         with self.quantiser.reading(self._mode()):
             with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
                 loss = loss_of(self.model, batch)

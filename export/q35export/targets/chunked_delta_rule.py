@@ -156,23 +156,24 @@ class ChunkedRule:
         turned = op("Transpose", left, perm=[0, 1, 3, 2])
         eye = self._graph.constant(np.eye(heads.key_dim, dtype=np.float32))
         across = op("Sub", op("Mul", kept, eye), op("MatMul", turned, recall))
-        nothing = np.zeros((1, heads.value, heads.key_dim, heads.key_dim), np.float32)
-        maps = op("Concat", self._graph.constant(nothing), across, axis=0)
+        maps = self._behind_zeros(across, 1)
         sums = op("Concat", state, op("MatMul", turned, write), axis=0)
         for step in range(self._steps):
-            behind = self._shifted(sums, 1 << step, heads.value_dim, heads)
+            behind = self._shifted(sums, 1 << step)
             sums = op("Add", op("MatMul", maps, behind), sums)
             if step + 1 < self._steps:
-                maps = op("MatMul", maps, self._shifted(maps, 1 << step, heads.key_dim, heads))
+                maps = op("MatMul", maps, self._shifted(maps, 1 << step))
         before = op("Slice", sums, ints(0), ints(-1), ints(0))
         return before, op("Slice", sums, ints(-1), ints(2**31 - 1), ints(0))
 
-    def _shifted(self, x: ir.Value, by: int, width: int, heads: DeltaHeads) -> ir.Value:
-        """`x[i - by]` along the first axis, zero where there is none."""
+    def _shifted(self, x: ir.Value, by: int) -> ir.Value:
+        """`x[i - by]` along the first of four axes, zero where there is none."""
         op, ints = self._graph.op, self._graph.ints
-        nothing = np.zeros((by, heads.value, heads.key_dim, width), np.float32)
-        joined = op("Concat", self._graph.constant(nothing), x, axis=0)
-        return op("Slice", joined, ints(0), ints(-by), ints(0))
+        return op("Slice", self._behind_zeros(x, by), ints(0), ints(-by), ints(0))
+
+    def _behind_zeros(self, x: ir.Value, count: int) -> ir.Value:
+        """`x` with `count` zeros before it along the first of four axes."""
+        return self._graph.op("Pad", x, self._graph.ints(count, *[0] * 7))
 
 
 def _below_diagonal(size: int) -> Array:

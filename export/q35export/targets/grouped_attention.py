@@ -20,8 +20,8 @@ def attend(
     """Causal attention, `[1, T, NH * HD]`, and the caches `[1, NKV, S, HD]` in `kv_dtype`.
 
     Query is `[1, T, NH, HD]`, key `[1, T, NKV, HD]`, value `[1, T, NKV * HD]`. `slots` is (mask,)
-    for a cache that grows, or (mask, index, fresh) for one of C slots: mask `[1, 1, T, S]` FP32 is added
-    to the scores; for each slot, index `[C]` int32 is the new row it would take and fresh
+    for a cache that grows, or (mask, index, fresh) for one of C slots: mask `[1, 1, T, S]` FP32 is
+    added to the scores; for each slot, index `[C]` int32 is the new row it would take and fresh
     `[1, NKV, C, HD]` bool whether it takes it.
     """
     split = target.graph.reshape(value, 1, -1, heads.kv, heads.dim)

@@ -83,6 +83,7 @@ class ChatScreen(Screen[None]):
         self._forecast_timer: Timer | None = None
         self._stopping = False
         self._noticed = False
+        self.then_open: Conversation | None = None
 
     def compose(self) -> ComposeResult:
         """Title, conversation with meters beside it, composer, hints."""
@@ -174,6 +175,8 @@ class ChatScreen(Screen[None]):
             self._read_picture(conversation, path, chip)
         self.refresh_state()
         self._warn()
+        if self.workspace.message:
+            self.say(self.workspace.message)
         self._ask_forecast_soon()
         if self.queued:
             await self._try_queued()
@@ -356,6 +359,11 @@ class ChatScreen(Screen[None]):
         if conversation is None:
             return
         self._stopping = False
+        following, self.then_open = self.then_open, None
+        if following is not None and ended.finished and ended.finished.reason != "cancelled":
+            await self.show_conversation(following)
+            self.say("This conversation starts from the summary")
+            return
         await self.transcript.settle(conversation.steps)
         self.meter.idle(conversation.model, conversation.used_slots)
         if ended.error is not None:

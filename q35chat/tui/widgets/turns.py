@@ -30,6 +30,7 @@ class TurnView(SteadyHeight, Vertical):
     def __init__(self, step: Step) -> None:
         super().__init__()
         self.step = step
+        self.set_class(step.left_out, "-left-out")
 
     def fits(self, step: Step) -> bool:
         """Whether this widget already shows that step's message."""
@@ -38,6 +39,7 @@ class TurnView(SteadyHeight, Vertical):
     def adopt(self, step: Step) -> None:
         """Take the step's name and place; the message is the same."""
         self.step = step
+        self.set_class(step.left_out, "-left-out")
 
 
 class Question(TurnView):
@@ -127,9 +129,11 @@ class AnswerView(TurnView):
         parts: list[Content] = []
         if self._mark:
             parts.append(Content.styled(self._mark, "$warning"))
-        line = self._line or self.step.note
+        if self.step.note:
+            parts.append(Content.styled(clean(self.step.note), _DIM))
+        line = self._line or (usage_line(self.step.usage) if self.step.usage else "")
         if line:
-            parts.append(Content.styled(clean(line), _DIM))
+            parts.append(Content.styled(line, _DIM))
         if self.step.branches > 1:
             place = f"answer {self.step.branch + 1} of {count(self.step.branches)}"
             parts.append(Content.styled(f"{place}  Alt+←/→", _DIM))

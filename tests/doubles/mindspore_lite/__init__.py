@@ -7,10 +7,27 @@ Model files are those of `modelfile.write_model`; nothing here knows what a grap
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from tests.doubles.mindspore_lite.context import Context
 from tests.doubles.mindspore_lite.model import Model
 from tests.doubles.mindspore_lite.tensor import Tensor, TensorMeta
-from tests.doubles.mindspore_lite.types import DataType, Format, ModelType
+from tests.doubles.mindspore_lite.types import DataType, FmkType, Format, ModelType
 
 __version__ = "2.7.0"
-__all__ = ["Context", "DataType", "Format", "Model", "ModelType", "Tensor", "TensorMeta"]
+__all__ = [
+    "Context",
+    "DataType",
+    "FmkType",
+    "Format",
+    "Model",
+    "ModelType",
+    "Tensor",
+    "TensorMeta",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Converter":  # imports the exporter
+        return import_module("tests.doubles.mindspore_lite.converter").Converter
+    raise AttributeError(name)

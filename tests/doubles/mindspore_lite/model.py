@@ -97,9 +97,12 @@ class Model:
 
     def get_outputs(self) -> tuple[TensorMeta, ...]:
         file = self._built()
+        shapes = [list(port.shape) for port in file.graph.outputs]
+        if any(-1 in port.shape for port in file.graph.inputs):
+            shapes = [[-1] for _ in shapes]  # lost until it has run
         return tuple(
-            TensorMeta(port.name, lite_dtype(port.dtype), list(port.shape))
-            for port in file.graph.outputs
+            TensorMeta(port.name, lite_dtype(port.dtype), shape)
+            for port, shape in zip(file.graph.outputs, shapes, strict=True)
         )
 
     def get_model_info(self, key: Any) -> str:

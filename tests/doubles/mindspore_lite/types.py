@@ -39,6 +39,12 @@ class ModelType(Enum):
     MINDIR_LITE = 4
 
 
+class FmkType(Enum):
+    TF = 0
+    CAFFE = 1
+    ONNX = 2
+
+
 NUMPY_TYPES: dict[DataType, type[np.generic]] = {
     DataType.BOOL: np.bool_,
     DataType.INT8: np.int8,

@@ -48,9 +48,9 @@ def prefill_slots(
 ) -> Values:
     """What `attention` of a prefill wants.
 
-    Without a past: (mask,) of `[1, 1, T, T]`, each token seeing the valid ones up to itself. With one:
-    (mask, index, fresh) over the slots, the new tokens lying at `past_len` and after; `cache` is
-    the shape `[1, NKV, C, HD]` of one cache, to which `fresh` is spread once for all layers.
+    Without a past: (mask,) of `[1, 1, T, T]`, each token seeing the valid ones up to itself. With
+    one: (mask, index, fresh) over the slots, the new tokens lying at `past_len` and after; `cache`
+    is the shape `[1, NKV, C, HD]` of one cache, to which `fresh` is spread once for all layers.
     """
     op = graph.op
     with graph.scope("slots"):

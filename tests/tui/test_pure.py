@@ -1,0 +1,332 @@
+"""The parts without a screen: texts, pieces, pastes, numbers."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from q35chat.chat.events import PrefillProgress, PromptPlan, Timings, Token, Usage, VisionProgress
+from q35chat.chat.service import Forecast
+from q35chat.chat.values import ChatSettings, Turn
+from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
+from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
+from q35chat.tui.completion import listing, path_word, slash_choices
+from q35chat.tui.feed import Batch, Feed
+from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS
+from q35chat.tui.history import History
+from q35chat.tui.markdown import code_blocks, conversation_markdown
+from q35chat.tui.meter import Meter, percentile
+from q35chat.tui.pacing import LONGEST_S, SHORTEST_S, Pacer
+from q35chat.tui.paste import fold_label, folds, is_existing_path, picture_paths, unfold
+from q35chat.tui.preferences import Drafts, Preferences, load_preferences, save_preferences
+from q35chat.tui.preview import half_blocks
+from q35chat.tui.text import clean, millis, one_line, rate, seconds, usage_line
+from q35chat.tui.widgets.latency_graph import columns, glyphs
+from tests.doubles.scripted_workspace import MODEL
+from tests.tui.support import picture_bytes, picture_file
+
+
+@given(st.text(), st.text())
+def test_cleaned_fragments_join_to_the_cleaned_whole(first: str, second: str) -> None:
+    assert clean(first) + clean(second) == clean(first + second)
+
+
+@given(st.text())
+def test_cleaned_text_holds_nothing_a_terminal_obeys(text: str) -> None:
+    assert not any(
+        (ord(character) < 0x20 and character not in "\n\t") or 0x7F <= ord(character) < 0xA0
+        for character in clean(text)
+    )
+
+
+def test_a_line_is_cut_to_its_cells_with_an_ellipsis() -> None:
+    assert one_line("two\nlines", 20) == "two lines"
+    assert one_line("abcdefgh", 5) == "abcd…"
+    assert one_line("二分查找算法", 7) == "二分查…"
+
+
+def test_times_and_rates_show_the_digits_that_matter() -> None:
+    assert [millis(value) for value in (0.84, 54.3, 1_240)] == ["0.8 ms", "54 ms", "1.2 s"]
+    assert [seconds(value) for value in (0.42, 12.3, 185)] == ["0.4 s", "12 s", "3 min 05 s"]
+    assert [rate(value) for value in (18.44, 1_812)] == ["18.4 tok/s", "1,812 tok/s"]
+
+
+def test_the_usage_line_says_what_was_read_reused_and_made() -> None:
+    timings = Timings(0, 0, 400, (50.0,) * 143, (54.35,) * 143)
+    usage = Usage(2_016, 1_204, 0, 0, 143, 4_096, 2_159, timings)
+    assert usage_line(usage) == (
+        "↑812 new · 1,204 reused  ↓143  18.4 tok/s  54 ms/step  first token 0.4 s"
+    )
+
+
+def test_pasted_picture_paths_are_understood_as_terminals_write_them(tmp_path: Path) -> None:
+    plain = picture_file(tmp_path, "plain.png")
+    spaced = picture_file(tmp_path, "my house.jpg")
+    assert picture_paths(str(plain)) == (plain,)
+    assert picture_paths(f"'{spaced}'") == (spaced,)
+    assert picture_paths(str(spaced)) == (spaced,)
+    assert picture_paths(str(spaced).replace(" ", "\\ ") + " ") == (spaced,)
+    assert picture_paths(f"file://{str(spaced).replace(' ', '%20')}") == (spaced,)
+    assert picture_paths(f"{plain}\n{spaced}") == (plain, spaced)
+    assert picture_paths(f'{plain} "{spaced}"') == (plain, spaced)
+
+
+def test_a_paste_that_is_not_only_pictures_stays_text(tmp_path: Path) -> None:
+    plain = picture_file(tmp_path, "plain.png")
+    (tmp_path / "notes.txt").write_text("x")
+    for text in ("", "hello", f"look at {plain}", str(tmp_path / "no.png"), "it's", "\0.png",
+                 str(tmp_path / "notes.txt"), str(tmp_path), "a" * 9_999):  # fmt: skip
+        assert picture_paths(text) == ()
+
+
+def test_an_existing_path_is_told_from_a_command(tmp_path: Path) -> None:
+    assert is_existing_path(f"{tmp_path} what is this?")
+    assert not is_existing_path("/new")
+    assert not is_existing_path("")
+
+
+def test_a_fold_gives_back_exactly_what_was_pasted() -> None:
+    pasted = "[paste #2 · 3 lines]\n" * 20
+    label = fold_label(1, pasted)
+    assert folds(pasted)
+    assert not folds("short")
+    assert unfold(f"a {label} b", {1: pasted}) == f"a {pasted} b"
+    assert unfold("[paste #9 · 1 lines]", {1: pasted}) == "[paste #9 · 1 lines]"
+
+
+def test_history_returns_to_the_draft() -> None:
+    history = History(["one", "two"])
+    assert history.earlier("draft") == "two"
+    assert history.earlier("two") == "one"
+    assert history.earlier("one") is None
+    assert history.later() == "two"
+    assert history.later() == "draft"
+    assert history.later() is None
+    history.add("two")
+    history.add("two")
+    assert history.earlier("") == "two"
+    assert history.earlier("two") == "one"
+
+
+def test_osc52_is_wrapped_for_tmux_and_screen() -> None:
+    payload = base64.b64encode("héllo".encode()).decode()
+    assert osc52("héllo", {}) == f"\x1b]52;c;{payload}\x07"
+    assert osc52("héllo", {"TMUX": "x"}) == f"\x1bPtmux;\x1b\x1b]52;c;{payload}\x07\x1b\\"
+    assert osc52("héllo", {"TERM": "screen"}) == f"\x1bP\x1b]52;c;{payload}\x07\x1b\\"
+
+
+def test_tools_on_a_remote_machine_are_not_used() -> None:
+    def everywhere(name: str) -> str:
+        return name
+
+    def names(environment: dict[str, str]) -> list[str]:
+        return [name for name, _ in tool_commands(environment, everywhere)]
+
+    assert names({"DISPLAY": ":0"}) == ["xclip", "xsel", "pbcopy", "clip.exe"]
+    assert names({"DISPLAY": ":0", "SSH_TTY": "x"}) == []
+    assert names({"SSH_CONNECTION": "x", "TMUX": "y"}) == ["tmux"]
+
+
+def test_a_copy_says_how_sure_it_is() -> None:
+    def took(environment: dict[str, str], answer: bool, text: str = "x") -> tuple[bool, bool, str]:
+        copied = copy(text, "it", environment, lambda *_: answer, lambda name: name)
+        return copied.certain, bool(copied.sequence), copied.message
+
+    assert took({"DISPLAY": ":0"}, True)[:2] == (True, False)
+    assert took({"SSH_TTY": "x"}, True)[:2] == (False, True)
+    assert took({"DISPLAY": ":0"}, False)[:2] == (False, True)
+    certain, sequence, message = took({"TMUX": "x", "SSH_TTY": "x"}, True)
+    assert (certain, sequence, "tmux buffer" in message) == (True, True, True)
+    certain, sequence, message = took({"SSH_TTY": "x"}, False, "y" * (OSC52_LIMIT + 1))
+    assert (certain, sequence, "/export" in message) == (False, False, True)
+
+
+def test_command_ids_keys_and_slash_names_are_unique() -> None:
+    keys = [command.keys for command in COMMANDS if command.keys]
+    assert len(set(keys)) == len(keys)
+    assert len(BY_ID) == len(COMMANDS)
+    assert len(BY_SLASH) == len([command for command in COMMANDS if command.slash])
+
+
+def test_only_a_single_known_line_is_a_command() -> None:
+    parsed = parse_slash("/think 512")
+    assert parsed is not None
+    assert (parsed[0].id, parsed[1]) == ("thinking", "512")
+    for text in ("think", "/nothing", "/new\nmore", ""):
+        assert parse_slash(text) is None
+
+
+def test_keys_are_written_for_people() -> None:
+    assert [key_label(key) for key in ("ctrl+r", "escape", "f1,f9", "alt+left")] == [
+        "Ctrl+R", "Esc", "F1", "Alt+Left",
+    ]  # fmt: skip
+
+
+def test_paths_complete_only_after_an_at_sign_that_starts_a_word() -> None:
+    assert path_word("see @pic/a") == "pic/a"
+    assert path_word("@") == ""
+    for text in ("mail@example", "no", "@done "):
+        assert path_word(text) is None
+
+
+def test_a_listing_shows_folders_first_and_only_pictures(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "text.txt").write_text("x")
+    picture_file(tmp_path, "Sun.png")
+    picture_file(tmp_path, ".hidden.png")
+    assert [choice.label for choice in listing("s", tmp_path)] == ["sub/", "Sun.png"]
+    assert [choice.label for choice in listing(".h", tmp_path)] == [".hidden.png"]
+    assert listing("missing/x", tmp_path) == ()
+
+
+def test_slash_choices_follow_what_is_typed() -> None:
+    assert [choice.insert for choice in slash_choices("/exp")] == ["/export "]
+    assert slash_choices("/export x") == ()
+    assert slash_choices("export") == ()
+
+
+def test_a_feed_keeps_order_and_ends_with_the_error() -> None:
+    def events() -> object:
+        yield Token(1, "a", "reasoning", 1, 1, 9)
+        yield Token(2, "b", "answer", 1, 1, 8)
+        raise RuntimeError("gone")
+
+    feed = Feed()
+    feed.consume(events)  # type: ignore[arg-type]
+    assert feed.ended
+    batch = feed.drain()
+    assert (batch.reasoning, batch.answer, str(batch.error), batch.ended) == (
+        "a",
+        "b",
+        "gone",
+        True,
+    )
+    assert feed.drain() == Batch()
+
+
+def test_the_meter_accounts_for_a_turn() -> None:
+    now = [0.0]
+    meter = Meter(clock=lambda: now[0])
+    meter.idle(MODEL, 100)
+    meter.expect(Forecast(40, 0, 100, 1_908, True))
+    assert (meter.capacity.kept, meter.capacity.turn, meter.capacity.whose) == (
+        100,
+        40,
+        "next turn",
+    )
+    meter.begin()
+    meter.take(Batch(plan=PromptPlan(140, 100, 0, 2_048)))
+    now[0] = 2.0
+    meter.take(Batch(vision=VisionProgress(1, 3)))
+    progress = meter.reading().progress
+    assert progress is not None
+    assert (progress.fraction, progress.eta_s) == (1 / 3, 4.0)
+    meter.take(Batch(prefill=PrefillProgress(10, 40, 15.0)))
+    progress = meter.reading().progress
+    assert progress is not None
+    assert (progress.fraction, progress.eta_s) == (0.25, 2.0)
+    tokens = [Token(number, "x", "answer", 9.0, 10.0, 1_907 - number) for number in range(200)]
+    meter.take(Batch(tokens=[*tokens, Token(None, "y", "answer", 0, 0, 1_708)]))
+    reading = meter.reading()
+    assert (reading.made, len(reading.steps), reading.first_step) == (200, 120, 80)
+    assert (reading.p50, reading.predict, reading.tokens_per_s) == (10.0, 9.0, 100.0)
+    assert (reading.first_token_s, reading.progress) == (2.0, None)
+    assert (reading.capacity.kept, reading.capacity.turn) == (100, 240)
+    meter.idle(MODEL, 340)
+    assert (meter.capacity.kept, meter.capacity.turn, meter.capacity.whose) == (
+        100,
+        240,
+        "last turn",
+    )
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    values = [float(number) for number in range(1, 101)]
+    assert (percentile(values, 0.5), percentile(values, 0.95)) == (50.0, 95.0)
+    assert (percentile([], 0.5), percentile([7.0], 0.95)) == (0.0, 7.0)
+
+
+def test_columns_of_the_graph_do_not_move_when_steps_come() -> None:
+    steps = tuple(float(number) for number in range(120))
+    assert columns(steps, 0, 30) == [float(4 * number + 3) for number in range(30)]
+    later = columns((*steps[1:], 120.0), 1, 30)
+    assert later[:-1] == columns(steps, 0, 30)[1:]
+    assert columns((), 0, 30) == []
+    assert glyphs([10.0, 5.0, 0.1], 10.0, 2) == ["██", "█ ", "▁ "]
+
+
+def test_frames_become_rarer_when_they_cost_more_than_their_share() -> None:
+    now, spent = [10.0], [0.0]
+    pacer = Pacer(0.06, lambda: now[0], lambda: spent[0])
+    assert pacer.due()
+    assert not pacer.due()
+    now[0] += SHORTEST_S
+    spent[0] += 0.012
+    assert pacer.due()
+    now[0] += SHORTEST_S
+    assert not pacer.due()
+    now[0] += SHORTEST_S
+    assert pacer.due()
+    now[0] += SHORTEST_S
+    spent[0] += 5.0
+    assert pacer.due()
+    now[0] += LONGEST_S
+    assert pacer.due()
+
+
+@pytest.mark.parametrize("field", [*SAMPLING_FIELDS, *LIMIT_FIELDS], ids=lambda field: field.id)
+def test_every_setting_reads_back_what_it_shows_and_refuses_nonsense(field: object) -> None:
+    settings = ChatSettings()
+    assert field.apply(settings, field.show(settings)) == settings  # type: ignore[attr-defined]
+    for wrong in ("x", "-99", "1e9999"):
+        with pytest.raises(ValueError, match="must be"):
+            field.apply(settings, wrong)  # type: ignore[attr-defined]
+
+
+def test_preferences_are_read_back_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "interface.toml"
+    assert load_preferences(path) == Preferences()
+    written = Preferences("q35-light", False, {"new": "f9,ctrl+b"})
+    save_preferences(path, written)
+    assert load_preferences(path) == written
+    path.write_text("theme = 3")
+    assert "theme must be text" in load_preferences(path).problem
+    path.write_text("= broken")
+    assert "cannot be read" in load_preferences(path).problem
+
+
+def test_drafts_forget_what_is_empty_and_keep_the_newest(tmp_path: Path) -> None:
+    path = tmp_path / "drafts.json"
+    drafts = Drafts(path)
+    for number in range(Drafts.LIMIT + 5):
+        drafts.put(f"c{number}", f"text {number}")
+    assert drafts.get("c0") == ""
+    assert drafts.put("c9", "")
+    assert not drafts.put("c9", "")
+    drafts.save()
+    again = Drafts(path)
+    assert (again.get("c9"), again.get("c50")) == ("", "text 50")
+    path.write_text("{broken")
+    assert Drafts(path).get("c50") == ""
+
+
+def test_half_blocks_keep_colours_and_proportions() -> None:
+    cells = half_blocks(picture_bytes((64, 32)), 16, 9)
+    assert (len(cells), len(cells[0])) == (4, 16)
+    assert cells[0][0] == ((255, 0, 0), (255, 0, 0))
+    assert cells[0][-1] == ((0, 0, 255), (0, 0, 255))
+    assert half_blocks(b"no picture", 16, 9) == ()
+
+
+def test_code_blocks_are_found_with_their_own_fences() -> None:
+    text = "a\n```py\nx = 1\n```\nb\n~~~\n```\n~~~\n````\n```\nin\n```\n````\n```\nopen"
+    assert code_blocks(text) == ["x = 1", "```", "```\nin\n```", "open"]
+
+
+def test_a_conversation_is_copied_as_markdown() -> None:
+    turns = [Turn("system", "s"), Turn("user", "q"), Turn("assistant", "a")]
+    assert conversation_markdown("T", turns) == "# T\n\n## You\n\nq\n\n## Answer\n\na\n"

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from q35chat.errors import BundleError
+from q35chat.tui.screens.chat import Opening
+from q35chat.tui.terminal import apart
+from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace, dialogue
+from tests.tui.support import opened, picture_file
+
+
+async def test_one_can_type_and_send_while_the_model_loads() -> None:
+    gate = threading.Event()
+    async with opened(ScriptedWorkspace(load_gate=gate), loaded=False) as chat:
+        await chat.see("The model is loading. You can write already.")
+        await chat.press(*"hello")
+        assert chat.screen.composer.editor.text == "hello"
+        await chat.press("enter")
+        await chat.see("sends when the model is loaded")
+        gate.set()
+        await chat.see("A short answer.")
+        await chat.idle()
+        assert chat.conversation.history[0].turn.text == "hello"
+
+
+async def test_a_queued_message_can_be_taken_back() -> None:
+    gate = threading.Event()
+    async with opened(ScriptedWorkspace(load_gate=gate), loaded=False) as chat:
+        await chat.press(*"hello", "enter")
+        await chat.see("sends when")
+        await chat.press("escape")
+        gate.set()
+        await chat.until(lambda: chat.screen.conversation is not None)
+        await chat.see("this turn needs")
+        assert not chat.conversation.history
+        assert chat.screen.composer.editor.text == "hello"
+
+
+async def test_a_model_that_cannot_load_says_why_and_can_be_tried_again() -> None:
+    workspace = ScriptedWorkspace(load_error=BundleError("out/ has no manifest; export first"))
+    async with opened(workspace, loaded=False) as chat:
+        await chat.see("out/ has no manifest; export first")
+        workspace.load_error = None
+        await chat.press("f5")
+        await chat.until(lambda: chat.screen.conversation is not None)
+        assert not chat.screen.panel.display
+
+
+async def test_session_pictures_and_prompt_are_there_at_the_start(tmp_path: Path) -> None:
+    workspace = ScriptedWorkspace()
+    stored = workspace.add("Norway", dialogue(2))
+    opening = Opening(stored.id, (picture_file(tmp_path),), "what is on it?")
+    async with opened(workspace, opening=opening) as chat:
+        await chat.see("Answer number 2.")
+        await chat.see("house.png 64×32 4 tok")
+        assert chat.screen.composer.editor.text == "what is on it?"
+        assert len(chat.conversation.history) == 4
+
+
+async def test_an_unknown_session_can_become_a_new_conversation() -> None:
+    async with opened(opening=Opening("c99"), loaded=False) as chat:
+        await chat.see("There is no conversation 'c99'")
+        await chat.press("f6")
+        await chat.until(lambda: chat.screen.conversation is not None)
+
+
+async def test_the_demo_model_is_announced_with_the_way_to_a_real_one() -> None:
+    async with opened(ScriptedWorkspace(info=replace(MODEL, is_demo=True))) as chat:
+        await chat.see("This is the tiny demo model")
+        assert "q35chat export Qwen/Qwen3.5-0.8B out/" in chat.flat
+
+
+async def test_what_the_store_has_to_say_is_said() -> None:
+    async with opened(ScriptedWorkspace(message="the store was damaged and set aside")) as chat:
+        await chat.hear("the store was damaged and set aside")
+
+
+async def test_pictures_can_be_left_out(tmp_path: Path) -> None:
+    opening = Opening(None, (picture_file(tmp_path),), "", pictures=False)
+    async with opened(opening=opening) as chat:
+        await chat.see("house.png 64×32 4 tok")
+        await chat.ask("what is it?")
+        assert "house.png 64×32 4 tok" in chat.flat
+        assert "▀" not in chat.text
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (100, 30), (120, 36), (300, 100)])
+async def test_every_size_shows_conversation_composer_and_capacity(size: tuple[int, int]) -> None:
+    async with opened(ScriptedWorkspace([Reply("The **answer** in `code`.")]), size=size) as chat:
+        await chat.ask("A question?")
+        for words in ("A question?", "The answer in code.", "Ask anything", "%"):
+            assert words in chat.flat or words in chat.text
+        assert all(len(strip) <= size[0] for strip in chat.text.split("\n"))
+        for key in ("f1", "f2", "ctrl+l", "ctrl+o"):
+            await chat.press(key)
+            await chat.until(lambda: len(chat.app.screen_stack) == 3)
+            await chat.press("escape")
+            await chat.until(lambda: len(chat.app.screen_stack) == 2)
+
+
+@pytest.mark.parametrize("theme", ["q35-dark", "q35-light", "ansi-dark", "ansi-light", "dracula"])
+async def test_every_theme_draws_code_meters_and_dialogs(theme: str) -> None:
+    reply = Reply("```python\nx = 1\n```\n\n> quote", reasoning="hm")
+    async with opened(ScriptedWorkspace([reply])) as chat:
+        chat.app.theme = theme
+        await chat.ask("A question?")
+        assert "x = 1" in chat.flat
+        await chat.press("f2")
+        await chat.see("Temperature")
+
+
+async def test_without_colour_the_parts_of_the_bar_still_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    workspace = ScriptedWorkspace()
+    stored = workspace.add("t", dialogue(1))
+    stored.used = 1_000
+    async with opened(workspace, opening=Opening(stored.id)) as chat:
+        await chat.write("word " * 300)
+        await chat.until(lambda: "next turn" in chat.text)
+        row = next(line for line in chat.text.split("\n") if "█▒" in line)
+        assert "▒·" in row
+
+
+async def test_chinese_wraps_inside_its_column() -> None:
+    text = "二分查找要求列表已经排好序，每一步把范围减半，所以只需要很少的比较。" * 4
+    async with opened(ScriptedWorkspace([Reply(text)])) as chat:
+        await chat.ask("请用中文解释")
+        assert chat.flat.replace(" ", "").count("二分查找要求列表已经排好序") == 4
+        assert "\n     ，" not in chat.text
+        assert "\n     。" not in chat.text
+
+
+def test_native_output_goes_to_a_file_and_the_screen_keeps_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "logs" / "native.log"
+    before = sys.__stderr__
+    with apart(log):
+        os.write(2, b"native noise\n")
+        assert sys.__stderr__ is not None
+        sys.__stderr__.write("screen\n")
+        sys.__stderr__.flush()
+    os.write(2, b"afterwards\n")
+    assert sys.__stderr__ is before
+    assert log.read_text() == "native noise\n"
+    assert capfd.readouterr().err == "screen\nafterwards\n"
+
+
+def test_a_log_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with apart(tmp_path / "file" / "native.log"):
+        os.write(2, b"lost\n")
