@@ -149,8 +149,13 @@ def _decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
     if "decode" not in bundle.manifest.graphs:
         return Decoder(open_graph(bundle.graph_path("text")), image_token_id=image_token_id)
     decode, prefill = (open_graph(bundle.graph_path(name)) for name in ("decode", "prefill"))
-    longest = bundle.manifest.capacity or DEFAULT_LONGEST
-    return Decoder(decode, prefill=prefill, image_token_id=image_token_id, longest=longest)
+    return Decoder(
+        decode,
+        prefill=prefill,
+        image_token_id=image_token_id,
+        longest=bundle.manifest.capacity or DEFAULT_LONGEST,
+        vocab_size=bundle.manifest.model.vocab_size,
+    )
 
 
 def _pictures(bundle: Bundle, open_graph: OpenGraph, decoder: Decoder) -> Pictures:

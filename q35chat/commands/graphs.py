@@ -9,7 +9,6 @@ from q35chat.commands.npu import NpuOptions, log_path
 from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
 from q35chat.runtimes.lite_ports import Gear, manifest_gears
 
-_OURS = {"prefill": {"q35chat.logits": "last"}}  # what q35chat exports, whatever a file tells
 _STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
 
 
@@ -24,10 +23,21 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
         host_states=npu.host_state_roundtrip,
         needed=_needed(manifest),
         gears=_gears(manifest),
-        metadata=_OURS if "prefill" in manifest.options else {},
+        metadata=_told(manifest),
         log=log_path(),
     )
     return opener(manifest.target, options)
+
+
+def _told(manifest: Manifest) -> Mapping[str, Mapping[str, str]]:
+    """What q35chat knows of the prefill it exported, whatever the converted file tells."""
+    options = manifest.options.get("prefill")
+    if options is None:
+        return {}
+    told = {"q35chat.logits": "last"}
+    if options.get("cache") == "fixed":
+        told["q35chat.capacity"] = str(options.get("max_seq_len", ""))
+    return {"prefill": told}
 
 
 def _needed(manifest: Manifest) -> int:

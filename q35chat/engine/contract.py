@@ -58,8 +58,11 @@ class TextContract:
     position_rows: int
 
 
-def read_contract(session: GraphSession) -> TextContract:
-    """The contract of a text graph. Raises BundleError when the graph contradicts itself."""
+def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextContract:
+    """The contract of a text graph. Raises BundleError when the graph contradicts itself.
+
+    A file may lose the rank of its outputs until it has run; `vocab_size` is used then.
+    """
     metadata = session.metadata
     check_metadata(metadata, "text", "decode")
     inputs = {spec.name: spec for spec in session.inputs}
@@ -77,7 +80,7 @@ def read_contract(session: GraphSession) -> TextContract:
         logits=logits,
         pairs=pairs,
         capacity=_capacity(mask, pairs),
-        vocab_size=_fixed(logits, -1),
+        vocab_size=vocab_size if vocab_size and not logits.shape else _fixed(logits, -1),
         position_rows=_position_rows(position_ids),
     )
 
@@ -156,7 +159,7 @@ def _pair(past: TensorSpec, outputs: Mapping[str, TensorSpec], in_place: bool) -
     if cache and _is_growing(past, present):
         shape = tuple(0 if axis is None else axis for axis in past.shape)
         return StatePair(past.name, present.name, shape, past.dtype, cache, False, grows=True)
-    if past.shape != present.shape or past.dtype != present.dtype:
+    if (present.shape and past.shape != present.shape) or past.dtype != present.dtype:
         raise BundleError(
             f"{past.name} is {past.dtype}{past.shape} but {present.name} is "
             f"{present.dtype}{present.shape}: {_ADVICE}"

@@ -70,7 +70,8 @@ class Decoder:
     `prefill` is a second graph for prompts, over the same states; without it `decode` does both.
     `image_token_id` marks the tokens that take a row of picture embeddings. `predict_ms` is the
     time of the last run inside the runtime. `longest` bounds a sequence whose cache grows;
-    `costs` are the times of calls by which prompts are cut, measured as they run.
+    `costs` are the times of calls by which prompts are cut, measured as they run; `vocab_size` is
+    used where the graph does not tell its own.
     """
 
     def __init__(
@@ -82,11 +83,14 @@ class Decoder:
         chunk: int = DEFAULT_CHUNK,
         longest: int = DEFAULT_LONGEST,
         costs: Costs | None = None,
+        vocab_size: int | None = None,
     ) -> None:
-        self._contract = contract = read_contract(decode)
+        self._contract = contract = read_contract(decode, vocab_size)
         reads_gears = prefill is not None and prefill.metadata.get("q35chat.graph") == "prefill"
         self._prefill = decode if prefill is None or reads_gears else prefill
-        self._prompt_contract = _chunk_contract(self._prefill, contract)
+        self._prompt_contract = contract
+        if self._prefill is not decode:
+            self._prompt_contract = _chunk_contract(self._prefill, contract)
         self._sessions = (decode,) if prefill is None else (decode, prefill)
         self._image_token_id = image_token_id
         self._chunk = chunk

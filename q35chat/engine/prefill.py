@@ -64,7 +64,7 @@ def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract
             raise BundleError(f"prefill graph has no tensor {name!r}: {_ADVICE}")
     stateful = any(name.startswith("past_") and name != _PAST_LEN for name in inputs)
     for pair in decode.pairs:
-        _check_pair(pair, inputs, outputs, decode, stateful=stateful)
+        _check_pair(pair, inputs, outputs, decode, session.metadata, stateful=stateful)
     rows = inputs[_POSITIONS].shape[0]
     if rows not in (3, 4):
         raise BundleError(f"position_ids has {rows} rows, expected 3 or 4: {_ADVICE}")
@@ -92,14 +92,15 @@ def _check_pair(
     inputs: Mapping[str, TensorSpec],
     outputs: Mapping[str, TensorSpec],
     decode: TextContract,
+    metadata: Mapping[str, str],
     *,
     stateful: bool,
 ) -> None:
     if pair.present not in outputs:
         raise BundleError(f"prefill graph has no tensor {pair.present!r}: {_ADVICE}")
     shape = outputs[pair.present].shape
-    if pair.cache and decode.capacity is not None and len(shape) >= 4 and shape[-2] is not None:
-        check_capacities(shape[-2], decode.capacity)
+    if pair.cache and decode.capacity is not None:
+        check_capacities(_slots(pair, shape, inputs, metadata) or decode.capacity, decode.capacity)
     if not pair.grows and shape and shape != pair.shape:
         raise BundleError(
             f"prefill and decode graphs have different states: {pair.present} is {shape}, "
@@ -111,6 +112,21 @@ def _check_pair(
             raise BundleError(
                 f"prefill and decode graphs have different states ({pair.past}): {_ADVICE}"
             )
+
+
+def _slots(
+    pair: StatePair,
+    present: tuple[int | None, ...],
+    inputs: Mapping[str, TensorSpec],
+    metadata: Mapping[str, str],
+) -> int | None:
+    """The prefill's capacity, from its output, its input, or what its maker says."""
+    past = inputs.get(pair.past)
+    for shape in (present, past.shape if past else ()):
+        if len(shape) >= 4 and shape[-2] is not None:
+            return shape[-2]
+    told = metadata.get("q35chat.capacity", "")
+    return int(told) if told.isdecimal() else None
 
 
 def _gears(session: GraphSession, inputs: Mapping[str, TensorSpec]) -> tuple[Gear, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from q35chat.bundle import Bundle
 from q35chat.errors import ExportError, UsageError
@@ -136,3 +137,16 @@ def test_a_dry_run_knows_the_sizes(checkpoint: Path, made: Path, tmp_path: Path)
     sizes = {file.path: file.size for file in plan.files}
     assert sizes == {name: entry.size for name, entry in Bundle.open(made).manifest.files.items()}
     assert plan.memory.kv_cache == 2 * 2 * (2 * 64 * 64) * 2
+
+
+def test_a_weight_that_fp16_cannot_hold_is_refused(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=3)
+    file = checkpoint / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.language_model.layers.1.mlp.up_proj.weight"][3, 5] = 1e5
+    save_file(tensors, file, metadata={"format": "pt"})
+    request = request_for(checkpoint, tmp_path / "out")
+    with pytest.raises(ExportError, match=r"gate_up is 1e\+05, beyond the range of FP16"):
+        run(replace(request, component="decode"))
+    assert not (tmp_path / "out").exists()
+    assert run(replace(request, component="decode", dtype="fp32")).status == "exported"

@@ -93,6 +93,21 @@ def test_a_free_axis_of_slots_is_a_cache_that_grows(present: tuple[int | None, .
     assert [(pair.grows, pair.shape) for pair in contract.pairs] == [(True, (1, 1, 0, 6))]
 
 
+def test_a_vocabulary_that_the_graph_does_not_tell_is_given() -> None:
+    assert read_contract(Lost(), 23).vocab_size == 23
+    with pytest.raises(BundleError, match="axis -1 of logits"):
+        read_contract(Lost())
+
+
+class Lost(NumpySession):
+    """A graph whose outputs have no rank before it has run."""
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        kept = NumpySession.outputs.fget(self)  # type: ignore[attr-defined]
+        return tuple(replace(spec, shape=()) for spec in kept)
+
+
 def test_a_cache_that_grows_into_a_fixed_one_is_refused() -> None:
     session = Growing(in_place=False)
     session.present = (1, 1, 16, 6)

@@ -162,6 +162,14 @@ def test_another_capacity_is_its_own_refusal() -> None:
         read(other)
 
 
+def test_a_capacity_that_only_the_maker_tells_is_checked_too() -> None:
+    lost = changed(prefill(stateful=False), "present_kv_cache", ())
+    lost.metadata["q35chat.capacity"] = "32"
+
+    with pytest.raises(CapacityMismatchError, match="prefill graph has 32 slots, decode graph 16"):
+        read(lost)
+
+
 def test_a_growing_decode_takes_a_stateless_prefill_of_any_slots() -> None:
     grown = changed(prefill(stateful=False), "present_kv_cache", (2, 1, 1, None, 4))
 

@@ -95,6 +95,7 @@ def half(case: Case) -> Iterator[Reference]:
     case.reference.model = whole
 
 
+@pytest.mark.parametrize("case", ["plain", "even", "full_first", "narrow_key"], indirect=True)
 @pytest.mark.parametrize("sample", SAMPLES[:2], ids=lambda sample: sample.name)
 def test_64_greedy_tokens_are_those_of_pytorch_in_fp16(
     case: Case, half: Reference, sample: Sample

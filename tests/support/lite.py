@@ -11,6 +11,7 @@ from q35chat.runtimes.mindspore_lite import LiteDevice, LiteSession
 from q35chat.runtimes.native_log import NativeLog
 from q35chat.runtimes.residency import Mode, Residency
 from q35export.converter_config import dynamic_dims, gears, read_inputs, template
+from q35export.reference import GraphExecutor
 from tests.doubles.mindspore_lite.modelfile import write_model
 
 PATCHES_PER_TOKEN = 4
@@ -57,11 +58,18 @@ class LiteGraphs:
                 weights=self.weights,
                 loader=self.loaders.get(kind, "load"),
             )
-        return LiteSession(path, kind, self.device, self.log, residency=self.residency)
+        told = {}
+        if kind == "prefill" and kind not in self.loaders:
+            told = {"q35chat.logits": "last"}  # as the manifest of an export of ours tells
+        return LiteSession(
+            path, kind, self.device, self.log, residency=self.residency, metadata=told
+        )
 
     def decoder(self, image_token_id: int | None = None) -> Decoder:
         decode, prefill = self.session("decode"), self.session("prefill")
-        return Decoder(decode, prefill=prefill, image_token_id=image_token_id, costs=GuessedCosts())
+        vocab = GraphExecutor(self.folder / "decode" / "model.onnx").outputs[0].shape[-1]
+        return Decoder(decode, prefill=prefill, image_token_id=image_token_id,
+                       costs=GuessedCosts(), vocab_size=int(vocab))  # fmt: skip
 
 
 class GuessedCosts(Costs):

@@ -53,8 +53,8 @@ def thinking() -> State:
     async def go(chat: Chat) -> None:
         await chat.write("Write a binary search.")
         await chat.press("enter")
-        gate.let(16)
-        await chat.see("two facts")
+        gate.let(17)
+        await chat.made(17)
 
     return ScriptedWorkspace([Reply(CODE, gate=gate, wall_ms=WALL, reasoning=THOUGHT)]), go
 

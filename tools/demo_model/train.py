@@ -36,14 +36,14 @@ class Plan:
     """What decides the weights: the same plan gives the same training."""
 
     seed: int = 7
-    steps: int = 2400
+    steps: int = 3400
     budget: int = 3000
     """Tokens of a batch, padding included."""
     peak: float = 2.5e-3
     """Largest learning rate."""
     warm_up: int = 100
     """Steps."""
-    grown_up: int = 1800
+    grown_up: int = 2600
     """Steps over which conversations grow to full length."""
     falling_from: float = 0.6
     """Share of the steps after which the learning rate falls."""

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.config import TextConfig
 from q35export.matrix import stack, take_blocks
-from q35export.targets.base import AttentionHeads, Values
+from q35export.targets.base import AttentionHeads, HeadNorms, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,23 @@ def full_attention(
 ) -> tuple[ir.Value, KeyValue]:
     """One attention mixer over normalised `x` `[1, T, H]`; `past` None is an empty cache."""
     target = ctx.target
-    query, key, value, gate = _projections(ctx, config, prefix, x)
-    query = _rotated(ctx, config, f"{prefix}.q_norm.weight", query, config.num_heads, positions)
-    key = _rotated(ctx, config, f"{prefix}.k_norm.weight", key, config.num_kv_heads, positions)
+    heads = AttentionHeads(config.num_heads, config.num_kv_heads, config.head_dim)
+    norms = HeadNorms(
+        ctx.zero_centred(f"{prefix}.q_norm.weight"),
+        ctx.zero_centred(f"{prefix}.k_norm.weight"),
+        config.eps,
+    )
+    joined = _projections(ctx, config, prefix, x)
+    query, key, value, gate = target.rotated_heads(
+        joined, norms, positions.angles, heads, config.rope
+    )
     output, present_key, present_value = target.attention(
         query,
         key,
         value,
         None if past is None else (past.key, past.value),
         positions.slots,
-        AttentionHeads(config.num_heads, config.num_kv_heads, config.head_dim),
+        heads,
     )
     gated = ctx.graph.op("Mul", output, ctx.graph.op("Sigmoid", gate))
     out = target.project(
@@ -65,10 +72,8 @@ def full_attention(
     return out, KeyValue(present_key, present_value)
 
 
-def _projections(
-    ctx: Context, config: TextConfig, prefix: str, x: ir.Value
-) -> tuple[ir.Value, ...]:
-    """Query, key, value and gate from one multiplication.
+def _projections(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> ir.Value:
+    """Query, key, value and gate from one multiplication, one behind the other.
 
     The checkpoint's `q_proj` holds each head's query rows followed by its gate rows.
     """
@@ -80,11 +85,9 @@ def _projections(
         ctx.matrix(f"{prefix}.v_proj.weight"),
         take_blocks(q_proj, dim, 2, 1),
     )
-    joined = ctx.target.project(
+    return ctx.target.project(
         x, "qkvg", weights, ctx.plan.decoder, _joined_bias(ctx, config, prefix)
     )
-    wide, narrow = config.num_heads * dim, config.num_kv_heads * dim
-    return ctx.graph.split(joined, wide, narrow, narrow, wide)
 
 
 def _bias(ctx: Context, config: TextConfig, name: str) -> npt.NDArray[np.float32] | None:
@@ -97,11 +100,3 @@ def _joined_bias(ctx: Context, config: TextConfig, prefix: str) -> npt.NDArray[n
     pairs = ctx.vector(f"{prefix}.q_proj.bias").reshape(-1, 2, config.head_dim)
     key, value = ctx.vector(f"{prefix}.k_proj.bias"), ctx.vector(f"{prefix}.v_proj.bias")
     return np.concatenate([pairs[:, 0].ravel(), key, value, pairs[:, 1].ravel()])
-
-
-def _rotated(
-    ctx: Context, config: TextConfig, norm: str, x: ir.Value, heads: int, positions: Positions
-) -> ir.Value:
-    return ctx.target.rotated_heads(
-        x, ctx.zero_centred(norm), config.eps, positions.angles, heads=heads, rope=config.rope
-    )

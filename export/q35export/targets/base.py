@@ -51,6 +51,15 @@ class AttentionHeads:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """RMS norms over a head of the query and of the key, `[HD]` each."""
+
+    query: Float32
+    key: Float32
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
 class PatchHeads:
     """Heads of the vision tower: how many and how wide."""
 
@@ -145,10 +154,14 @@ class Target(Protocol):
         """
 
     def rotated_heads(
-        self, x: ir.Value, gamma: Float32, eps: float, angles: Values, *, heads: int, rope: Rope
-    ) -> ir.Value:
-        """Each head of `[1, T, heads * head_dim]` RMS-normed, then its first `rope.dim` values
-        rotated; `angles` and the result are opaque."""
+        self, joined: ir.Value, norms: HeadNorms, angles: Values, heads: AttentionHeads, rope: Rope
+    ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+        """Query, key, value and gate of `[1, T, (2 NH + 2 NKV) * HD]`, in which they lie so.
+
+        Each head of query and key is RMS-normed, then its first `rope.dim` values are rotated.
+        Value `[1, T, NKV * HD]` and gate `[1, T, NH * HD]` are as they were; `angles`, query and
+        key are opaque.
+        """
 
     def attention(
         self,

@@ -14,7 +14,7 @@ from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
 from q35export.quantize import BlockFormat
-from q35export.targets.base import AttentionHeads, DeltaHeads, PatchHeads, Values
+from q35export.targets.base import AttentionHeads, DeltaHeads, HeadNorms, PatchHeads, Values
 from q35export.targets.cpu_weights import MS, StoredMatrix, store
 
 OPSET = 21
@@ -192,13 +192,22 @@ class CpuTarget:
         return output, present
 
     def rotated_heads(
-        self, x: ir.Value, gamma: Float32, eps: float, angles: Values, *, heads: int, rope: Rope
-    ) -> ir.Value:
-        """Per-head norm, then interleaved multimodal rotary embedding: `[1, T, heads * head_dim]`.
+        self, joined: ir.Value, norms: HeadNorms, angles: Values, heads: AttentionHeads, rope: Rope
+    ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+        """Per-head norms, then interleaved multimodal rotary embedding of query and key.
 
-        `angles` are the positions `[3, 1, T]` int64, and tables of cosines and sines,
-        `[positions, dim / 2]` each.
+        All are `[1, T, heads * HD]`. `angles` are the positions `[3, 1, T]` int64, and tables of
+        cosines and sines, `[positions, dim / 2]` each.
         """
+        wide, narrow = heads.query * heads.dim, heads.kv * heads.dim
+        query, key, value, gate = self.graph.split(joined, wide, narrow, narrow, wide)
+        query = self._rotated(query, norms.query, norms.eps, angles, heads.query, rope)
+        key = self._rotated(key, norms.key, norms.eps, angles, heads.kv, rope)
+        return query, key, value, gate
+
+    def _rotated(
+        self, x: ir.Value, gamma: Float32, eps: float, angles: Values, heads: int, rope: Rope
+    ) -> ir.Value:
         width = len(gamma)
         split = self.graph.reshape(x, 1, -1, heads, width)
         normed = self.rms_norm(split, gamma, eps)

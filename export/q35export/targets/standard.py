@@ -18,7 +18,14 @@ from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
 from q35export.quantize import BlockFormat
-from q35export.targets.base import DeltaHeads, Float32, PatchHeads, Values
+from q35export.targets.base import (
+    AttentionHeads,
+    DeltaHeads,
+    Float32,
+    HeadNorms,
+    PatchHeads,
+    Values,
+)
 from q35export.targets.standard_weights import RowMatrix, store_rows, store_transposed
 
 OPSET = 14
@@ -212,13 +219,22 @@ class StandardTarget:
     # Rotation --------------------------------------------------------------------------------
 
     def rotated_heads(
-        self, x: ir.Value, gamma: Float32, eps: float, angles: Values, *, heads: int, rope: Rope
-    ) -> ir.Value:
-        """`[1, T, heads, head_dim]`; `angles` are cosines and signed sines `[1, T, 1, head_dim]`,
-        one and zero where nothing rotates."""
-        width = len(gamma)
-        normed = self.rms_norm(self.graph.reshape(x, 1, -1, heads, width), gamma, eps)
-        return self._rotate(normed, width, rope.dim // 2, angles)
+        self, joined: ir.Value, norms: HeadNorms, angles: Values, heads: AttentionHeads, rope: Rope
+    ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+        """Query `[1, T, NH, HD]` and key `[1, T, NKV, HD]`, normed and rotated together.
+
+        `angles` are cosines and signed sines `[1, T, 1, HD]`, one and zero where nothing rotates.
+        """
+        graph, both = self.graph, heads.query + heads.kv
+        widths = (both * heads.dim, heads.kv * heads.dim, heads.query * heads.dim)
+        front, value, gate = graph.split(joined, *widths)
+        gammas = [np.tile(norms.query, (heads.query, 1)), np.tile(norms.key, (heads.kv, 1))]
+        split = graph.reshape(front, 1, -1, both, heads.dim)
+        normed = self.rms_norm(split, np.concatenate(gammas), norms.eps)
+        rotated = self._rotate(normed, heads.dim, rope.dim // 2, angles)
+        counts = graph.ints(heads.query, heads.kv)
+        query, key = graph.ops("Split", rotated, counts, outputs=2, axis=2)
+        return query, key, value, gate
 
     def patch_rotary(self, x: ir.Value, tables: Values, heads: PatchHeads) -> ir.Value:
         """`[P, heads, head_dim]`; tables are cosines and signed sines `[P, 1, head_dim]`."""

@@ -108,6 +108,11 @@ class ChatScreen(Screen[None]):
             await self.composer.chips.add(path.name)
         self.call_after_refresh(self.load, self.opening.session)
 
+    def on_unmount(self) -> None:
+        """However the screen goes, no turn runs on without it."""
+        if self.generation.running and self.conversation is not None:
+            self.conversation.cancel()
+
     @property
     def composer(self) -> Composer:
         """Where messages are written."""
