@@ -63,12 +63,15 @@ class ChatEngine:
         tags = ThinkTags.of(tokenizer)
         defaults = GenerationDefaults.read(folder / "generation_config.json")
         stop_ids = defaults.stop_ids or tokenizer.end_ids
-        decoder = _decoder(bundle, open_graph)
+        vision = None
+        if "vision" in manifest.graphs:
+            vision = open_graph(bundle.graph_path("vision"))
+        decoder = _decoder(bundle, open_graph)  # last, so that its prefill is on a small device
         model = Model(
             tokenizer=tokenizer,
             tags=tags,
             template=ConversationTemplate(tokenizer, tags, stop_ids),
-            pictures=_pictures(bundle, open_graph, decoder),
+            pictures=_pictures(bundle, vision, decoder),
             decoder=decoder,
             cache=PrefixCache(decoder, snapshot_bytes),
             stop_ids=stop_ids,
@@ -158,12 +161,11 @@ def _decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
     )
 
 
-def _pictures(bundle: Bundle, open_graph: OpenGraph, decoder: Decoder) -> Pictures:
+def _pictures(bundle: Bundle, vision: GraphSession | None, decoder: Decoder) -> Pictures:
     facts = bundle.manifest.model
     encoder = None
-    if "vision" in bundle.manifest.graphs:
-        session, merge = open_graph(bundle.graph_path("vision")), facts.spatial_merge_size
-        encoder = VisionEncoder(session, merge, decoder.image_width)
+    if vision is not None:
+        encoder = VisionEncoder(vision, facts.spatial_merge_size, decoder.image_width)
         if encoder.width != decoder.image_width:
             raise BundleError(
                 f"vision graph makes rows of {encoder.width} numbers, text graph takes "

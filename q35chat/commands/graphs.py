@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from q35chat.bundle import Bundle, Manifest
 from q35chat.commands.npu import NpuOptions, log_path
+from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
 from q35chat.runtimes.lite_ports import Gear, manifest_gears
 
@@ -16,6 +17,12 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
     """A function that loads the graph files of `bundle`. Raises RuntimeFailure."""
     npu = npu or NpuOptions()
     manifest = bundle.manifest
+    left = [name for name, file in manifest.graphs.items() if file.endswith(".onnx")]
+    if manifest.target == "ascend-310p" and left:
+        raise RuntimeFailure(
+            f"{bundle.path} is not converted for the NPU ({', '.join(left)}): "
+            f"run q35chat convert {bundle.path}"
+        )
     options = RuntimeOptions(
         threads=threads,
         device_id=npu.device_id,

@@ -33,7 +33,6 @@ class PromptGraph:
         self._costs = costs
         self._calls: dict[Gear, PrefillCall] = {}
         self._history = History()
-        self._was_loaded = True
         self.route = ""
 
     @property
@@ -64,17 +63,16 @@ class PromptGraph:
             if self._contract.every_token:
                 self._calls.clear()
             self._calls[gear] = PrefillCall(self._prefill, self._contract, states, logits, gear)
-        self._was_loaded = _is_loaded(self._prefill)
+        _make_ready(self._prefill)
         return self._calls[gear]
 
     def note(self, gear: Gear | None, milliseconds: float) -> None:
-        """Remember the time of a call, unless it had to load its graph first."""
-        if self._was_loaded:
-            self._costs.note(gear, milliseconds)
+        """Remember the time of a call."""
+        self._costs.note(gear, milliseconds)
 
     def before_step(self) -> None:
-        """A decode step comes next."""
-        self._was_loaded = _is_loaded(self._decode)
+        """A decode step comes next: its clock must not run while its graph is loaded."""
+        _make_ready(self._decode)
 
     def history(self, count: int) -> Tokens | None:
         """The first `count` tokens that were read, where they may have to be read again."""
@@ -102,6 +100,11 @@ class PromptGraph:
         elif _is_loaded(prefill):
             ready = "prefill"
         return Loads(ready, _reload_ms(prefill), _reload_ms(decode))
+
+
+def _make_ready(session: GraphSession) -> None:
+    if isinstance(session, Swappable):
+        session.make_ready()
 
 
 def _is_loaded(session: GraphSession) -> bool:

@@ -84,6 +84,9 @@ class Swappable(Protocol):
     def is_loaded(self) -> bool:
         """Whether it can run at once."""
 
+    def make_ready(self) -> None:
+        """Load it where it is not; the next run then only computes."""
+
     @property
     def reload_ms(self) -> float:
         """What bringing it back takes, in milliseconds; 0 where it never has to leave."""

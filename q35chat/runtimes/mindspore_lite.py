@@ -145,6 +145,11 @@ class LiteSession:
         """Whether the graph is on the device."""
         return self._model is not None
 
+    def make_ready(self) -> None:
+        """Load the graph where it is not. Raises RuntimeFailure."""
+        self._live()
+        self._residency.enter(self)
+
     @property
     def reload_ms(self) -> float:
         """What bringing the graph back takes; 0 where it never has to leave."""
@@ -198,8 +203,7 @@ class LiteSession:
 
     def run(self, run: LiteRun) -> None:
         """Run a binding of this session once, on whatever thread; the GIL is free meanwhile."""
-        self._live()
-        self._residency.enter(self)
+        self.make_ready()
         if self._poisoned:
             self.load()
         with self._translated(f"the {self._kind} graph failed"):

@@ -76,7 +76,7 @@ class ChatCommands:
             screen.panel.dismiss()
         elif screen.queued:
             screen.queued = False
-            screen.refresh_state()
+            screen.status.refresh()
         elif not await screen.drafting.cancel_edit():
             screen.composer.editor.focus()
 
@@ -150,7 +150,7 @@ class ChatCommands:
     async def _resettle(self, conversation: Conversation) -> None:
         await self._screen.transcript.settle(conversation.steps)
         self._screen.meter.idle(conversation.model, conversation.used_slots)
-        self._screen.refresh_state()
+        self._screen.status.refresh()
 
     async def do_summarise(self, _: str) -> None:
         """Let the model write a summary, then go on in a new conversation that starts from it."""
@@ -198,7 +198,7 @@ class ChatCommands:
         else:
             chosen = (True, THINKING_BUDGET) if settings.thinking_budget is None else (False, None)
         conversation.change_settings(settings.with_thinking(*chosen))
-        self._screen.refresh_state()
+        self._screen.status.refresh()
         words = self.thinking_words()
         when = " from the next answer on" if self._screen.generation.running else ""
         self._screen.say(f"{words[0].upper()}{words[1:]}{when}")
@@ -297,7 +297,7 @@ class ChatCommands:
             return
 
         def closed(_: None) -> None:
-            self._screen.refresh_state()
+            self._screen.status.refresh()
 
         self._app.push_screen(SettingsScreen(conversation), closed)
 

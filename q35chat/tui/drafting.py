@@ -102,7 +102,7 @@ class Drafting:
         composer.show_mode(
             f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a branch"
         )
-        self._screen.refresh_state()
+        self._screen.status.refresh()
 
     async def cancel_edit(self) -> bool:
         """Leave the edit and bring the draft back; whether there was one."""
@@ -112,7 +112,7 @@ class Drafting:
         stash, self._stash = self._stash, None
         self._screen.composer.show_mode("")
         await self._screen.composer.put(*(stash or ("", ())))
-        self._screen.refresh_state()
+        self._screen.status.refresh()
         return True
 
 

@@ -40,7 +40,7 @@ class Panels:
             _cause(error),
             ways if session else (again,),
         )
-        screen.refresh_state()
+        screen.status.refresh()
 
     async def turn_failed(self, error: Exception) -> None:
         """A turn ended in an error; what was written stays."""
@@ -82,6 +82,7 @@ class Panels:
         )
         ways.append(self._export_way())
         await self._screen.panel.show("warning", title, text, tuple(ways))
+        self._screen.status.warn()
 
     def oldest_question(self) -> str:
         """The first question, shortened; empty when leaving it out would leave nothing."""

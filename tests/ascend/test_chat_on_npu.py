@@ -246,13 +246,18 @@ def test_a_bundle_that_is_not_converted_says_what_to_run(
     )
     bundle = Bundle.open(folder)
 
-    with pytest.raises(RuntimeFailure, match="not converted for the NPU: run q35chat convert"):
-        ChatEngine.open(bundle, graph_opener(bundle, None))
+    with pytest.raises(
+        RuntimeFailure, match=r"not converted for the NPU \(decode\): run q35chat convert"
+    ):
+        graph_opener(bundle, None)
+    assert npu.builds == 0
 
 
 def test_everything_native_stays_off_the_screen(
-    open_chat: Open, npu: Npu, capfd: pytest.CaptureFixture[str]
+    bundles: Callable[..., Path], open_chat: Open, npu: Npu, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    bundles("random")
+    capfd.readouterr()
     ask(open_chat(), HELLO)
 
     assert capfd.readouterr() == ("", "")

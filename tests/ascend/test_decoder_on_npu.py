@@ -362,15 +362,29 @@ class Recorded(Costs):
         self.seen.append(gear)
 
 
-def test_calls_are_measured_but_not_the_loading_before_them(graphs: Open) -> None:
-    made, costs = graphs(mode="swap"), Recorded()
+def test_loading_a_graph_is_not_counted_as_its_run(
+    graphs: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, costs, events = graphs(mode="swap"), Recorded(), list[str]()
     decode, prefill = made.session("decode"), made.session("prefill")
     decoder = Decoder(decode, prefill=prefill, costs=costs)
     read(decoder, IDS)
-    decoder.step(1)
-    decoder.step(2)
+    load = decode.load
 
-    assert costs.seen == [Gear(16, 4), None]  # the first step had to load its graph
+    def clock() -> float:
+        events.append("clock")
+        return float(len(events))
+
+    def seen_load() -> None:
+        events.append("load")
+        load()
+
+    monkeypatch.setattr(decode, "load", seen_load)
+    monkeypatch.setattr("q35chat.engine.decoder.perf_counter", clock)
+    decoder.step(1)
+
+    assert events == ["load", "clock", "clock"]
+    assert costs.seen == [Gear(16, 4), None]
 
 
 def test_an_error_in_the_middle_of_a_generation_harms_nothing(graphs: Open, npu: Npu) -> None:

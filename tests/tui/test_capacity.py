@@ -46,7 +46,7 @@ async def test_the_meter_moves_while_tokens_come() -> None:
     async with opened(ScriptedWorkspace([Reply("a b c d " * 40, gate=gate)])) as chat:
         await chat.write("go")
         await chat.press("enter")
-        seen = []
+        seen: list[int] = []
         for _ in range(3):
             gate.let(10)
             await chat.made(10 * len(seen) + 10)

@@ -122,6 +122,7 @@ async def test_reasoning_grows_in_a_box_and_folds_when_the_answer_starts() -> No
         gate.let(3)
         await chat.see("deep thought")
         assert "thinking…" in chat.flat
+        assert "Answer" not in chat.flat
         gate.open()
         await chat.idle()
         assert "deep thoughts" not in chat.flat

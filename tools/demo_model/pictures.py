@@ -129,9 +129,9 @@ def draw(scene: Scene, rng: random.Random) -> Image.Image:
     flat = max(width, height) > 2.5 * min(width, height)
     cell = 0.75 * min(width, height) if flat else min(width, height) / 3
     for shape in scene.shapes:
-        x = width * ((shape.column + 0.5) / 3 + rng.uniform(-0.05, 0.05))
-        y = height * ((shape.row + 0.5) / 3 + rng.uniform(-0.05, 0.05))
-        diameter = cell * rng.uniform(0.58, 0.82)
+        x = width * ((shape.column + 0.5) / 3 + rng.uniform(-0.035, 0.035))
+        y = height * ((shape.row + 0.5) / 3 + rng.uniform(-0.035, 0.035))
+        diameter = cell * rng.uniform(0.66, 0.88)
         if len(scene.shapes) == 1:
             diameter = cell * rng.uniform(0.5, 1.2 if flat else 2.2)
         radius = min(diameter / 2, x - 1, y - 1, width - x - 1, height - y - 1)

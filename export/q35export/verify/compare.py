@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +15,15 @@ from q35export.verify.ascend_candidate import COMPONENTS as ASCEND_COMPONENTS
 from q35export.verify.ascend_candidate import AscendCandidate
 from q35export.verify.candidate import Candidate
 from q35export.verify.exact_copy import exact_copy
-from q35export.verify.limits import GRAPH, QUANTISED, WEIGHTS, Limits
-from q35export.verify.metrics import difference
-from q35export.verify.reference import Float32, Prompt, Reference
-from q35export.verify.report import Comparison, Report, TensorRow, TokenRow
-from q35export.verify.samples import SAMPLES, Sample
-from q35export.verify.stored_weights import StoredTensor, stored_weights
+from q35export.verify.limits import GRAPH, RUNNING
+from q35export.verify.reference import Reference
+from q35export.verify.report import Report
+from q35export.verify.rows import Note, Rows, Side
+from q35export.verify.samples import SAMPLES
+from q35export.verify.stored_weights import stored_weights
 
 TOKENS = 32
 _COMPONENTS = {"cpu": ("text", "vision"), "ascend-310p": ASCEND_COMPONENTS}
-
-Note = Callable[[str], None]
 
 
 class NotEnoughMemoryError(Q35Error):
@@ -55,85 +52,43 @@ def verify(
     reference = Reference(model, threads=threads)
     prompts = [(sample, reference.encode(sample)) for sample in SAMPLES]
     precision = opened.manifest.precision
-    rows = _Rows(prompts, tokens, note)
+    rows = Rows(prompts, tokens, note)
     if opened.manifest.target == "ascend-310p":
+        # in FP16 a near tie may fall either way
         ascend = AscendCandidate(opened, threads=threads)
-        rows.compare("graph", ascend, reference, GRAPH, every=True, exact_tokens=False)
+        rows.compare(reference, [Side("graph", ascend, GRAPH, every=True)])
+        ascend.close()
     elif precision == "fp32":
-        rows.compare("graph", Candidate(opened, threads=threads), reference, GRAPH, every=True)
+        _compare_exact(rows, reference, opened, threads)
     else:
-        rows.compare(
-            "quantisation", Candidate(opened, threads=threads), reference, QUANTISED[precision]
-        )
-        stored = stored_weights(opened, config)
-        rows.compare_weights(stored, reference)
-        reference.load({name: tensor.values for name, tensor in stored.items()})
-        with exact_copy(opened) as exact:
-            rows.compare("graph", Candidate(exact, threads=threads), reference, GRAPH, every=True)
+        _compare_quantised(rows, reference, opened, threads, config)
     return Report(bundle.name, precision, tuple(rows.tensors), tuple(rows.tokens))
 
 
-class _Rows:
-    """Collects the rows of one comparison after the other."""
-
-    def __init__(self, prompts: list[tuple[Sample, Prompt]], count: int, note: Note) -> None:
-        self.tensors: list[TensorRow] = []
-        self.tokens: list[TokenRow] = []
-        self._prompts = prompts
-        self._count = count
-        self._note = note
-
-    def compare_weights(self, stored: dict[str, StoredTensor], reference: Reference) -> None:
-        """What rounding did to each matrix."""
-        for name, tensor in stored.items():
-            wanted = reference.weight(name)
-            found = difference(tensor.values.reshape(wanted.shape), wanted)
-            label = f"int{tensor.bits}_{name.removeprefix('model.').removesuffix('.weight')}"
-            row = TensorRow("weights", "", label, found, WEIGHTS[tensor.bits])
-            self.tensors.append(row)
-
-    def compare(
-        self,
-        comparison: Comparison,
-        candidate: Candidate | AscendCandidate,
-        reference: Reference,
-        limits: Limits,
-        *,
-        every: bool = False,
-        exact_tokens: bool = True,
-    ) -> None:
-        """`every` tensor and token is limited, or logits and embeddings only. Without
-        `exact_tokens` no number of equal tokens is required: in FP16 a near tie may fall either
-        way."""
-        for sample, prompt in self._prompts:
-            self._note(f"comparing {comparison}: {sample.name}")
-            for name, found, wanted in _tensors(candidate, reference, prompt):
-                limited = every or name.partition("_")[0] in ("logits", "picture")
-                measured = difference(aligned(found, wanted), wanted)
-                row_limits = limits if limited else None
-                self.tensors.append(TensorRow(comparison, sample.name, name, measured, row_limits))
-            chosen = reference.greedy(prompt, self._count).tokens
-            equal = int((candidate.follow(prompt, chosen).argmax(-1) == chosen).sum())
-            required = self._count if every and exact_tokens else 0
-            self.tokens.append(TokenRow(comparison, sample.name, equal, self._count, required))
-        candidate.close()
+def _compare_exact(rows: Rows, reference: Reference, bundle: Bundle, threads: int | None) -> None:
+    candidate = Candidate(bundle, threads=threads)
+    rows.compare(reference, [Side("graph", candidate, GRAPH, every=True, exact_tokens=True)])
+    candidate.close()
 
 
-def _tensors(
-    candidate: Candidate | AscendCandidate, reference: Reference, prompt: Prompt
-) -> Iterator[tuple[str, Float32, Float32]]:
-    """Name, bundle's and reference's values of all that a prompt produces."""
-    for number, picture in enumerate(prompt.pictures, start=1):
-        yield f"picture_{number}", candidate.vision(picture), reference.vision(picture)
-    found, wanted = candidate.prefill(prompt), reference.prefill(prompt)
-    yield "logits", found.logits, wanted.logits
-    for name, values in wanted.states.items():
-        yield name, found.states[name], values
-
-
-def aligned(found: Float32, wanted: Float32) -> Float32:
-    """`found` with its axes as in `wanted`: a convolution state may have its channels last."""
-    return found if found.shape == wanted.shape else np.swapaxes(found, -1, -2)
+def _compare_quantised(
+    rows: Rows, reference: Reference, bundle: Bundle, threads: int | None, config: ModelConfig
+) -> None:
+    """First with the checkpoint's weights, then with those that the bundle stores."""
+    running = Candidate(bundle, threads=threads)
+    rows.compare(reference, [Side("quantisation", running, None)])
+    stored = stored_weights(bundle, config)
+    rows.compare_weights(reference, stored)
+    reference.load({name: tensor.values for name, tensor in stored.items()})
+    with exact_copy(bundle) as copy:
+        exact = Candidate(copy, threads=threads)
+        sides = [
+            Side("graph", exact, GRAPH, every=True, exact_tokens=True),
+            Side("running", running, RUNNING),
+        ]
+        rows.compare(reference, sides)
+        exact.close()
+    running.close()
 
 
 def _check_memory(config: ModelConfig) -> None:

@@ -32,8 +32,11 @@ GRAPH = Limits(cosine=0.999, nrmse=0.02, max_abs=1.0)
 # curve; the limit leaves room for heavier tails.
 WEIGHTS = {8: Limits(cosine=0.9997, nrmse=0.0223), 4: Limits(cosine=0.98, nrmse=0.2)}
 
-# What all roundings together may cost in logits and picture embeddings, against the checkpoint's
-# own weights. Not a property of the exporter alone: the model decides how errors add up. Random
-# weights of the published shapes measure 0.07 (int8) and 0.5 (int4) and are the worst case, since
-# nothing was trained to be robust; beyond these limits an export is broken.
-QUANTISED = {"int8": Limits(cosine=0.97, nrmse=0.25), "int4": Limits(cosine=0.60, nrmse=1.0)}
+# What the runtime's own rounding may add: the same weights, with inputs rounded to int8 in blocks
+# of 32 (0.54 % of each). How such noise grows is a property of the model: in random weights of the
+# 0.8B shape, int8 weights and inputs together reach an NRMSE of 0.16 in the logits. A kernel that
+# computes nonsense reaches 1.
+RUNNING = Limits(cosine=0.9, nrmse=0.5)
+
+# Against the checkpoint's own weights nothing is limited: what 4 bits cost is the model's affair
+# (random weights of the 0.8B shape: 0.16 at int8, 0.96 at int4). It is shown to be looked at.

@@ -12,10 +12,11 @@ from q35export.verify.metrics import Difference
 if TYPE_CHECKING:
     from rich.table import Table
 
-Comparison = Literal["weights", "graph", "quantisation"]
+Comparison = Literal["weights", "graph", "running", "quantisation"]
 MEANING: dict[Comparison, str] = {
     "weights": "the bundle's rounded weights, against the checkpoint's",
     "graph": "same weights on both sides, FP32 arithmetic",
+    "running": "same weights on both sides, the bundle as it runs",
     "quantisation": "the bundle as it runs, against the checkpoint's own weights",
 }
 

@@ -14,12 +14,10 @@ from typing import Final
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 from textual.screen import Screen
-from textual.timer import Timer
 
 from q35chat.chat.events import Event
-from q35chat.chat.service import Conversation, Forecast, Step, Workspace
+from q35chat.chat.service import Conversation, Step, Workspace
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import Q35Error
 from q35chat.tui.chat_commands import ChatCommands
@@ -30,16 +28,17 @@ from q35chat.tui.commands import (
     screen_bindings,
 )
 from q35chat.tui.drafting import Drafting
-from q35chat.tui.feed import Batch
+from q35chat.tui.forecasting import Forecasting
 from q35chat.tui.generation import Ended, Generation
-from q35chat.tui.meter import WARN_AT, Meter
+from q35chat.tui.meter import Meter
 from q35chat.tui.panels import Panels
 from q35chat.tui.paste import is_existing_path, picture_paths
 from q35chat.tui.preferences import Drafts
-from q35chat.tui.text import count
+from q35chat.tui.status import Status
+from q35chat.tui.widgets.answer import warm_up
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.chips import Chip
-from q35chat.tui.widgets.composer import Composer, forecast_content
+from q35chat.tui.widgets.composer import Composer
 from q35chat.tui.widgets.meter_line import MeterLine
 from q35chat.tui.widgets.meters import Meters
 from q35chat.tui.widgets.panel import Panel, WayLine
@@ -47,7 +46,6 @@ from q35chat.tui.widgets.transcript import Edge, Transcript
 from q35chat.tui.widgets.turns import AnswerView
 from q35chat.tui.widgets.welcome import Welcome
 
-FORECAST_DELAY_S: Final = 0.12
 WIDE: Final = 100
 
 
@@ -65,6 +63,7 @@ class ChatScreen(Screen[None]):
     """Conversation, meters, composer."""
 
     BINDINGS = [*screen_bindings(), *panel_bindings()]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012
 
     def __init__(self, workspace: Workspace, opening: Opening, drafts: Drafts) -> None:
@@ -73,16 +72,14 @@ class ChatScreen(Screen[None]):
         self.conversation: Conversation | None = None
         self.opening = opening
         self.meter = Meter()
-        self.generation = Generation(self, self.meter, self._framed, self._turn_ended)
+        self.status = Status(self)
+        self.forecasting = Forecasting(self)
+        self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
         self.drafting = Drafting(self, drafts)
         self.commands = ChatCommands(self)
         self.panels = Panels(self)
         self.queued = False
         self._waiting_paths = list(opening.images)
-        self._forecast: tuple[str, Forecast] | None = None
-        self._forecast_timer: Timer | None = None
-        self._stopping = False
-        self._noticed = False
         self.then_open: Conversation | None = None
 
     def compose(self) -> ComposeResult:
@@ -101,7 +98,7 @@ class ChatScreen(Screen[None]):
 
     async def on_mount(self) -> None:
         """Show at once; load after the first paint."""
-        self.refresh_state()
+        self.status.refresh()
         if self.opening.prompt:
             self.composer.editor.put(self.opening.prompt)
         for path in self._waiting_paths:
@@ -146,6 +143,7 @@ class ChatScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="load")
     def _load(self, session: str | None) -> None:
+        warm_up()
         try:
             self.workspace.load()
             conversation = self.workspace.open(session) if session else self.workspace.new()
@@ -168,21 +166,21 @@ class ChatScreen(Screen[None]):
         """Put another conversation on the screen, with its draft."""
         await self.drafting.leave()
         self.panel.dismiss()
-        self.conversation, self._noticed = conversation, False
+        self.conversation, self.status.noticed = conversation, False
         self.transcript.model_name = conversation.model.name
         self.meter = Meter()
-        self.generation = Generation(self, self.meter, self._framed, self._turn_ended)
+        self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
         self.meter.idle(conversation.model, conversation.used_slots)
         await self.transcript.show(conversation.steps)
         await self.drafting.enter(conversation)
         paths, self._waiting_paths = self._waiting_paths, []
         for path, chip in zip(paths, self.composer.chips.chips, strict=False):
             self._read_picture(conversation, path, chip)
-        self.refresh_state()
-        self._warn()
+        self.status.refresh()
+        self.status.warn()
         if self.workspace.message:
             self.say(self.workspace.message)
-        self._ask_forecast_soon()
+        self.forecasting.soon()
         if self.queued:
             await self._try_queued()
 
@@ -191,12 +189,12 @@ class ChatScreen(Screen[None]):
     @on(Composer.Changed)
     def _changed(self) -> None:
         self.drafting.changed()
-        self._ask_forecast_soon()
+        self.forecasting.soon()
 
     @on(Composer.Sent)
     async def _sent(self, event: Composer.Sent) -> None:
         text = event.text.rstrip()
-        if self._is_command(text):
+        if self.is_command(text):
             await self._run_slash(text)
             return
         paths = picture_paths(text)
@@ -204,18 +202,19 @@ class ChatScreen(Screen[None]):
             await self.composer.put("", self.composer.chips.attachments)
             await self.attach(paths)
         elif self.generation.running:
-            self._status("the answer is still being written · Esc stops it, your text stays")
+            self.status.say("the answer is still being written · Esc stops it, your text stays")
         elif not self.composer.empty:
             await self.send()
 
-    def _is_command(self, text: str) -> bool:
+    def is_command(self, text: str) -> bool:
+        """Whether the draft is a command: typed, on one line, and no path that exists."""
         typed = not self.composer.editor.pasted
         return typed and text.startswith("/") and "\n" not in text and not is_existing_path(text)
 
     async def _run_slash(self, text: str) -> None:
         parsed = parse_slash(text)
         if parsed is None:
-            self._status(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
+            self.status.say(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
             return
         await self.composer.put("", self.composer.chips.attachments)
         await self.run_command(parsed[0].id, parsed[1])
@@ -230,13 +229,13 @@ class ChatScreen(Screen[None]):
         if conversation is None or composer.chips.reading:
             self.queued = True
             what = "the model is loaded" if conversation is None else "the picture is read"
-            self._status(f"sends when {what} · Esc keeps it as a draft")
+            self.status.say(f"sends when {what} · Esc keeps it as a draft")
             return
         self.queued = False
         text, attachments = composer.editor.full_text.strip(), composer.chips.attachments
-        key = _key(text, attachments)
-        if self._forecast and self._forecast[0] == key and not self._forecast[1].fits:
-            await self.panels.too_large(self._forecast[1])
+        refusal = self.forecasting.refusal()
+        if refusal is not None:
+            await self.panels.too_large(refusal)
             return
         edited = self.drafting.editing
         composer.editor.past.add(text)
@@ -282,47 +281,6 @@ class ChatScreen(Screen[None]):
         self._changed()
         await self._try_queued()
 
-    # -- forecast
-
-    def _ask_forecast_soon(self) -> None:
-        if self._forecast_timer is not None:
-            self._forecast_timer.stop()
-        self._forecast_timer = self.set_timer(FORECAST_DELAY_S, self._ask_forecast)
-
-    def _ask_forecast(self) -> None:
-        self._forecast_timer = None
-        conversation, composer = self.conversation, self.composer
-        self.drafting.save()
-        if conversation is None or self.generation.running:
-            return
-        text, attachments = composer.editor.full_text.strip(), composer.chips.attachments
-        if self._is_command(text) or not (text or attachments):
-            self._forecast = None
-            self.meter.idle(conversation.model, conversation.used_slots)
-            self.refresh_state()
-        else:
-            self._compute_forecast(conversation, text, attachments)
-
-    @work(thread=True, exclusive=True, group="forecast")
-    def _compute_forecast(
-        self, conversation: Conversation, text: str, attachments: tuple[Attachment, ...]
-    ) -> None:
-        try:
-            forecast = conversation.forecast(text, attachments)
-        except Q35Error as error:
-            self.call_later(self._status, str(error))
-        else:
-            key = _key(text, attachments)
-            self.call_later(self._show_forecast, conversation, key, forecast)
-
-    def _show_forecast(self, conversation: Conversation, key: str, forecast: Forecast) -> None:
-        text, attachments = self.composer.editor.full_text.strip(), self.composer.chips.attachments
-        current = conversation is self.conversation and key == _key(text, attachments)
-        if current and not self.generation.running:
-            self._forecast = (key, forecast)
-            self.meter.expect(forecast)
-            self.refresh_state()
-
     # -- a running turn
 
     async def run_turn(
@@ -333,37 +291,24 @@ class ChatScreen(Screen[None]):
     ) -> None:
         """Run a turn into a new answer on screen, or into `view`."""
         self.panel.dismiss()
-        self._stopping = self._noticed = False
-        self.query_one("#notice", NoticeLine).say("")
+        self.status.begin()
         self.generation.running = True
-        self.query_one(Welcome).display = False
         target = view if view is not None else await self.transcript.begin(question)
         self.generation.start(make_events, target)
-        self.refresh_state()
+        self.status.refresh()
 
     def stop_turn(self) -> None:
         """Ask the running turn to stop."""
         if self.conversation is not None:
-            self._stopping = True
+            self.status.stopping = True
             self.conversation.cancel()
-            self.refresh_state()
-
-    def _framed(self, batch: Batch) -> None:
-        self._show_meters()
-        for notice in batch.notices:
-            self._noticed = True
-            self.query_one("#notice", NoticeLine).say(notice, sign="●", colour="$primary")
-        if batch.tokens:
-            self._warn()
-        if batch.plan is not None:
-            self._show_title()
-        self._show_hints()
+            self.status.refresh()
 
     async def _turn_ended(self, ended: Ended) -> None:
         conversation = self.conversation
         if conversation is None:
             return
-        self._stopping = False
+        self.status.stopping = False
         following, self.then_open = self.then_open, None
         if following is not None and ended.finished and ended.finished.reason != "cancelled":
             await self.show_conversation(following)
@@ -376,81 +321,9 @@ class ChatScreen(Screen[None]):
             await self.panels.turn_failed(ended.error)
         elif ended.finished is not None and ended.finished.reason == "capacity":
             await self.panels.capacity_reached()
-        self._warn()
-        self.refresh_state()
-        self._ask_forecast_soon()
-
-    # -- what the lines say
-
-    def refresh_state(self) -> None:
-        """Bring title, meters, status and hints up to date."""
-        self._show_title()
-        self._show_meters()
-        self._show_hints()
-        self._show_status()
-
-    def _show_title(self) -> None:
-        conversation = self.conversation
-        title = conversation.title if conversation is not None else ""
-        state = "loading the model…" if conversation is None else conversation.model.name
-        self.query_one(TitleBar).show(title, state)
-        empty = not self.steps and not self.generation.running
-        welcome = self.query_one(Welcome)
-        welcome.show(conversation.model if conversation is not None else None)
-        welcome.display = empty
-        self.transcript.display = not empty
-
-    def _show_meters(self) -> None:
-        reading = self.meter.reading()
-        if self.has_class("-narrow"):
-            self.query_one(MeterLine).show(reading)
-        else:
-            self.query_one(Meters).show(reading)
-
-    def _warn(self) -> None:
-        capacity = self.meter.capacity
-        notice = self.query_one("#notice", NoticeLine)
-        if self.panel.display:
-            notice.say("")
-        elif capacity.total and capacity.used >= WARN_AT * capacity.total:
-            share = f"{capacity.used / capacity.total:.0%}"
-            notice.say(f"{share} of the capacity is used · {count(capacity.free)} slots are left")
-        elif not self._noticed:
-            notice.say("")
-
-    def _show_status(self) -> None:
-        if self.queued:
-            return
-        if self._forecast is not None and not self.generation.running and not self.composer.empty:
-            self.composer.show_status(forecast_content(self._forecast[1]))
-        else:
-            self._status(self.commands.thinking_words())
-
-    def _status(self, text: str) -> None:
-        self.composer.show_status(Content(text))
-
-    def _show_hints(self) -> None:
-        key = self.commands.key
-        if self.generation.running:
-            stop = "stopping…" if self._stopping else "stop"
-            hints = [(key("stop"), stop)]
-            if not self.transcript.following:
-                hints.append((key("follow"), "↓ new text below"))
-        elif self.drafting.editing is not None:
-            hints = [
-                ("Enter", "resend"),
-                (key("stop"), "cancel"),
-                (key("edit"), "earlier question"),
-            ]
-        else:
-            hints = [("Enter", "send")]
-            if self.steps:
-                hints += [(key("regenerate"), "regenerate"), (key("edit"), "edit")]
-            else:
-                hints.append(("Ctrl+J", "new line"))
-        self.query_one(Hints).show(
-            [*hints, (key("palette"), "commands"), (key("help"), "help"), (key("quit"), "quit")]
-        )
+        self.status.warn()
+        self.status.refresh()
+        self.forecasting.soon()
 
     # -- keys and clicks
 
@@ -476,12 +349,8 @@ class ChatScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """The other meters may be on screen now."""
-        self.call_after_refresh(self._show_meters)
+        self.call_after_refresh(self.status.show_meters)
 
     def on_click(self) -> None:
         """Typing always goes to the composer."""
         self.composer.editor.focus()
-
-
-def _key(text: str, attachments: Sequence[Attachment]) -> str:
-    return "\0".join([text, *(attachment.sha256 for attachment in attachments)])

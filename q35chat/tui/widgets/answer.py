@@ -14,12 +14,18 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from q35chat.tui.markdown_layout import lay_out
 from q35chat.tui.segments import pieces
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.steady import SteadyHeight
 
 _WIDTHS: Final = 2
+
+
+def warm_up() -> None:
+    """Load what laying out needs, so that the first paint need not; for a worker thread."""
+    from q35chat.tui.markdown_layout import lay_out  # noqa: PLC0415
+
+    lay_out("```python\nx = 1\n```", 40)
 
 
 class Piece(Widget):
@@ -62,6 +68,8 @@ class Piece(Widget):
         if width not in self._laid_out:
             while len(self._laid_out) >= _WIDTHS:
                 del self._laid_out[next(iter(self._laid_out))]
+            from q35chat.tui.markdown_layout import lay_out  # noqa: PLC0415 - see `warm_up`
+
             lines = lay_out(self._source, width)
             self._laid_out[width] = (Content("\n").join(lines), len(lines))
         return self._laid_out[width]
@@ -75,6 +83,7 @@ class Answer(SteadyHeight, Vertical):
         self._text = clean(text)
         parts = pieces(self._text) if self._text else []
         self._pieces = [Piece(source, goes_on=goes_on) for source, goes_on in parts]
+        self.display = bool(self._pieces)
 
     def compose(self) -> ComposeResult:
         """The pieces of the text so far."""
@@ -99,4 +108,5 @@ class Answer(SteadyHeight, Vertical):
         fresh = [Piece(source, goes_on=goes_on) for source, goes_on in parts]
         self._pieces += fresh
         if fresh:
+            self.display = True
             self.mount_all(fresh)

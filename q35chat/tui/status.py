@@ -1,0 +1,125 @@
+"""What the lines around the conversation say: title, meters, warning, status, hints.
+
+Reads the chat screen's state and changes none of it but its own two flags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from q35chat.tui.feed import Batch
+from q35chat.tui.meter import WARN_AT
+from q35chat.tui.text import count
+from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
+from q35chat.tui.widgets.composer import forecast_content
+from q35chat.tui.widgets.meter_line import MeterLine
+from q35chat.tui.widgets.meters import Meters
+from q35chat.tui.widgets.welcome import Welcome
+
+if TYPE_CHECKING:
+    from q35chat.tui.screens.chat import ChatScreen
+
+
+class Status:
+    """`noticed`: the engine's notice stays until the next turn; `stopping`: Esc was pressed."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
+        self.noticed = False
+        self.stopping = False
+
+    def refresh(self) -> None:
+        """Bring everything up to date."""
+        self.show_title()
+        self.show_meters()
+        self.show_hints()
+        self._show_line()
+
+    def begin(self) -> None:
+        """A turn starts: what was said about the last one goes."""
+        self.stopping = self.noticed = False
+        self._notice.say("")
+        self._screen.query_one(Welcome).display = False
+
+    def frame(self, batch: Batch) -> None:
+        """Show what a frame of a running turn brought."""
+        self.show_meters()
+        for notice in batch.notices:
+            self.noticed = True
+            self._notice.say(notice, sign="●", colour="$primary")
+        if batch.tokens:
+            self.warn()
+        if batch.plan is not None:
+            self.show_title()
+        self.show_hints()
+
+    @property
+    def _notice(self) -> NoticeLine:
+        return self._screen.query_one("#notice", NoticeLine)
+
+    def show_title(self) -> None:
+        """The title, and the welcome while there is no conversation to show."""
+        screen = self._screen
+        conversation = screen.conversation
+        title = conversation.title if conversation is not None else ""
+        state = "loading the model…" if conversation is None else conversation.model.name
+        screen.query_one(TitleBar).show(title, state)
+        empty = not screen.steps and not screen.generation.running
+        welcome = screen.query_one(Welcome)
+        welcome.show(conversation.model if conversation is not None else None)
+        welcome.display = empty
+        screen.transcript.display = not empty
+
+    def show_meters(self) -> None:
+        """The meters, where there is room for them."""
+        reading = self._screen.meter.reading()
+        if self._screen.has_class("-narrow"):
+            self._screen.query_one(MeterLine).show(reading)
+        else:
+            self._screen.query_one(Meters).show(reading)
+
+    def warn(self) -> None:
+        """The quiet line about capacity; a panel on screen says it already."""
+        capacity = self._screen.meter.capacity
+        if self._screen.panel.display:
+            self._notice.say("")
+        elif capacity.total and capacity.used >= WARN_AT * capacity.total:
+            share = f"{capacity.used / capacity.total:.0%}"
+            free = count(capacity.free)
+            self._notice.say(f"{share} of the capacity is used · {free} slots are left")
+        elif not self.noticed:
+            self._notice.say("")
+
+    def say(self, text: str) -> None:
+        """The line under the text being written."""
+        self._screen.composer.show_status(Content(text))
+
+    def _show_line(self) -> None:
+        screen = self._screen
+        if screen.queued:
+            return
+        forecast = screen.forecasting.forecast
+        if forecast is not None and not screen.generation.running and not screen.composer.empty:
+            screen.composer.show_status(forecast_content(forecast))
+        else:
+            self.say(screen.commands.thinking_words())
+
+    def show_hints(self) -> None:
+        """The keys that matter now."""
+        key = self._screen.commands.key
+        always = [("palette", "commands"), ("help", "help"), ("quit", "quit")]
+        hints = [*self._hints(), *((key(command), words) for command, words in always)]
+        self._screen.query_one(Hints).show(hints)
+
+    def _hints(self) -> list[tuple[str, str]]:
+        screen, key = self._screen, self._screen.commands.key
+        if screen.generation.running:
+            below = [] if screen.transcript.following else [(key("follow"), "↓ new text below")]
+            return [(key("stop"), "stopping…" if self.stopping else "stop"), *below]
+        if screen.drafting.editing is not None:
+            return [("Enter", "resend"), (key("stop"), "cancel"), (key("edit"), "earlier question")]
+        if screen.steps:
+            return [("Enter", "send"), (key("regenerate"), "regenerate"), (key("edit"), "edit")]
+        return [("Enter", "send"), ("Ctrl+J", "new line")]
