@@ -108,6 +108,7 @@ def chat(
     image: opt.Images = None,
     prompt: opt.FirstPrompt = "",
     no_images: opt.NoImages = False,
+    snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB,
     device_id: opt.DeviceId = 0,
     residency: opt.Residency = "auto",
     host_states: opt.HostStates = False,
@@ -129,6 +130,7 @@ def chat(
         prompt=prompt,
         no_images=no_images,
         npu=NpuOptions(device_id, residency, host_states),
+        snapshot_mib=snapshot_mib,
     )
     return open_chat(asked, Console.standard())
 
@@ -163,6 +165,7 @@ def ask(
     model_dir: opt.ModelDir = None,
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
+    snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB,
     device_id: opt.DeviceId = 0,
     residency: opt.Residency = "auto",
     host_states: opt.HostStates = False,
@@ -197,6 +200,7 @@ def ask(
         continues=continues,
         keep=keep,
         npu=NpuOptions(device_id, residency, host_states),
+        snapshot_mib=snapshot_mib,
     )
     return ask_once(asked, Console.standard())
 

@@ -184,13 +184,14 @@ def _rope(raw: Json, head_dim: int) -> Rope:
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise CheckpointError(f"rope_type {kind!r} is not supported, only 'default'")
-    factor = float(rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 0.25)))
+    factor: Any = rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 0.25))
+    theta: Any = rope.get("rope_theta", raw.get("rope_theta", 10000.0))
     sections = tuple(int(part) for part in rope.get("mrope_section", (11, 11, 10)))
     if len(sections) != 3:
         raise CheckpointError(f"mrope_section has {len(sections)} parts, needs 3")
     return Rope(
-        theta=float(rope.get("rope_theta", raw.get("rope_theta", 10000.0))),
-        dim=int(head_dim * factor),
+        theta=float(theta),
+        dim=int(head_dim * float(factor)),
         sections=(sections[0], sections[1], sections[2]),
     )
 

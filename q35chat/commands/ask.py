@@ -20,6 +20,7 @@ from q35chat.commands.failures import INTERRUPTED
 from q35chat.commands.keeping import after_one_turn, keeping
 from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
+from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.commands.prompt_input import read_prompt
 from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
 from q35chat.commands.report import stats_lines
@@ -49,6 +50,7 @@ class AskOptions:
     max_image_tokens: int | None = None
     threads: int | None = None
     npu: NpuOptions = DEFAULT_NPU
+    snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
     session: str | None = None
     continues: bool = False
     keep: bool = True
@@ -63,7 +65,7 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     kept = keeping(console, options.session, latest=options.continues, keep=options.keep)
     settings = load_settings()
     choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
-    choice = replace(choice, npu=options.npu)
+    choice = replace(choice, npu=options.npu, snapshot_mib=options.snapshot_mib)
     status = StatusLine(console)
     status.show("loading the model")
     started = perf_counter()

@@ -28,5 +28,11 @@ def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     on_npu = bundle.manifest.target != "cpu"
     device = f"NPU {choice.npu.device_id}" if on_npu else "CPU"
     opener = graph_opener(bundle, threads, choice.npu)
-    engine = ChatEngine.open(bundle, opener, device=device, is_demo=choice.is_demo)
+    engine = ChatEngine.open(
+        bundle,
+        opener,
+        device=device,
+        is_demo=choice.is_demo,
+        snapshot_bytes=choice.snapshot_mib << 20,
+    )
     return LoadedModel(engine, engine.sampling_defaults)

@@ -12,6 +12,7 @@ from q35chat.commands.backend import load_model
 from q35chat.commands.console import Console, StatusLine, is_terminal
 from q35chat.commands.model_choice import choose_model, make_demo
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
+from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.commands.streaming import call_in_worker
 from q35chat.errors import UsageError
 from q35chat.settings import Settings, load_settings
@@ -36,6 +37,7 @@ class ChatOptions:
     prompt: str = ""
     no_images: bool = False
     npu: NpuOptions = DEFAULT_NPU
+    snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
 
 
 def open_chat(options: ChatOptions, console: Console) -> int:
@@ -94,7 +96,8 @@ def _workspace(
 
     def load() -> tuple[ChatBackend, ChatSettings]:
         choice = choose_model(options.model_dir, settings, lambda: make_demo(say))
-        model = load_model(replace(choice, npu=options.npu), options.threads)
+        choice = replace(choice, npu=options.npu, snapshot_mib=options.snapshot_mib)
+        model = load_model(choice, options.threads)
         return model.backend, ChatSettings(
             sampling=model.sampling,
             thinking=settings.thinking,

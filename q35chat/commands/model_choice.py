@@ -8,6 +8,7 @@ from pathlib import Path
 
 from q35chat.bundle import is_bundle
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
+from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.demo import ensure_demo
 from q35chat.settings import Settings
 
@@ -16,11 +17,13 @@ DEFAULT_OUT = Path("out")
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A bundle's folder, whether it is the demo, and how an NPU would run it."""
+    """A bundle's folder, whether it is the demo, how an NPU would run it, and how much host memory
+    (MiB) snapshots of earlier turns may take."""
 
     path: Path
     is_demo: bool = False
     npu: NpuOptions = DEFAULT_NPU
+    snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
 
 
 def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Path]) -> ModelChoice:

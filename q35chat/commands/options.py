@@ -20,6 +20,8 @@ def _turn_on_debug(context: typer.Context, value: bool) -> bool:
     return value
 
 
+DEFAULT_SNAPSHOT_MIB = 512
+
 _MODEL = "Model"
 _NPU = "NPU (bundles for ascend-310p)"
 _SAMPLING = "Sampling (defaults: the model's generation_config.json)"
@@ -55,6 +57,14 @@ MaxImageTokens = Annotated[
     typer.Option(
         min=1,
         help="The most tokens a picture may take; larger ones are scaled down. Default: 1024.",
+        rich_help_panel=_MODEL,
+    ),
+]
+SnapshotMib = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Memory in MiB for going back to earlier turns without reading them again.",
         rich_help_panel=_MODEL,
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from q35chat.errors import CapacityError
 from q35chat.vision.positions import mrope_positions
 from tests.ascend.conftest import Export
 from tests.support.ascend import Array, AscendChat, Exported
@@ -129,3 +130,12 @@ def test_picture_rows_go_to_picture_tokens_in_order(exported: Export) -> None:
     np.testing.assert_allclose(last, logits, atol=5e-3)
     swapped = AscendChat(graphs).prefill(ids, positions, rows[::-1], gear=32)
     assert np.abs(swapped - logits).max() > 0.1
+
+
+def test_tokens_past_the_capacity_are_refused(exported: Export) -> None:
+    graphs = exported("full_first", capacity=17, dtype="fp32")
+    chat, _ = after(graphs, ids_of(graphs, 17), None)
+    with pytest.raises(CapacityError, match="1 more tokens do not fit: 17 of 17 KV slots"):
+        chat.step(1)
+    with pytest.raises(CapacityError, match="18 more tokens do not fit: 0 of 17"):
+        after(graphs, ids_of(graphs, 18), None)

@@ -108,6 +108,14 @@ class Chat:
         """Wait until the turn has so many tokens on the meter."""
         await self.until(lambda: self.screen.meter.made >= tokens)
 
+    async def settled(self) -> str:
+        """The screen once it has stayed the same for a while."""
+        seen = [self.text]
+        while len(seen) < 6:
+            await self.pilot.pause(0.05)
+            seen = [*seen, self.text] if self.text == seen[-1] else [self.text]
+        return seen[-1]
+
     async def idle(self) -> None:
         """Wait until no turn runs and the screen has settled."""
         await self.until(lambda: not self.screen.generation.running)

@@ -109,6 +109,7 @@ def chinese() -> State:
     async def go(chat: Chat) -> None:
         await chat.ask("请用中文解释二分查找，并给出例子。为什么它这么快？")
         await chat.write("谢谢！还有")
+        await chat.see("this turn needs")
 
     return ScriptedWorkspace([Reply(CHINESE, wall_ms=WALL)]), go
 
@@ -150,8 +151,9 @@ STATES = {
 
 
 def steady(text: str) -> str:
-    """The screen without what the clock of this machine decides."""
-    lines = [line.rstrip() for line in text.split("\n")]
+    """The screen without what this machine's clock decides, and without scroll bar ends."""
+    without_bars = re.sub(r"[▁▂▃▄▅▆▇](?=\s*(?:│|\n))", " ", text)
+    lines = [line.rstrip() for line in without_bars.split("\n")]
     return re.sub(r"\b\d+\.\d s\b", "#.# s", "\n".join(lines)) + "\n"
 
 
@@ -165,9 +167,7 @@ async def test_screen(
     stored = next(iter(workspace.conversations), None) if name in {"too_large", "full"} else None
     async with opened(workspace, size=size, opening=Opening(stored)) as chat:
         await go(chat)
-        await chat.pilot.pause()
-        await chat.pilot.pause()
-        shown = steady(chat.text)
+        shown = steady(await chat.settled())
         for gate in (reply.gate for reply in workspace.replies if reply.gate is not None):
             gate.open()
         await chat.idle()

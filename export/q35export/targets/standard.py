@@ -30,7 +30,6 @@ from q35export.targets.standard_weights import RowMatrix, store_rows, store_tran
 
 OPSET = 14
 FLOAT, FLOAT16, INT32 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT32
-BOOL = ir.DataType.BOOL
 BLOCKED = np.float32(np.finfo(np.float16).min)  # added to a score that must not count
 
 
