@@ -41,7 +41,7 @@ class CapacityError(Q35Error):
     """The prompt does not fit the KV slots that the bundle was exported with."""
 
 
-class RuntimeFailure(Q35Error):
+class RuntimeFailure(Q35Error):  # noqa: N818  (RuntimeError is taken)
     """The graph runtime is missing or failed while it ran."""
 
 

@@ -45,9 +45,7 @@ class Call:
         if contract.image_embeds is not None:
             width = contract.image_embeds.shape[-1]
             assert width is not None
-            self._images = session.allocate(
-                (max(image_rows, 1), width), contract.image_embeds.dtype
-            )
+            self._images = session.allocate((image_rows, width), contract.image_embeds.dtype)
             inputs[contract.image_embeds.name] = self._images
         logits = {contract.logits.name: shared[contract.logits.name]}
         self._runs: tuple[BoundRun, BoundRun] = (

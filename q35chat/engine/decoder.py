@@ -111,7 +111,7 @@ class Decoder:
         else:
             mask = decode.allocate(self._mask.array.shape, self._mask.array.dtype)
             self._shared[contract.attention_mask.name] = mask
-            self._step = Call(decode, contract, self._states, self._shared, tokens=1, image_rows=1)
+            self._step = Call(decode, contract, self._states, self._shared, tokens=1, image_rows=0)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
         self._keys: Array = np.full(self._capacity, _EMPTY, np.int64)

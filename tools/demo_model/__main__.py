@@ -26,7 +26,12 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     for file in (work / "checkpoint").iterdir():
         shutil.copyfile(file, out / file.name)
     results = measured(out)
-    training = {"seed": seed, "steps": plan.steps, "minutes": round(trainer.seconds / 60, 1)}
+    training = {
+        "seed": seed,
+        "steps": plan.steps,
+        "minutes": round(trainer.seconds / 60, 1),
+        "history": "One run of this command.",
+    }
     (work / "report.json").write_text(
         json.dumps({"training": training, "results": results}, indent=2) + "\n"
     )

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from .dialogues import training_conversation
-from .pictures import patches
+from .pictures import names_of_tokens, patches
 from .tokenizer import Example, encode
 
 POOL = 288
@@ -25,13 +25,16 @@ POOL = 288
 class Batch:
     """Tensors of one step.
 
-    `ids` and `labels` (-100: not learnt) are `[B, T]`, `pixels [P, 1536]`, `grids [I, 3]`.
+    `ids` and `labels` (-100: not learnt) are `[B, T]`, `pixels [P, 1536]`, `grids [I, 3]`;
+    `forms` and `colours` `[P / 4]` say what lies under each picture token (-1: not known).
     """
 
     ids: Tensor
     labels: Tensor
     pixels: Tensor | None
     grids: Tensor | None
+    forms: Tensor | None
+    colours: Tensor | None
 
 
 def pool(tokenizer: Tokenizer, seed: int, index: int, grown: float, budget: int) -> Iterator[Batch]:
@@ -59,8 +62,12 @@ def tensors(examples: Sequence[Example]) -> Batch:
         values = torch.tensor(example.ids)
         ids[row, : len(values)] = values
         labels[row, : len(values)] = torch.where(torch.tensor(example.learn), values, -100)
-    seen = [patches(picture) for example in examples for picture in example.pictures]
-    if not seen:
-        return Batch(ids, labels, None, None)
+    pictures = [picture for example in examples for picture in example.pictures]
+    if not pictures:
+        return Batch(ids, labels, None, None, None, None)
+    seen = [patches(picture) for picture in pictures]
+    forms, colours = zip(*map(names_of_tokens, pictures), strict=True)
     pixels = torch.from_numpy(np.concatenate([values for values, _ in seen]))
-    return Batch(ids, labels, pixels, torch.tensor([(1, *grid) for _, grid in seen]))
+    grids = torch.tensor([(1, *grid) for _, grid in seen])
+    named = (torch.from_numpy(np.concatenate(names)) for names in (forms, colours))
+    return Batch(ids, labels, pixels, grids, *named)

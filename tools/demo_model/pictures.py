@@ -144,7 +144,10 @@ def draw(scene: Scene, rng: random.Random) -> Image.Image:
             )
     if scale > 1:
         image = image.resize((scene.width, scene.height), Image.Resampling.BOX)
-    return noisy(image, rng) if rng.random() < 0.12 else image
+    if rng.random() < 0.12:
+        image = noisy(image, rng)
+    image.info["scene"] = scene
+    return image
 
 
 def noisy(image: Image.Image, rng: random.Random) -> Image.Image:
@@ -152,6 +155,27 @@ def noisy(image: Image.Image, rng: random.Random) -> Image.Image:
     dice = np.random.default_rng(rng.getrandbits(32))
     grain = dice.normal(0, rng.uniform(1, 5), (image.height, image.width, 3))
     return Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8))
+
+
+def names_of_tokens(image: Image.Image) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which form and which colour lies under the middle of each cell, by picture token.
+
+    Both are `[tokens]` in row order: 0 for none, else 1 + the place in `FORMS` or `COLOURS`; -1
+    in a picture whose scene is not known.
+    """
+    width, height = target_size(*image.size)
+    unit = PATCH_SIZE * MERGE_SIZE
+    forms = np.zeros((height // unit, width // unit), np.int64)
+    colours = np.zeros_like(forms)
+    scene = image.info.get("scene")
+    if not isinstance(scene, Scene):
+        return forms.ravel() - 1, colours.ravel() - 1
+    for shape in scene.shapes:
+        row = int((shape.row + 0.5) / 3 * len(forms))
+        column = int((shape.column + 0.5) / 3 * forms.shape[1])
+        forms[row, column] = 1 + FORMS.index(shape.form)
+        colours[row, column] = 1 + tuple(COLOURS).index(shape.colour)
+    return forms.ravel(), colours.ravel()
 
 
 def photo_like(rng: random.Random) -> Image.Image:
