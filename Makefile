@@ -4,7 +4,8 @@ BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.11 python3.12 python3.13,\
   $(shell $(name) -c 'import sys; print("$(name)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 SOURCES := q35chat export tools tests
-PYTEST := $(BIN)/python -m pytest
+# A file stays in one worker: its bundles are made once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: chat test test-parity check format goldens clean
 

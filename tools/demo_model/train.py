@@ -28,7 +28,7 @@ from .quantise import Quantiser
 SAVE_EVERY_S = 60.0
 PATCH_SHARE = 0.2
 """The patch embedding's learning rate, as a share of all others'."""
-NAMING_SHARE = 0.1
+NAMING_SHARE = 0.2
 """Weight of naming what lies under each picture token, beside the answers' loss."""
 DELTA_RULE = modeling.torch_chunk_gated_delta_rule
 """The same sum with any chunk size; short sequences are fastest with short chunks."""
