@@ -60,7 +60,7 @@ def test_any_text_survives_the_tokenizer(tokenizer: Any, text: str) -> None:
 
 
 def test_a_conversation_renders_as_the_model_was_trained(tokenizer: Any) -> None:
-    said = [
+    said: list[dict[str, Any]] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]},
         {"role": "assistant", "content": "<think>\nA look.\n</think>\n\nA circle."},

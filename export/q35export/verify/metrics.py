@@ -33,3 +33,12 @@ def difference(found: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> Difference:
         nrmse=distance / size if size else float("inf"),
         max_abs=float(np.abs(error).max()),
     )
+
+
+def worst(differences: list[Difference]) -> Difference:
+    """The worst of each measure."""
+    return Difference(
+        cosine=min(item.cosine for item in differences),
+        nrmse=max(item.nrmse for item in differences),
+        max_abs=max(item.max_abs for item in differences),
+    )
