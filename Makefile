@@ -7,16 +7,19 @@ SOURCES := q35chat export tools tests
 # A file stays in one worker: its bundles are made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: chat test test-parity check format goldens clean
+.PHONY: chat test test-parity test-demo check format goldens clean
 
 chat: $(VENV)/ready-base ## Chat with the demo model, or with the bundle in out/
 	@$(BIN)/q35chat $(ARGS)
 
 test: $(VENV)/ready-dev ## Tests without PyTorch, against golden files
-	$(PYTEST) -m "not parity" $(ARGS)
+	$(PYTEST) -m "not parity and not demo" $(ARGS)
 
 test-parity: $(VENV)/ready-parity ## Live comparison with transformers' PyTorch model
 	$(PYTEST) -m parity $(ARGS)
+
+test-demo: $(VENV)/ready-dev ## Held-out questions to the demo model: what its weights must be able to do
+	$(PYTEST) -m demo $(ARGS)
 
 goldens: $(VENV)/ready-parity ## Write the golden files again from transformers
 	$(BIN)/python -m tests.parity.rewrite_goldens $(ARGS)

@@ -61,7 +61,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         if store.message:
             console.note(store.message)
         session = None if options.session is None else store.resolve(options.session)
-        workspace = _workspace(store, options, settings, console.note)
+        workspace = stored_workspace(store, options, settings, console.note)
         status = StatusLine(console)
         status.show("loading the model")
         try:
@@ -80,7 +80,7 @@ def _on_screen(options: ChatOptions, settings: Settings) -> int:
 
     with Store() as store:
         return run(
-            _workspace(store, options, settings, _say_nothing),
+            stored_workspace(store, options, settings, _say_nothing),
             session=options.session,
             images=options.images,
             prompt=options.prompt,
@@ -88,9 +88,10 @@ def _on_screen(options: ChatOptions, settings: Settings) -> int:
         )
 
 
-def _workspace(
+def stored_workspace(
     store: Store, options: ChatOptions, settings: Settings, say: Callable[[str], None]
 ) -> StoredWorkspace:
+    """The conversations in `store` over the chosen model, which is loaded when asked to."""
     from q35chat.chat.values import ChatSettings  # noqa: PLC0415
     from q35chat.chat.workspace import StoredWorkspace  # noqa: PLC0415
 

@@ -18,6 +18,7 @@ from tools.demo_model.held_out import (
 )
 
 Open = Callable[[Precision], Asked]
+pytestmark = pytest.mark.demo
 PICTURES = Path(__file__).parents[2] / "assets" / "pictures"
 
 

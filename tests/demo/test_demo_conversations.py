@@ -16,6 +16,7 @@ from q35chat.store import Store
 from q35export.request import Precision
 from tests.demo.answers import GREEDY, Asked
 
+pytestmark = pytest.mark.demo
 PICTURES = Path(__file__).parents[2] / "assets" / "pictures"
 
 

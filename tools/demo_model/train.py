@@ -26,9 +26,9 @@ from .pictures import COLOURS, FORMS
 from .quantise import Quantiser
 
 SAVE_EVERY_S = 60.0
-PATCH_SHARE = 0.2
+PATCH_SHARE = 1.0
 """The patch embedding's learning rate, as a share of all others'."""
-NAMING_SHARE = 0.2
+NAMING_SHARE = 0.5
 """Weight of naming what lies under each picture token, beside the answers' loss."""
 DELTA_RULE = modeling.torch_chunk_gated_delta_rule
 """The same sum with any chunk size; short sequences are fastest with short chunks."""
@@ -66,7 +66,8 @@ def optimisers(
     """Muon for the matrices of the layers and the patch embedding, AdamW for the rest.
 
     `patches` is the patch embedding as a matrix. On a plain ground its 1,536 inputs nearly agree:
-    steps that are not orthogonal add up until patches drown out their positions.
+    plain steps add up until patches drown out their positions, so what a filter does to a flat
+    patch stays as it began (see `without_flat`).
     """
     matrices, others = [], []
     for name, parameter in model.named_parameters():
@@ -79,6 +80,11 @@ def optimisers(
         torch.optim.Muon(groups, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW([*others, *naming.parameters()], betas=(0.9, 0.98), weight_decay=0.0),
     ]
+
+
+def without_flat(gradient: Tensor) -> Tensor:
+    """The patch embedding's gradient `[N, 3, 2, 16, 16]` less its part on patches of one colour."""
+    return gradient - gradient.mean((2, 3, 4), keepdim=True)
 
 
 def half_is_faster() -> bool:
@@ -223,7 +229,7 @@ class Trainer:
             loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         seen = self.model.model.visual.patch_embed.proj.weight.grad
-        self.patches.grad = None if seen is None else seen.flatten(1)
+        self.patches.grad = None if seen is None else without_flat(seen).flatten(1)
         for optimiser in self.optimisers:
             optimiser.step()
         self.model.zero_grad(set_to_none=True)
