@@ -25,7 +25,7 @@ from .model import new_model, special_id
 from .pictures import COLOURS, FORMS
 from .quantise import Quantiser
 
-SAVE_EVERY_S = 60.0
+SAVE_EVERY_S = 45.0
 PATCH_SHARE = 1.0
 """The patch embedding's learning rate, as a share of all others'."""
 NAMING_SHARE = 0.5
