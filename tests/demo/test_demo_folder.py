@@ -96,7 +96,9 @@ def test_the_newest_answer_keeps_its_reasoning(tokenizer: Any) -> None:
     ],
 )
 def test_what_it_cannot_render_is_an_error(tokenizer: Any, messages: list[dict[str, Any]]) -> None:
-    with pytest.raises(Exception, match=r"There are no|Unknown role|must come first|must be of"):
+    with pytest.raises(
+        Exception, match=r"empty conversation|There are no|Unknown role|must come first|must be of"
+    ):
         render(tokenizer, messages)
 
 

@@ -132,7 +132,7 @@ class NumpySession:
         hidden = np.zeros(self.width, FLOAT)
         for place, token in enumerate(ids):
             x = self._embed[token]
-            if token == self.image_token:
+            if token == self.image_token and image < len(reads["image_embeds"]):
                 x, image = reads["image_embeds"][image], image + 1
             angle = reads["position_ids"][-3:, 0, place].astype(FLOAT) @ _ANGLES
             hidden = self._token(x * np.cos(angle), state, slot + place)
