@@ -44,5 +44,6 @@ $(VENV)/ready-base: EXTRAS :=
 $(VENV)/ready-dev: EXTRAS := [dev]
 $(VENV)/ready-parity: EXTRAS := [dev,parity]
 $(VENV)/ready-%: pyproject.toml | $(VENV)/pyvenv.cfg
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRAS)'
+	@echo 'installing q35chat$(EXTRAS) into $(VENV), a minute or two ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRAS)'
 	@touch $@

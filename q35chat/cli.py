@@ -152,7 +152,12 @@ def ask(
     ] = False,
     session: opt.Session = None,
     keep: Annotated[
-        bool, typer.Option(" /--no-save", help="Do not keep this question and its answer.")
+        bool,
+        typer.Option(
+            " /--no-save",
+            help="Do not keep this question and its answer.",
+            show_default=False,
+        ),
     ] = True,
     temperature: opt.Temperature = None,
     top_p: opt.TopP = None,

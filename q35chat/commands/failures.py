@@ -29,7 +29,7 @@ def report(error: BaseException, console: Console, *, debug: bool) -> int:
             console.note(f"q35chat: {error}")
             return error.exit_code
         case typer.TyperException():
-            console.note(f"q35chat: {error.format_message()} {_help_hint(error)}")
+            console.note(f"q35chat: {error.format_message().rstrip('.')}. {_help_hint(error)}")
             return error.exit_code
         case MemoryError():
             console.note(

@@ -54,6 +54,8 @@ class LineChat:
                 break
             if word in self._commands:
                 self._commands[word](rest.strip())
+            elif typed and word.startswith("/") and not Path(word).exists():
+                self._say(f"{word} is no command; /help shows them")
             elif line.strip():
                 self._answer(line)
         return 0

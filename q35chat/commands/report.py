@@ -85,7 +85,7 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
             f"decode    {percentile(times.wall_ms, 50):.1f} ms a token (p50), "
             f"{percentile(times.wall_ms, 95):.1f} ms (p95)"
             + _speed(steps, wall_s)
-            + f"; {sum(times.predict_ms) / steps:.1f} ms in the runtime"
+            + f"; {sum(times.predict_ms) / steps:.1f} ms mean in the runtime"
         )
     lines.append(f"capacity  {usage.capacity_used} of {usage.capacity_total} slots used")
     return lines if session is None else [*lines, f"session   {session}"]

@@ -313,7 +313,7 @@ class ChatCommands:
         """Leave; ask first while an answer is being written."""
         screen = self._screen
         screen.drafting.changed()
-        screen.drafting.save()
+        screen.drafting.save_now()
         if not screen.generation.running:
             self._app.exit()
             return

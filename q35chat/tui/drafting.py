@@ -6,6 +6,7 @@ Owns whether the composer holds a new message or an edit; knows the screen's com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from q35chat.chat.service import Conversation, Step
@@ -63,6 +64,13 @@ class Drafting:
             self._screen.run_worker(
                 self._drafts.save, thread=True, group="drafts", exit_on_error=False
             )
+
+    def save_now(self) -> None:
+        """Write changed drafts at once: the application is about to end, with its workers."""
+        if self._dirty:
+            self._dirty = False
+            with suppress(OSError):
+                self._drafts.save()
 
     def sent(self) -> None:
         """The composer's content is on its way; remember it until it has arrived."""

@@ -45,6 +45,11 @@ def count(number: float) -> str:
     return f"{round(number):,}"
 
 
+def slots(number: float) -> str:
+    """A number of KV slots: `1 slot`, `1,024 slots`."""
+    return f"{count(number)} slot{'' if round(number) == 1 else 's'}"
+
+
 def millis(value: float) -> str:
     """Milliseconds with the digits that matter: `0.8 ms`, `54 ms`, `1.2 s`."""
     if value >= 1000:

@@ -21,7 +21,7 @@ def _raised(error: BaseException) -> BaseException:
         (BundleError("out is damaged"), 1, "q35chat: out is damaged\n"),
         (CapacityError("needs 9 slots"), 1, "q35chat: needs 9 slots\n"),
         (UsageError("bad option"), 2, "q35chat: bad option\n"),
-        (typer.BadParameter("x"), 2, "q35chat: Invalid value: x Try q35chat --help\n"),
+        (typer.BadParameter("x"), 2, "q35chat: Invalid value: x. Try q35chat --help\n"),
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 141, ""),
         (MemoryError(), 1, "q35chat: out of memory"),

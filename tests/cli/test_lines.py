@@ -101,3 +101,21 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves(
     assert chat.loop(Terminal()) == 0
     assert "(Ctrl+D leaves)" in seen.err.getvalue()
     assert keys == []
+
+
+def test_a_typed_word_that_is_no_command_is_said_and_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = iter(["/bogus now", "/etc/passwd is what?"])
+
+    def typed(_: str) -> str:
+        for line in lines:
+            return line
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", typed)
+    seen = recorded()
+    backend = ScriptedBackend(turn_events("Hi"))
+    assert line_chat(backend, seen).loop(Terminal()) == 0
+    assert "/bogus is no command" in seen.err.getvalue()
+    assert [turns[0].text for turns, _ in backend.asked] == ["/etc/passwd is what?"]

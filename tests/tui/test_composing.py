@@ -239,6 +239,15 @@ async def test_a_draft_survives_a_change_of_conversation_and_a_restart(tmp_path:
         await chat.until(lambda: chat.screen.composer.editor.text == "unsent thought")
 
 
+async def test_a_draft_survives_quitting_right_after_the_last_key(tmp_path: Path) -> None:
+    drafts = tmp_path / "drafts.json"
+    async with opened(drafts=Drafts(drafts)) as chat:
+        await chat.until(lambda: chat.screen.conversation is not None)
+        chat.screen.composer.editor.put("unsent")
+        await chat.app.action_quit()
+        assert "unsent" in drafts.read_text("utf-8")
+
+
 async def test_chinese_and_emoji_are_edited_by_character() -> None:
     async with opened() as chat:
         await chat.write("你好世界👍")

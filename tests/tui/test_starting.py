@@ -73,7 +73,7 @@ async def test_an_unknown_session_can_become_a_new_conversation() -> None:
 async def test_the_demo_model_is_announced_with_the_way_to_a_real_one() -> None:
     async with opened(ScriptedWorkspace(info=replace(MODEL, is_demo=True))) as chat:
         await chat.see("This is the tiny demo model")
-        assert "q35chat export Qwen/Qwen3.5-0.8B out/" in chat.flat
+        assert "q35chat export Qwen/Qwen3.5-0.8B --out out/" in chat.flat
 
 
 async def test_what_the_store_has_to_say_is_said() -> None:

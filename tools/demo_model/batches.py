@@ -26,15 +26,14 @@ class Batch:
     """Tensors of one step.
 
     `ids` and `labels` (-100: not learnt) are `[B, T]`, `pixels [P, 1536]`, `grids [I, 3]`;
-    `forms` and `colours` `[P / 4]` say what lies under each picture token (-1: not known).
+    `names` `[3, P / 4]` say what lies under each picture token (-1: not known).
     """
 
     ids: Tensor
     labels: Tensor
     pixels: Tensor | None
     grids: Tensor | None
-    forms: Tensor | None
-    colours: Tensor | None
+    names: Tensor | None
 
 
 def pool(tokenizer: Tokenizer, seed: int, index: int, grown: float, budget: int) -> Iterator[Batch]:
@@ -64,10 +63,9 @@ def tensors(examples: Sequence[Example]) -> Batch:
         labels[row, : len(values)] = torch.where(torch.tensor(example.learn), values, -100)
     pictures = [picture for example in examples for picture in example.pictures]
     if not pictures:
-        return Batch(ids, labels, None, None, None, None)
+        return Batch(ids, labels, None, None, None)
     seen = [patches(picture) for picture in pictures]
-    forms, colours = zip(*map(names_of_tokens, pictures), strict=True)
+    names = np.concatenate([names_of_tokens(picture) for picture in pictures], axis=1)
     pixels = torch.from_numpy(np.concatenate([values for values, _ in seen]))
     grids = torch.tensor([(1, *grid) for _, grid in seen])
-    named = (torch.from_numpy(np.concatenate(names)) for names in (forms, colours))
-    return Batch(ids, labels, pixels, grids, *named)
+    return Batch(ids, labels, pixels, grids, torch.from_numpy(names))

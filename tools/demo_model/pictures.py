@@ -157,25 +157,28 @@ def noisy(image: Image.Image, rng: random.Random) -> Image.Image:
     return Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8))
 
 
-def names_of_tokens(image: Image.Image) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which form and which colour lies under the middle of each cell, by picture token.
+def names_of_tokens(image: Image.Image) -> npt.NDArray[np.int64]:
+    """What lies under each picture token, `[3, tokens]`: form, colour, place.
 
-    Both are `[tokens]` in row order: 0 for none, else 1 + the place in `FORMS` or `COLOURS`; -1
-    in a picture whose scene is not known.
+    0 where no shape has its cell's middle, else 1 + the index in `FORMS`, in `COLOURS`, or of the
+    cell in reading order; -1 throughout in a picture whose scene is not known.
     """
     width, height = target_size(*image.size)
     unit = PATCH_SIZE * MERGE_SIZE
-    forms = np.zeros((height // unit, width // unit), np.int64)
-    colours = np.zeros_like(forms)
+    names = np.zeros((3, height // unit, width // unit), np.int64)
     scene = image.info.get("scene")
     if not isinstance(scene, Scene):
-        return forms.ravel() - 1, colours.ravel() - 1
+        return names.reshape(3, -1) - 1
     for shape in scene.shapes:
-        row = int((shape.row + 0.5) / 3 * len(forms))
-        column = int((shape.column + 0.5) / 3 * forms.shape[1])
-        forms[row, column] = 1 + FORMS.index(shape.form)
-        colours[row, column] = 1 + tuple(COLOURS).index(shape.colour)
-    return forms.ravel(), colours.ravel()
+        row = int((shape.row + 0.5) / 3 * names.shape[1])
+        column = int((shape.column + 0.5) / 3 * names.shape[2])
+        indices = (
+            FORMS.index(shape.form),
+            tuple(COLOURS).index(shape.colour),
+            3 * shape.row + shape.column,
+        )
+        names[:, row, column] = [1 + index for index in indices]
+    return names.reshape(3, -1)
 
 
 def photo_like(rng: random.Random) -> Image.Image:

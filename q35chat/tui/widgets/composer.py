@@ -19,7 +19,7 @@ from textual.widgets import Static, TextArea
 from q35chat.chat.service import Forecast
 from q35chat.chat.values import Attachment
 from q35chat.tui.completion import Choice, listing, path_word, slash_choices
-from q35chat.tui.text import clean, count
+from q35chat.tui.text import clean, count, slots
 from q35chat.tui.widgets.chips import Chip, Chips
 from q35chat.tui.widgets.editor import Editor
 from q35chat.tui.widgets.suggestions import Suggestions
@@ -30,7 +30,7 @@ _DIM = "$foreground 60%"
 def forecast_content(forecast: Forecast) -> Content:
     """One line: what the draft needs and what is left, or why it does not fit."""
     pictures = f" ({count(forecast.image_slots)} picture)" if forecast.image_slots else ""
-    needs = f"this turn needs {count(forecast.turn_slots)} slots{pictures}"
+    needs = f"this turn needs {slots(forecast.turn_slots)}{pictures}"
     if not forecast.fits:
         reason = clean(forecast.reason) or "it does not fit"
         return Content.assemble(("✗ ", "$error bold"), (f"{needs} · {reason}", "$error"))

@@ -9,7 +9,7 @@ from q35chat.chat.service import ModelInfo
 from q35chat.tui.text import clean, count
 
 _DIM = "$foreground 60%"
-_EXPORT = "q35chat export Qwen/Qwen3.5-0.8B out/"
+_EXPORT = "q35chat export Qwen/Qwen3.5-0.8B --out out/"
 _TIPS = (
     ("Enter", "sends, Ctrl+J makes a new line"),
     ("@", "or a dropped file attaches a picture; Ctrl+O shows them first"),
