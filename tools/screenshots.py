@@ -73,7 +73,7 @@ def main(folder: Path) -> None:
             ["What do you see?", "How do I use my own model?"],
             PICTURES / "shapes.png",
         ),
-        "capacity": (["Count to 250", "What is the capacity meter?"], None),
+        "capacity": (["Count to 200"], None),
     }
     for name, (questions, image) in scenes.items():
         with tempfile.TemporaryDirectory() as home:

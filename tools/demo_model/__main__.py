@@ -31,6 +31,7 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
         "steps": plan.steps,
         "minutes": round(trainer.seconds / 60, 1),
         "history": "One run of this command.",
+        "how": "int8 and int4 are simulated: round to nearest in blocks of 32 along K.",
     }
     (work / "report.json").write_text(
         json.dumps({"training": training, "results": results}, indent=2) + "\n"

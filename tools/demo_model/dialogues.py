@@ -52,7 +52,7 @@ class Mix:
 
 FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925)
 """For the vocabulary, which pictures do not need."""
-FOR_LEARNING = Mix(0.62, 0.635, 0.8, 0.89, 0.925)
+FOR_LEARNING = Mix(0.55, 0.56, 0.8, 0.86, 0.93)
 
 
 class Writer:
