@@ -34,7 +34,7 @@ def measure(engine: ChatEngine, history: int, repeat: int) -> Iterator[tuple[Usa
     for turn in range(repeat):
         first = Turn("user", f"{turn}: " + WORDS * int(history / length))
         _, answer = _usage(engine, [first])
-        follow = [first, answer, Turn("user", "And where does it come from, tell me in two words?")]
+        follow = [first, answer, Turn("user", "Where?")]
         short, _ = _usage(engine, follow)
         other = [replace(first, text="x" + first.text), *follow[1:]]
         whole, _ = _usage(engine, other)
