@@ -1,0 +1,62 @@
+"""How fast this machine reads memory: the ceiling of a decode step, which reads every weight once.
+
+Runs in a process of its own, `python -m q35chat.bench.bandwidth`, so that what it reads is in no
+one's peak memory.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from q35chat.engine.session import Array
+
+_LEAST, _TIMES_CACHE, _PASSES = 256 << 20, 8, 5
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def measured_apart(threads: int) -> float | None:
+    """Bytes per second, measured in another process; None where that does not work here."""
+    command = [sys.executable, "-m", "q35chat.bench.bandwidth", str(threads)]
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, check=True, start_new_session=True
+        )
+        return float(result.stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return None
+
+
+def read_bandwidth(threads: int, size: int, passes: int = _PASSES) -> float:
+    """Bytes per second that `threads` threads read, the best of some passes over `size` bytes."""
+    memory: Array = np.ones(max(size // 4, threads), np.float32)
+    parts = np.array_split(memory, threads)
+    with ThreadPoolExecutor(threads) as pool:
+        times = []
+        for _ in range(passes):
+            started = perf_counter()
+            list(pool.map(np.max, parts))
+            times.append(perf_counter() - started)
+    return memory.nbytes / min(times)
+
+
+def working_set(caches: Path = _CACHES) -> int:
+    """Bytes that are many times the largest cache."""
+    sizes = [_size(file) for file in caches.glob("index*/size")]
+    return max(_LEAST, _TIMES_CACHE * max(sizes, default=0))
+
+
+def _size(file: Path) -> int:
+    text = file.read_text(encoding="ascii").strip()
+    unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+    digits = text.rstrip("KM")
+    return int(digits) * unit if digits.isdecimal() else 0
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{read_bandwidth(int(sys.argv[1]), working_set())}\n")

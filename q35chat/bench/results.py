@@ -1,0 +1,133 @@
+"""A run's measurements as one value, and the numbers that are said of it.
+
+Pure: no clock, no model, no file.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from q35chat.bench.measure import Allocation, DecodeRun, PrefillRun
+from q35chat.bench.memory import Memory
+from q35chat.bench.plan import Plan
+from q35chat.bench.spread import Spread, percentile
+from q35chat.bench.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was measured, where, with how many threads; two results compare where it is equal."""
+
+    model: str
+    target: str
+    precision: str
+    capacity: int
+    threads: int
+    machine: str
+    software: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillPoint:
+    """Reading `tokens` tokens behind `context` others; `own_share` of the time is the engine's."""
+
+    context: int
+    tokens: int
+    tokens_per_s: Spread
+    first_token_ms: Spread
+    own_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePoint:
+    """Steps behind `context` tokens.
+
+    `own_ms` and `own_share` are what a step takes outside the runtime, `choose_ms` of it for
+    choosing the token. `ceiling` is what the measured read bandwidth would allow, in tokens/s, and
+    `reached` the share of it; both None where that is not known.
+    """
+
+    context: int
+    tokens_per_s: Spread
+    p50_ms: float
+    p95_ms: float
+    own_ms: float
+    choose_ms: float
+    own_share: float
+    growth_per_step: float
+    ceiling: float | None
+    reached: float | None
+
+
+@dataclass
+class Result:
+    """What was measured so far; `complete` when nothing is missing.
+
+    Bandwidths are in bytes per second, in the order they were measured.
+    """
+
+    subject: Subject
+    plan: Plan
+    load_ms: float
+    before: Memory
+    loaded: Memory
+    traffic: Traffic | None = None
+    prefills: list[PrefillRun] = field(default_factory=list)
+    decodes: list[DecodeRun] = field(default_factory=list)
+    bandwidths: list[float] = field(default_factory=list)
+    allocation: Allocation | None = None
+    after: Memory | None = None
+    complete: bool = False
+
+    @property
+    def bandwidth(self) -> float | None:
+        """The best that was measured, bytes per second."""
+        return max(self.bandwidths, default=None)
+
+    def prefill_points(self) -> Iterator[PrefillPoint]:
+        """By context and length, in the order they were measured."""
+        kinds = dict.fromkeys((run.context, run.tokens) for run in self.prefills)
+        for context, tokens in kinds:
+            runs = [r for r in self.prefills if (r.context, r.tokens) == (context, tokens)]
+            yield PrefillPoint(
+                context,
+                tokens,
+                Spread.of([tokens / run.wall_ms * 1e3 for run in runs]),
+                Spread.of([run.first_token_ms for run in runs]),
+                statistics.median(1 - run.predict_ms / run.wall_ms for run in runs),
+            )
+
+    def decode_points(self) -> Iterator[DecodePoint]:
+        """By context, in the order they were measured."""
+        for context in dict.fromkeys(run.context for run in self.decodes):
+            yield self._decode_point(context, self.steps_at(context))
+
+    def steps_at(self, context: int) -> Sequence[DecodeRun]:
+        """The rounds behind `context` tokens."""
+        return [run for run in self.decodes if run.context == context]
+
+    def _decode_point(self, context: int, runs: Sequence[DecodeRun]) -> DecodePoint:
+        wall = [ms for run in runs for ms in run.wall_ms]
+        predict = [ms for run in runs for ms in run.predict_ms]
+        own = [whole - inside for whole, inside in zip(wall, predict, strict=True)]
+        speed = Spread.of([len(run.wall_ms) / sum(run.wall_ms) * 1e3 for run in runs])
+        ceiling = self._ceiling(context, len(runs[0].wall_ms))
+        return DecodePoint(
+            context=context,
+            tokens_per_s=speed,
+            p50_ms=percentile(wall, 50),
+            p95_ms=percentile(wall, 95),
+            own_ms=statistics.median(own),
+            choose_ms=statistics.median(ms for run in runs for ms in run.choose_ms),
+            own_share=statistics.median(o / w for o, w in zip(own, wall, strict=True)),
+            growth_per_step=statistics.median(run.growth / len(run.wall_ms) for run in runs),
+            ceiling=ceiling,
+            reached=None if ceiling is None else speed.median / ceiling,
+        )
+
+    def _ceiling(self, context: int, steps: int) -> float | None:
+        if self.traffic is None or self.bandwidth is None:
+            return None
+        return self.bandwidth / self.traffic.at(context + steps // 2)

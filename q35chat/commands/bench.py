@@ -1,0 +1,260 @@
+"""`q35chat bench`: measures a bundle, saves the result, compares it with an earlier one."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from q35chat import __version__
+from q35chat.adopted import open_bundle
+from q35chat.bench.bandwidth import measured_apart
+from q35chat.bench.document import as_text, compare, document, read_document
+from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
+from q35chat.bench.memory import memory
+from q35chat.bench.plan import make_plan
+from q35chat.bench.plot import latencies, picture
+from q35chat.bench.report import comparison_lines, result_lines
+from q35chat.bench.results import Result, Subject
+from q35chat.bench.traffic import traffic
+from q35chat.bundle import Bundle
+from q35chat.chat.defaults import GenerationDefaults
+from q35chat.chat.engine import open_decoder
+from q35chat.commands.console import Console, StatusLine
+from q35chat.commands.failures import INTERRUPTED
+from q35chat.commands.graphs import graph_opener
+from q35chat.commands.model_choice import choose_model, make_demo
+from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
+from q35chat.commands.streaming import in_worker, stop_on_interrupt
+from q35chat.engine.contract import read_contract
+from q35chat.engine.decoder import Decoder
+from q35chat.engine.sampling import Sampler
+from q35chat.engine.session import GraphSession
+from q35chat.errors import UsageError
+from q35chat.runtimes.threads import usable_cpus
+from q35chat.safe_text import json_safe, safe_line
+from q35chat.settings import load_settings
+
+Bandwidth = Callable[[int], float | None]
+_RUNTIMES = {"cpu": "onnxruntime", "ascend-310p": "mindspore_lite"}
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """What `bench` was given; None and empty mean: chosen so that it fits."""
+
+    model_dir: Path | None = None
+    prompt: int | None = None
+    tokens: int | None = None
+    contexts: tuple[int, ...] = ()
+    repeat: int = 5
+    threads: int | None = None
+    as_json: bool = False
+    out: Path | None = None
+    compare: Path | None = None
+    plot: Path | None = None
+    npu: NpuOptions = DEFAULT_NPU
+
+
+def run_bench(
+    options: BenchOptions, console: Console, bandwidth: Bandwidth = measured_apart
+) -> int:
+    """Measure and show; the exit code. Ctrl+C shows what there is. Raises Q35Error."""
+    then = read_document(options.compare) if options.compare else None
+    _check_places(options)
+    choice = choose_model(options.model_dir, load_settings(), lambda: make_demo(console.note))
+    bench = _Bench(options, open_bundle(choice.path), bandwidth)
+    status = StatusLine(console)
+    with stop_on_interrupt(bench.stop.set):
+        for progress in in_worker(bench.run()):
+            status.show(f"{progress.text} ({progress.done + 1} of {progress.total})")
+    status.clear()
+    result = bench.result
+    if result is None or not (result.prefills or result.decodes):
+        console.note("stopped before anything was measured")
+        return INTERRUPTED
+    _show(result, then, options, console)
+    if not result.complete:
+        console.note("stopped: this is what was measured so far")
+    return 0 if result.complete else INTERRUPTED
+
+
+@dataclass
+class _Bench:
+    """One measurement as it comes about; `result` is what there is of it so far."""
+
+    options: BenchOptions
+    bundle: Bundle
+    bandwidth: Bandwidth
+    stop: threading.Event = field(default_factory=threading.Event)
+    result: Result | None = None
+
+    def run(self) -> Iterator[Progress]:
+        """Load and measure; for a worker thread."""
+        yield Progress("loading the model", 0, 1)
+        before, sessions, started = memory(), _Sessions(self.bundle, self.options), perf_counter()
+        decoder = open_decoder(self.bundle, sessions)
+        load_ms = (perf_counter() - started) * 1e3
+        try:
+            asked = self.options
+            plan = make_plan(
+                decoder.capacity,
+                prompt=asked.prompt,
+                tokens=asked.tokens,
+                contexts=asked.contexts,
+                repeat=asked.repeat,
+            )
+            threads = asked.threads or usable_cpus()
+            subject = _subject(self.bundle, decoder.capacity, threads)
+            self.result = Result(subject, plan, load_ms, before, memory())
+            yield from self._measured(decoder, sessions, self.result)
+        finally:
+            decoder.close()
+
+    def _measured(
+        self, decoder: Decoder, sessions: _Sessions, result: Result
+    ) -> Iterator[Progress]:
+        on_cpu = self.bundle.manifest.target == "cpu"
+        if on_cpu:
+            path, session = sessions.decode
+            result.traffic = traffic(path, read_contract(session).pairs)
+            self._measure_bandwidth(result)
+        facts = self.bundle.manifest.model
+        rules = GenerationDefaults.read(self.bundle.processor_dir / "generation_config.json")
+        measurement = Measurement(
+            decoder,
+            result.plan,
+            lambda: Sampler(rules.sampling, (), 0),
+            self.stop.is_set,
+            facts.image_token_id,
+        )
+        reading = 0
+        for item in measurement.run():
+            match item:
+                case Progress():
+                    yield item
+                case PrefillRun():
+                    result.prefills.append(item)
+                case DecodeRun():
+                    result.decodes.append(item)
+                    if on_cpu and item.context != reading:
+                        self._measure_bandwidth(result)
+                        reading = item.context
+                case Allocation():
+                    result.allocation = item
+            result.after = memory()
+        result.complete = not self.stop.is_set()
+
+    def _measure_bandwidth(self, result: Result) -> None:
+        if (found := self.bandwidth(result.subject.threads)) is not None:
+            result.bandwidths.append(found)
+
+
+class _Sessions:
+    """Opens the graphs of a bundle and remembers them."""
+
+    def __init__(self, bundle: Bundle, options: BenchOptions) -> None:
+        self._open = graph_opener(bundle, options.threads, options.npu)
+        graphs = bundle.manifest.graphs
+        self._decode = bundle.graph_path("decode" if "decode" in graphs else "text")
+        self._sessions: dict[Path, GraphSession] = {}
+
+    def __call__(self, path: Path) -> GraphSession:
+        self._sessions[path] = session = self._open(path)
+        return session
+
+    @property
+    def decode(self) -> tuple[Path, GraphSession]:
+        """The graph of decode steps."""
+        return self._decode, self._sessions[self._decode]
+
+
+def _show(
+    result: Result, then: dict[str, Any] | None, options: BenchOptions, console: Console
+) -> None:
+    content = document(result)
+    comparison = compare(content, then) if then else None
+    if options.out:
+        _write(options.out, as_text(content))
+        console.note(f"saved as {options.out}")
+    if options.plot:
+        series = {
+            f"behind {point.context} tokens": latencies(result.steps_at(point.context))
+            for point in result.decode_points()
+        }
+        title = f"{result.subject.model}, {result.subject.precision}: milliseconds of each step"
+        _save_picture(options.plot, series, title)
+        console.note(f"drawn into {options.plot}")
+    if options.as_json:
+        if comparison is not None:
+            content["comparison"] = [
+                {"name": r.name, "now": r.now, "then": r.then, "ratio": r.ratio}
+                for r in comparison.ratios
+            ]
+        console.out.write(json_safe(as_text(content)))
+    else:
+        lines = [*result_lines(result), *(comparison_lines(comparison) if comparison else ())]
+        console.out.writelines(safe_line(line) + "\n" for line in lines)
+    console.out.flush()
+
+
+def _check_places(options: BenchOptions) -> None:
+    """Refuse what could not be written, before anything is measured."""
+    for option, path in (("--out", options.out), ("--plot", options.plot)):
+        if path is None:
+            continue
+        if path.is_dir() or not path.resolve().parent.is_dir():
+            raise UsageError(f"{option} {path} cannot be written: name a file in a folder that is")
+    if options.plot and options.plot.suffix.lower() != ".png":
+        raise UsageError(f"--plot {options.plot} is no picture's name: end it in .png")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; name another file") from error
+
+
+def _save_picture(path: Path, series: Mapping[str, Sequence[float]], title: str) -> None:
+    try:
+        picture(series, safe_line(title)).save(path, "PNG")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; name another file") from error
+
+
+def _subject(bundle: Bundle, capacity: int, threads: int) -> Subject:
+    manifest = bundle.manifest
+    name = _RUNTIMES.get(manifest.target, "")
+    return Subject(
+        model=manifest.source.name,
+        target=manifest.target,
+        precision=manifest.precision,
+        capacity=capacity,
+        threads=threads,
+        machine=f"{_processor()}, {usable_cpus()} CPUs, {platform.system()} {platform.machine()}",
+        software=f"q35chat {__version__}, Python {platform.python_version()}{_version(name)}",
+    )
+
+
+def _processor() -> str:
+    """The name that the processor gives itself, where the system tells it."""
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"
+
+
+def _version(name: str) -> str:
+    try:
+        return f", {name} {version(name)}" if name else ""
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from q35chat.bench.document import as_text, compare, document, read_document
+from q35chat.bench.measure import Allocation, DecodeRun, PrefillRun
+from q35chat.bench.memory import Memory
+from q35chat.bench.plan import Plan
+from q35chat.bench.report import comparison_lines, result_lines
+from q35chat.bench.results import Result, Subject
+from q35chat.bench.spread import Spread
+from q35chat.bench.traffic import Traffic
+from q35chat.errors import UsageError
+
+SUBJECT = Subject("model", "cpu", "int4", 64, 2, "a machine", "some software")
+PLAN = Plan(prompt=10, tokens=4, contexts=(20,), repeat=3)
+
+
+def result(step_ms: float = 10.0, threads: int = 2) -> Result:
+    """Three rounds, of which the last is half as fast; 10 % of a step is outside the runtime."""
+    made = Result(
+        Subject(**{**as_fields(SUBJECT), "threads": threads}),
+        PLAN,
+        load_ms=100.0,
+        before=Memory(10, 20, 5),
+        loaded=Memory(100, 120, 50),
+        traffic=Traffic(weights=1000, states=100, slot=10),
+        bandwidths=[90_000.0, 132_000.0],
+        allocation=Allocation(400.0, 0.0),
+        after=Memory(110, 150, 50),
+        complete=True,
+    )
+    for factor in (1.0, 1.0, 2.0):
+        made.prefills.append(PrefillRun(0, 10, 50.0 * factor, 49.0 * factor, 60.0 * factor))
+        wall = (step_ms * factor,) * 4
+        inside = tuple(ms * 0.9 for ms in wall)
+        made.decodes.append(DecodeRun(20, wall, inside, (0.1,) * 4, growth=8))
+    return made
+
+
+def as_fields(subject: Subject) -> dict[str, Any]:
+    return {name: getattr(subject, name) for name in Subject.__slots__}
+
+
+def test_the_median_round_speaks_for_the_speed() -> None:
+    (point,) = result().decode_points()
+    (prefill,) = result().prefill_points()
+
+    assert point.tokens_per_s == Spread(100.0, 75.0, 100.0)
+    assert (point.p50_ms, point.p95_ms) == (10.0, 20.0)
+    assert prefill.tokens_per_s.median == pytest.approx(200.0)
+    assert prefill.first_token_ms.median == 60.0
+
+
+def test_the_engines_own_share_is_what_is_outside_the_runtime() -> None:
+    (point,) = result().decode_points()
+    (prefill,) = result().prefill_points()
+
+    assert point.own_share == pytest.approx(0.1)
+    assert point.own_ms == pytest.approx(1.0)
+    assert prefill.own_share == pytest.approx(0.02)
+
+
+def test_the_ceiling_is_the_best_bandwidth_over_what_a_middle_step_reads() -> None:
+    (point,) = result().decode_points()
+
+    assert point.ceiling == pytest.approx(132_000 / (1000 + 100 + 10 * 23))
+    assert point.reached == pytest.approx(100.0 / (132_000 / 1330))
+
+
+def test_no_ceiling_without_a_bandwidth() -> None:
+    unknown = result()
+    unknown.bandwidths.clear()
+
+    (point,) = unknown.decode_points()
+    assert (point.ceiling, point.reached) == (None, None)
+    assert any("behind 20" in line for line in result_lines(unknown))
+
+
+def test_a_result_compares_with_itself_after_a_way_through_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "then.json"
+    path.write_text(as_text(document(result())), encoding="utf-8")
+    comparison = compare(document(result()), read_document(path))
+
+    assert comparison.differences == ()
+    assert {ratio.ratio for ratio in comparison.ratios} == {1.0}
+    assert len(comparison.ratios) == len(document(result())["summary"])
+
+
+def test_ratios_say_which_way_is_better() -> None:
+    comparison = compare(document(result(step_ms=5.0)), document(result(step_ms=10.0)))
+
+    found = {ratio.name: ratio for ratio in comparison.ratios}
+    assert found["decode tokens per s, behind 20"].ratio == pytest.approx(2.0)
+    assert found["decode tokens per s, behind 20"].more_is_better
+    assert found["step p95 ms, behind 20"].ratio == pytest.approx(0.5)
+    assert not found["step p95 ms, behind 20"].more_is_better
+    assert found["load ms"].ratio == 1.0
+
+
+def test_what_else_differs_is_named() -> None:
+    comparison = compare(document(result(threads=4)), document(result()))
+
+    assert comparison.differences == (("threads", "4", "2"),)
+    assert "  not the same threads: 4 now, 2 then" in list(comparison_lines(comparison))
+
+
+def test_results_with_nothing_in_common_say_what_to_do() -> None:
+    now, then = document(result()), document(result())
+    then["summary"] = {}
+
+    assert any("use the same --prompt" in line for line in comparison_lines(compare(now, then)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 1, "subject": {}, "summary": []}',
+        '{"schema": 1, "subject": {}, "summary": {"a": "b"}}',
+    ],
+)
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "then.json"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(UsageError, match="is no result of a measurement"):
+        read_document(path)
+
+
+def test_a_result_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "then.json"
+    path.write_text(as_text(document(result()) | {"schema": 2}), encoding="utf-8")
+
+    with pytest.raises(UsageError, match="has schema 2, this q35chat reads 1: measure again"):
+        read_document(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*gone\.json"):
+        read_document(tmp_path / "gone.json")
+
+
+def test_one_value_is_its_own_spread() -> None:
+    assert Spread.of([3.0]) == Spread(3.0, 3.0, 3.0)
+    assert Spread.of([1.0, 2.0, 3.0, 4.0, 5.0]) == Spread(3.0, 2.0, 4.0)
