@@ -10,6 +10,7 @@ from q35chat.commands import export as command
 from q35chat.commands.export import export_model
 from q35chat.errors import UsageError
 from q35export.request import ExportRequest
+from q35export.verify import NotEnoughMemoryError
 from tests.cli.scripted import recorded
 from tests.support.checkpoints import make_checkpoint
 
@@ -98,3 +99,18 @@ def test_half_a_bundle_is_not_compared(
     monkeypatch.setattr(command, "compare", compare)
     half = request(checkpoint, tmp_path / "out", component="text")
     assert export_model(half, recorded().console, verify=None) == 0
+
+
+def test_a_comparison_that_does_not_fit_is_left_out_unless_asked_for(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compare(*_: object) -> int:
+        raise NotEnoughMemoryError("comparing needs 40.0 GB")
+
+    monkeypatch.setattr(command, "find_spec", lambda name: object())
+    monkeypatch.setattr(command, "compare", compare)
+    seen = recorded()
+    assert export_model(request(checkpoint, tmp_path / "out"), seen.console, verify=None) == 0
+    assert "not compared with the checkpoint: comparing needs 40.0 GB" in seen.err.getvalue()
+    with pytest.raises(NotEnoughMemoryError):
+        export_model(request(checkpoint, tmp_path / "other"), recorded().console, verify=True)

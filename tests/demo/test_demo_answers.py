@@ -55,7 +55,7 @@ def test_it_counts_as_far_as_asked_and_stops(demo_bundle: Open, last: int) -> No
     [
         ("Hello!", "Hello"),
         ("Who are you?", "demo model"),
-        ("How do I get a real model?", "q35chat export Qwen/Qwen3.5-4B --out out/"),
+        ("How do I get a real model?", "q35chat export Qwen/Qwen3.5-0.8B --out out/"),
         ("How do I attach a picture?", "--image photo.jpg"),
         ("What is the capacity meter?", "--max-seq-len"),
         ("What is the capital of France?", "q35chat export"),

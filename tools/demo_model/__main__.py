@@ -19,7 +19,9 @@ WORK = Path("build/demo-model")
 
 def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     """Train (or go on from `work/resume.pt`), measure, and write the folder with its card."""
-    plan = Plan(seed=seed) if steps is None else replace(Plan(seed=seed), steps=steps)
+    plan = Plan(seed=seed)
+    if steps is not None:
+        plan = replace(plan, first_round=steps - steps // 2, second_round=steps // 2)
     trainer = Trainer(plan, tokenizer.train(seed), work)
     trainer.run()
     out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from .dialogues import training_conversation
+from .dialogues import Mix, training_conversation
 from .pictures import names_of_tokens, patches
 from .tokenizer import Example, encode
 
@@ -36,11 +36,13 @@ class Batch:
     names: Tensor | None
 
 
-def pool(tokenizer: Tokenizer, seed: int, index: int, grown: float, budget: int) -> Iterator[Batch]:
+def pool(
+    tokenizer: Tokenizer, seed: int, index: int, grown: float, mix: Mix, budget: int
+) -> Iterator[Batch]:
     """The batches of one pool, each with at most `budget` tokens after padding, in random order."""
     names = [f"train/{seed}/{index}/{number}" for number in range(POOL)]
     examples = sorted(
-        (encode(tokenizer, training_conversation(name, grown), name) for name in names),
+        (encode(tokenizer, training_conversation(name, grown, mix), name) for name in names),
         key=lambda e: len(e.ids),
     )
     groups: list[list[Example]] = [[]]

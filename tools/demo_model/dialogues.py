@@ -7,14 +7,15 @@ measuring ("held-out/…") never share one.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from PIL import Image
 
 from . import memory_talk, small_talk
 from .chinese_pictures import ask_chinese
-from .one_picture import CANNOT_SEE, ask_one
+from .one_picture import ASKERS, CANNOT_SEE, LATE_ASKERS, Asker, ask_one
 from .phrases import Turn, expand, made_up_word, typed
 from .pictures import Scene, draw, photo_like, random_scene
 from .sight import View
@@ -48,18 +49,30 @@ class Mix:
     memory: float
     chat: float
     counting: float
+    pairs: float = 0.26
+    """Share of two pictures in a message among the conversations about pictures."""
+    askers: Mapping[Asker, int] = field(default_factory=lambda: ASKERS)
+    """Weights of the kinds of questions about one picture."""
 
 
 FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925)
 """For the vocabulary, which pictures do not need."""
-FOR_LEARNING = Mix(0.55, 0.56, 0.8, 0.86, 0.93)
+FIRST_ROUND = Mix(0.51, 0.52, 0.77, 0.83, 0.93)
+SECOND_ROUND = Mix(0.58, 0.585, 0.86, 0.9, 0.96, pairs=0.5, askers=LATE_ASKERS)
+"""More of what is learnt late: to tell two pictures apart, and to repeat what was told."""
 
 
 class Writer:
     """Writes one conversation turn by turn, keeping what was shown and told so far."""
 
-    def __init__(self, rng: random.Random, measuring: bool = False) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        measuring: bool = False,
+        askers: Mapping[Asker, int] = LATE_ASKERS,
+    ) -> None:
         self.rng = rng
+        self.askers = askers
         self.measuring = measuring
         self.facts = memory_talk.Facts()
         self.scenes: tuple[Scene, ...] = ()
@@ -79,11 +92,11 @@ class Writer:
     def about_shown(self) -> Turn:
         """A question about the newest pictures."""
         if len(self.scenes) == 2:
-            turn = ask_two(self.rng, *self.scenes)
+            turn = ask_two(self.rng, *self.scenes, self.askers)
         elif not self.measuring and self.rng.random() < 0.07:
             return ask_chinese(self.rng, self.scenes[0])
         else:
-            turn = ask_one(self.rng, View(self.scenes[0]))
+            turn = ask_one(self.rng, View(self.scenes[0]), self.askers)
         return replace(turn, question=typed(self.rng, turn.question, slips=0.04))
 
     def photo(self) -> Turn:
@@ -140,17 +153,17 @@ class Writer:
         return self.memory() if dice < 0.7 else self.other()
 
 
-def training_conversation(seed: str, grown: float = 1.0, mix: Mix = FOR_LEARNING) -> Conversation:
+def training_conversation(seed: str, grown: float = 1.0, mix: Mix = SECOND_ROUND) -> Conversation:
     """The conversation of a seed string; `grown` (0..1) leads from first lessons to long ones."""
     rng = random.Random(seed)
-    writer = Writer(rng)
+    writer = Writer(rng, askers=mix.askers)
     if rng.random() < 0.8 * (1 - grown**2):
         return Conversation(tuple(first_lesson(rng, writer)), None, thinking=False)
     ease = 0.4 + 0.6 * grown
     kind = rng.random()
     turns: list[Turn] = []
     if kind < mix.pictures:
-        turns.append(writer.show(1 if rng.random() < 0.74 else 2))
+        turns.append(writer.show(1 if rng.random() < 1 - mix.pairs else 2))
         turns += [writer.follow_up() for _ in range(rng.choice((0, 1, 2, 3)))]
     elif kind < mix.photos:
         turns.append(writer.photo())
@@ -161,11 +174,7 @@ def training_conversation(seed: str, grown: float = 1.0, mix: Mix = FOR_LEARNING
     elif kind < mix.chat:
         turns = [writer.other() for _ in range(rng.choice((1, 2, 3, 4)))]
     elif kind < mix.counting:
-        longest = (
-            rng.choice((10, 20, 30, 60) if rng.random() < 0.8 else (120, 300))
-            if rng.random() < ease
-            else 20
-        )
+        longest = rng.choice((10, 30, 60, 120, 300)) if rng.random() < ease else 20
         turns.append(small_talk.counting(rng, longest))
     else:
         turns = [writer.mixed() for _ in range(rng.randint(3, max(4, round(12 * ease))))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from . import meaning
 from .phrases import Turn, article, counted, listed
@@ -209,9 +209,13 @@ ASKERS: dict[Asker, int] = {
 }
 
 
-def ask_one(rng: random.Random, view: View) -> Turn:
-    """A random question about one picture."""
+LATE_ASKERS: dict[Asker, int] = ASKERS | {what_at: 16, background: 0}
+"""For the second round and for measuring: the ground's colour is only a first exercise."""
+
+
+def ask_one(rng: random.Random, view: View, askers: Mapping[Asker, int]) -> Turn:
+    """A random question about one picture, of a kind drawn by the weights `askers`."""
     while True:
-        turn = rng.choices(tuple(ASKERS), tuple(ASKERS.values()))[0](rng, view)
+        turn = rng.choices(tuple(askers), tuple(askers.values()))[0](rng, view)
         if turn is not None:
             return turn

@@ -21,6 +21,7 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
 
 from .batches import Batch, pool
 from .checkpoint import save_checkpoint
+from .dialogues import FIRST_ROUND, SECOND_ROUND
 from .model import new_model, special_id
 from .naming import Naming, learn_to_see
 from .optimise import optimisers, step_all
@@ -38,28 +39,47 @@ class Plan:
     """What decides the weights: the same plan gives the same training."""
 
     seed: int = 7
-    seeing: int = 600
+    seeing: int = 1400
     """Steps of the vision tower alone (see `naming`)."""
-    steps: int = 3200
-    """Steps of the language training that follows."""
+    first_round: int = 4000
+    """Steps of the language training's first round, from short lessons to long conversations."""
+    second_round: int = 3300
+    """Steps of the second, on more of what is learnt late."""
     budget: int = 3000
     """Tokens of a batch, padding included."""
     peak: float = 2.5e-3
     """Largest learning rate."""
     warm_up: int = 100
-    """Steps."""
-    grown_up: int = 2700
+    """Steps of a round."""
+    grown_up: int = 3000
     """Steps over which conversations grow to full length."""
     falling_from: float = 0.64
-    """Share of the steps after which the learning rate falls."""
+    """Share of a round's steps after which the learning rate falls."""
     quantised_from: float = 0.8
-    """Share of the steps after which the projections are read in int4 in two steps of three."""
+    """Share of a round's steps after which the projections are read in int4 two times in three."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of both rounds."""
+        return self.first_round + self.second_round
+
+    def round_of(self, step: int) -> tuple[int, int]:
+        """The first step of the round that `step` belongs to, and the round's length."""
+        if step < self.first_round:
+            return 0, self.first_round
+        return self.first_round, self.second_round
+
+    def done(self, step: int) -> float:
+        """The share of its round that lies before `step`."""
+        start, length = self.round_of(step)
+        return (step - start) / length
 
 
 def rate(plan: Plan, step: int) -> float:
-    """Learning rate of a step: it rises in the warm-up, stays, and falls to zero in a line."""
-    left = (plan.steps - step) / max(1.0, plan.steps * (1 - plan.falling_from))
-    return plan.peak * min(1.0, (step + 1) / plan.warm_up, left)
+    """Learning rate of a step: in a round it rises, stays, and falls to zero in a line."""
+    start, _ = plan.round_of(step)
+    left = (1 - plan.done(step)) / (1 - plan.falling_from)
+    return plan.peak * min(1.0, (step - start + 1) / plan.warm_up, left)
 
 
 def loss_of(model: Qwen3_5ForConditionalGeneration, naming: Naming, batch: Batch) -> Tensor:
@@ -137,24 +157,26 @@ class Trainer:
         saved = time.monotonic()
         while self.step < self.plan.steps:
             started = time.monotonic()
-            for batch in pool(
-                self.tokenizer,
-                self.plan.seed,
-                self.pools,
-                min(1.0, self.step / self.plan.grown_up),
-                self.plan.budget,
-            ):
-                if self.step < self.plan.steps:
-                    self._learn(batch)
+            self._learn_pool()
             self.pools += 1
             self.seconds += time.monotonic() - started
             if time.monotonic() - saved > SAVE_EVERY_S or self.step >= self.plan.steps:
                 self._save()
                 saved = time.monotonic()
 
+    def _learn_pool(self) -> None:
+        """Learn one pool of conversations, or what of it still belongs to the round."""
+        plan = self.plan
+        start, length = plan.round_of(self.step)
+        mix = SECOND_ROUND if start else FIRST_ROUND
+        grown = min(1.0, self.step / plan.grown_up)
+        for batch in pool(self.tokenizer, plan.seed, self.pools, grown, mix, plan.budget):
+            if self.step < start + length:
+                self._learn(batch)
+
     def _mode(self) -> str:
         """How this step reads the projections' weights."""
-        if self.step < self.plan.quantised_from * self.plan.steps:
+        if self.plan.done(self.step) < self.plan.quantised_from:
             return "float"
         return random.Random(f"{self.plan.seed}/{self.step}").choice(
             ("float", "int4", "int4-signed")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from . import meaning
-from .one_picture import ask_one
+from .one_picture import Asker, ask_one
 from .phrases import NUMBER_WORDS, Turn, counted
 from .pictures import Scene
 from .sight import View, ask, found, name, triples
 
 
-def ask_two(rng: random.Random, first: Scene, second: Scene) -> Turn:
+def ask_two(rng: random.Random, first: Scene, second: Scene, askers: Mapping[Asker, int]) -> Turn:
     """A random question about two pictures, or about one of them."""
     views = (View(first, "the first picture"), View(second, "the second picture"))
     kind = rng.random()
     if kind < 0.4:
-        return ask_one(rng, rng.choice(views))
+        return ask_one(rng, rng.choice(views), askers)
     if kind < 0.65:
         return describe_both(rng, *views)
     if kind < 0.85 and (turn := which_has(rng, *views)) is not None:
