@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TextIO
 
 from textual.app import App
 
 from q35chat.chat.service import Workspace
+from q35chat.tui.asking import Answers, ask
 from q35chat.tui.clipboard import Copied, copy
-from q35chat.tui.commands import BY_ID
+from q35chat.tui.exporting import Exporter
+from q35chat.tui.graphics import PictureDisplay, Wish, look
+from q35chat.tui.keymap import read_keymap
+from q35chat.tui.painting import PictureFile
 from q35chat.tui.palette import CommandTable
 from q35chat.tui.preferences import (
     Drafts,
@@ -25,8 +30,12 @@ from q35chat.tui.preferences import (
     save_preferences,
 )
 from q35chat.tui.screens.chat import ChatScreen, Opening
+from q35chat.tui.screens.setup import SetupScreen
 from q35chat.tui.terminal import apart, log_path
+from q35chat.tui.text import clean
 from q35chat.tui.themes import HOUSE_THEMES
+from q35chat.tui.widgets.messages import SaysMessages, Severity
+from q35chat.tui.widgets.picture import Picture
 
 _HERE = Path(__file__).parent
 
@@ -42,41 +51,69 @@ class ChatApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
 
     def __init__(
-        self, workspace: Workspace, opening: Opening, preferences: Preferences, drafts: Drafts
+        self,
+        workspace: Workspace,
+        opening: Opening,
+        preferences: Preferences,
+        drafts: Drafts,
+        picture_display: PictureDisplay | None = None,
+        exporter: Exporter | None = None,
     ) -> None:
         super().__init__()
         self.preferences = preferences
+        self.picture_display = picture_display or PictureDisplay(preferences.pictures)
+        self.keymap = read_keymap(preferences.keys)
+        self.exporter = exporter
         self._chat = ChatScreen(workspace, opening, drafts)
         for theme in HOUSE_THEMES:
             self.register_theme(theme)
 
     def on_mount(self) -> None:
         """Apply preferences and show the chat."""
-        known = {name: keys for name, keys in self.preferences.keys.items() if name in BY_ID}
-        self.set_keymap(known)
+        self.set_keymap(dict(self.keymap.own))
         if self.preferences.theme in self.available_themes:
             self.theme = self.preferences.theme
         self.push_screen(self._chat)
-        self._report(known)
+        for problem in (self.preferences.problem, *self.keymap.problems):
+            if problem:
+                self.notify(problem, severity="warning", markup=False)
 
-    def _report(self, known: dict[str, str]) -> None:
-        problems = [self.preferences.problem] if self.preferences.problem else []
-        problems += [
-            f"keys: there is no command “{name}”; F1 lists them"
-            for name in self.preferences.keys
-            if name not in known
-        ]
-        for problem in problems:
-            self.notify(problem, severity="warning", markup=False)
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: Severity = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Say something in the lines that the screen on top has for it; else in a corner."""
+        screen = self.screen
+        if isinstance(screen, SaysMessages):
+            screen.messages.say(message, severity)
+        else:
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""
         self.theme = theme
-        self.preferences = replace(self.preferences, theme=theme)
+        self._prefer(replace(self.preferences, theme=theme))
+
+    def choose_pictures(self, wish: Wish) -> None:
+        """Draw pictures another way from now on."""
+        self.picture_display.wish = wish
+        for screen in self.screen_stack:
+            for picture in screen.query(Picture):
+                picture.redraw()
+        self._prefer(replace(self.preferences, pictures=wish))
+
+    def _prefer(self, preferences: Preferences) -> None:
+        self.preferences = preferences
         try:
-            save_preferences(preferences_path(), self.preferences)
+            save_preferences(preferences_path(), preferences)
         except OSError as error:
-            self.notify(f"The theme could not be saved: {error}", severity="error", markup=False)
+            text = f"The setting could not be saved: {error}"
+            self.notify(text, severity="error", markup=False)
 
     def copy(self, text: str, what: str) -> None:
         """Copy a text by every way that fits, and say what came of it."""
@@ -102,8 +139,9 @@ class ChatApp(App[None]):
         )
 
     async def action_quit(self) -> None:
-        """Leave the way the chat screen leaves."""
-        await self._chat.run_command("quit")
+        """Leave the way the chat screen leaves, unless an export asks first."""
+        if not any(isinstance(it, SetupScreen) and it.asks_first() for it in self.screen_stack):
+            await self._chat.run_command("quit")
 
     def action_help_quit(self) -> None:
         """Ctrl+C without a selection."""
@@ -116,12 +154,31 @@ def run(
     session: str | None = None,
     images: Sequence[Path] = (),
     prompt: str = "",
-    no_images: bool = False,
+    pictures: Wish | None = None,
+    exporter: Exporter | None = None,
 ) -> int:
-    """Run the application until it is left; the exit code of the program."""
+    """Run the application until it is left; the exit code of the program.
+
+    `pictures` is for this run and wins over the preference.
+    """
     preferences = load_preferences(preferences_path())
-    opening = Opening(session, tuple(images), prompt, preferences.pictures and not no_images)
-    app = ChatApp(workspace, opening, preferences, Drafts.at_home())
-    with apart(log_path()):
+    typed: list[str] = []
+
+    def ask_terminal() -> Answers:
+        if sys.__stdin__ is None or sys.__stderr__ is None:
+            return Answers()
+        answers = ask(sys.__stdin__.fileno(), sys.__stderr__.fileno())
+        typed.append(answers.typed)
+        return answers
+
+    terminal = look(os.environ, ask_terminal)
+    display = PictureDisplay(pictures or preferences.pictures, terminal)
+    opening = Opening(session, tuple(images), clean(prompt + "".join(typed)))
+    app = ChatApp(workspace, opening, preferences, Drafts.at_home(), display, exporter)
+
+    def dress(screen: TextIO) -> PictureFile:
+        return PictureFile(screen, display)
+
+    with apart(log_path(), dress):
         app.run()
     return app.return_code or 0

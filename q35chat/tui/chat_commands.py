@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 from q35chat.chat.service import Conversation
 from q35chat.errors import Q35Error
-from q35chat.tui.commands import BY_ID, Command, key_label
-from q35chat.tui.markdown import code_blocks, conversation_markdown
+from q35chat.tui.commands import Command
+from q35chat.tui.exporting import Made
 from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.screens.help import HelpScreen
 from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.sessions import SessionsScreen
 from q35chat.tui.screens.settings import SettingsScreen
-from q35chat.tui.text import count
+from q35chat.tui.screens.setup import SetupScreen
+from q35chat.tui.text import count, slots
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
@@ -43,12 +44,12 @@ class ChatCommands:
 
     def key(self, command_id: str) -> str:
         """The key of a command as the user's settings have it."""
-        return key_label(self._app.preferences.keys.get(command_id, BY_ID[command_id].keys))
+        return self._app.keymap.label(command_id)
 
     def thinking_words(self) -> str:
         """How thinking is set, for the status line."""
         conversation = self._screen.conversation
-        if conversation is None:
+        if conversation is None or self._screen.loader.running:
             return "loading the model… you can write already"
         settings = conversation.settings()
         if not settings.thinking:
@@ -59,7 +60,7 @@ class ChatCommands:
 
     def _idle(self) -> Conversation | None:
         """The conversation, if it is there and nothing runs; else says why not."""
-        if self._screen.conversation is None:
+        if self._screen.conversation is None or self._screen.loader.running:
             self._screen.say(_LOADING)
         elif self._screen.generation.running:
             self._screen.say(_BUSY)
@@ -74,6 +75,7 @@ class ChatCommands:
             screen.stop_turn()
         elif screen.panel.display:
             screen.panel.dismiss()
+            screen.status.refresh()
         elif screen.queued:
             screen.queued = False
             screen.status.refresh()
@@ -99,7 +101,7 @@ class ChatCommands:
         if conversation is None:
             return
         last = conversation.steps[-1] if conversation.steps else None
-        if last is None or last.turn.role != "assistant" or last.turn.finish in (None, "stop"):
+        if last is None or last.turn.role != "assistant" or last.turn.finish == "stop":
             self._screen.say("The last answer is complete; there is nothing to continue")
             return
         view = await self._screen.transcript.reopen_last()
@@ -109,6 +111,7 @@ class ChatCommands:
     async def do_edit(self, _: str) -> None:
         """Change an earlier question."""
         if self._idle() is not None:
+            self._screen.panel.dismiss()
             await self._screen.drafting.edit_earlier()
 
     async def do_branch_back(self, _: str) -> None:
@@ -131,21 +134,34 @@ class ChatCommands:
         conversation.choose_branch(step.id, (step.branch + by) % step.branches)
         await self._resettle(conversation)
 
-    async def do_drop_oldest(self, _: str) -> None:
-        """Leave out the oldest question and answer."""
+    async def do_drop_oldest(self, argument: str) -> None:
+        """Leave out the oldest question and answer, or so many of them."""
         conversation = self._idle()
         if conversation is None:
             return
-        oldest = self._screen.panels.oldest_question()
-        if not oldest:
+        most = len(self._screen.panels.questions()) - 1
+        pairs = int(argument) if argument.isdecimal() else 0 if argument else 1
+        if most < 1:
             self._screen.say("There is only one turn; leaving it out would leave nothing")
-            return
+        elif not 0 < pairs <= most:
+            self._screen.say(f"“{argument}” is not a number from 1 to {most}", error=True)
+        else:
+            await self._drop(conversation, pairs)
+
+    async def _drop(self, conversation: Conversation, pairs: int) -> None:
+        which = self._screen.panels.oldest(pairs)
         before = conversation.used_slots
-        conversation.drop_oldest(1)
+        try:
+            conversation.drop_oldest(pairs)
+        except Q35Error as error:
+            self._screen.say(str(error), error=True)
+            return
         await self._resettle(conversation)
+        self._screen.forecasting.forget()
+        self._screen.forecasting.soon()
         freed = max(0, before - conversation.used_slots)
-        won = f" {count(freed)} slots are free again." if freed else ""
-        self._screen.say(f"Left out “{oldest}”.{won} {self.key('proceed')} goes on with the answer")
+        won = f"; {slots(freed)} are free again" if freed else ""
+        self._screen.say(f"Left out {which}{won}")
 
     async def _resettle(self, conversation: Conversation) -> None:
         await self._screen.transcript.settle(conversation.steps)
@@ -197,7 +213,11 @@ class ChatCommands:
             chosen = (True, None)
         else:
             chosen = (True, THINKING_BUDGET) if settings.thinking_budget is None else (False, None)
-        conversation.change_settings(settings.with_thinking(*chosen))
+        try:
+            conversation.change_settings(settings.with_thinking(*chosen))
+        except Q35Error as error:
+            self._screen.say(str(error), error=True)
+            return
         self._screen.status.refresh()
         words = self.thinking_words()
         when = " from the next answer on" if self._screen.generation.running else ""
@@ -213,38 +233,19 @@ class ChatCommands:
             if path is not None:
                 await self._screen.attach((path,))
 
-        self._app.push_screen(
-            PickerScreen(Path.cwd(), previews=self._screen.opening.pictures), picked
-        )
+        self._app.push_screen(PickerScreen(Path.cwd()), picked)
 
     async def do_copy_answer(self, _: str) -> None:
         """Copy the last answer."""
-        answers = self._answers()
-        if answers:
-            self._app.copy(answers[-1], "the answer")
-        else:
-            self._screen.say("There is no answer to copy yet")
+        self._screen.copying.answer()
 
-    async def do_copy_code(self, _: str) -> None:
-        """Copy the last code block."""
-        for text in reversed(self._answers()):
-            blocks = code_blocks(text)
-            if blocks:
-                self._app.copy(blocks[-1], "the code block")
-                return
-        self._screen.say("There is no code block to copy yet")
+    async def do_copy_code(self, argument: str) -> None:
+        """Copy the code block with this number, or ask which."""
+        self._screen.copying.code(argument)
 
     async def do_copy_chat(self, _: str) -> None:
         """Copy everything."""
-        conversation = self._screen.conversation
-        if conversation is None or not conversation.steps:
-            self._screen.say("There is nothing to copy yet")
-            return
-        turns = [step.turn for step in conversation.steps]
-        self._app.copy(conversation_markdown(conversation.title, turns), "the conversation")
-
-    def _answers(self) -> list[str]:
-        return [step.turn.text for step in self._screen.steps if step.turn.role == "assistant"]
+        self._screen.copying.chat()
 
     async def do_export(self, argument: str) -> None:
         """Write the conversation to a folder."""
@@ -289,6 +290,21 @@ class ChatCommands:
         """Load a page of earlier turns."""
         await self._screen.transcript.earlier()
 
+    async def do_setup(self, _: str) -> None:
+        """Export a model and let it answer."""
+        screen, exporter = self._screen, self._app.exporter
+        if screen.generation.running:
+            screen.say(_BUSY)
+        elif screen.loader.running:
+            screen.say(_LOADING)
+        elif exporter is not None:
+
+            def closed(made: Made | None) -> None:
+                if made is not None:
+                    screen.loader.use(made)
+
+            self._app.push_screen(SetupScreen(exporter), closed)
+
     async def do_settings(self, _: str) -> None:
         """Change how answers are made and how the screen looks."""
         conversation = self._screen.conversation
@@ -303,7 +319,7 @@ class ChatCommands:
 
     async def do_help(self, _: str) -> None:
         """Show all keys and commands."""
-        self._app.push_screen(HelpScreen(self._app.preferences.keys))
+        self._app.push_screen(HelpScreen(self._app.keymap))
 
     async def do_palette(self, _: str) -> None:
         """Find a command by name."""

@@ -42,8 +42,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "alt+left", "earlier"),
     Command("branch_forward", "Later branch", "Show the answer after this one",
             CONVERSATION, "alt+right", "later"),
-    Command("drop_oldest", "Drop the oldest turn", "Leave out the oldest question and answer to "
-            "win room", CONVERSATION, "", "drop"),
+    Command("drop_oldest", "Leave out the oldest turns", "The model no longer reads the oldest "
+            "question and answer, or N of them; that frees slots", CONVERSATION, "", "drop", "N"),
     Command("summarise", "New conversation from a summary", "The model sums this one up and a "
             "new one starts from that", CONVERSATION, "", "summarise"),
     Command("new", "New conversation", "Start afresh; this one stays in the list",
@@ -55,8 +55,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("attach", "Attach a picture", "Choose a picture with a preview",
             WRITING, "ctrl+o", "image", "PATH"),
     Command("copy_answer", "Copy the answer", "Copy the last answer", LOOKING, "f3", "copy"),
-    Command("copy_code", "Copy the last code block", "Copy the newest code block of the "
-            "conversation", LOOKING, "f4", "code"),
+    Command("copy_code", "Copy a code block", "Choose one of the code blocks; the newest answer's "
+            "come first", LOOKING, "f4", "code", "N"),
     Command("copy_chat", "Copy the conversation", "Copy the whole conversation as Markdown",
             LOOKING, "", "copychat"),
     Command("export", "Export to Markdown", "Write the conversation to a folder, pictures beside "
@@ -67,6 +67,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("scroll_down", "Scroll down", "One page towards the end", LOOKING, "pagedown"),
     Command("earliest", "Load earlier turns", "Show turns before the first one on screen",
             LOOKING, "ctrl+home", "more"),
+    Command("setup", "Get a real model", "Export a checkpoint here, then open it",
+            APPLICATION, "f9", "setup"),
     Command("settings", "Settings", "Sampling, system prompt, limits, theme",
             APPLICATION, "f2", "settings"),
     Command("help", "Help", "All keys and commands", APPLICATION, "f1", "help"),
@@ -91,10 +93,13 @@ PANEL_KEYS: Final = ("f5", "f6", "f7", "f8")
 
 
 def screen_bindings() -> list[Binding]:
-    """The bindings of the chat screen; each id can be given other keys in the settings file."""
+    """The bindings of the chat screen; each id can be given other keys in the settings file.
+
+    A command without a key has a name in its place that no key has, so that it can be given one.
+    """
     return [
         Binding(
-            command.keys,
+            command.keys or f"no-key-{command.id}",
             f"command('{command.id}')",
             command.title,
             id=command.id,
@@ -102,7 +107,6 @@ def screen_bindings() -> list[Binding]:
             priority=command.id != "stop",
         )
         for command in COMMANDS
-        if command.keys
     ]
 
 

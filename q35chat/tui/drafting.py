@@ -30,6 +30,7 @@ class Drafting:
         self._kept: dict[str, tuple[Attachment, ...]] = {}
         self._stash: Draft | None = None
         self._sent: Draft | None = None
+        self._carried: Draft | None = None
         self._dirty = False
         self.editing: str | None = None
 
@@ -38,6 +39,10 @@ class Drafting:
         self._key = conversation.id if conversation.steps else "new"
         questions = _questions(conversation.steps)
         self._screen.composer.editor.past = History(step.turn.text for step in questions)
+        if self._carried is not None:
+            carried, self._carried = self._carried, None
+            await self._screen.composer.put(*carried)
+            return
         draft = self._drafts.get(self._key)
         if self._screen.composer.empty and draft:
             await self._screen.composer.put(draft, self._kept.get(self._key, ()))
@@ -50,6 +55,15 @@ class Drafting:
             self._kept[self._key] = self._screen.composer.chips.attachments
             self.save()
             await self._screen.composer.put("")
+
+    async def carry(self) -> None:
+        """Take what is being written along into the conversation that is opened next."""
+        composer = self._screen.composer
+        draft = (composer.editor.full_text, composer.chips.attachments)
+        await self.cancel_edit()
+        await composer.put("")
+        self.changed()
+        self._carried = draft
 
     def changed(self) -> None:
         """The composer holds something else."""

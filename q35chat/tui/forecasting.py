@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -36,8 +35,17 @@ class Forecasting:
     def refusal(self) -> Forecast | None:
         """The forecast, if it belongs to the present draft and says that this does not fit."""
         forecast = self.forecast
-        current = self._key == _key(*self._draft())
+        current = self._key == self._draft_key()
         return forecast if forecast is not None and current and not forecast.fits else None
+
+    def forget(self) -> None:
+        """What was forecast is not so any more."""
+        self.forecast = None
+
+    def _draft_key(self) -> str:
+        text, attachments = self._draft()
+        names = [attachment.sha256 for attachment in attachments]
+        return "\0".join([self._screen.drafting.editing or "", text, *names])
 
     def _draft(self) -> tuple[str, tuple[Attachment, ...]]:
         composer = self._screen.composer
@@ -56,31 +64,38 @@ class Forecasting:
             screen.status.refresh()
             return
         screen.run_worker(
-            partial(self._compute, conversation, text, attachments),
+            partial(
+                self._compute,
+                self._draft_key(),
+                conversation,
+                text,
+                attachments,
+                screen.drafting.editing,
+            ),
             thread=True,
             exclusive=True,
             group="forecast",
         )
 
     def _compute(
-        self, conversation: Conversation, text: str, attachments: tuple[Attachment, ...]
+        self,
+        key: str,
+        conversation: Conversation,
+        text: str,
+        attachments: tuple[Attachment, ...],
+        edited: str | None,
     ) -> None:
         try:
-            forecast = conversation.forecast(text, attachments)
+            forecast = conversation.forecast(text, attachments, edited)
         except Q35Error as error:
             self._screen.call_later(self._screen.status.say, str(error))
         else:
-            key = _key(text, attachments)
             self._screen.call_later(self._show, conversation, key, forecast)
 
     def _show(self, conversation: Conversation, key: str, forecast: Forecast) -> None:
         screen = self._screen
-        current = conversation is screen.conversation and key == _key(*self._draft())
+        current = conversation is screen.conversation and key == self._draft_key()
         if current and not screen.generation.running:
             self._key, self.forecast = key, forecast
             screen.meter.expect(forecast)
             screen.status.refresh()
-
-
-def _key(text: str, attachments: Sequence[Attachment]) -> str:
-    return "\0".join([text, *(attachment.sha256 for attachment in attachments)])

@@ -17,7 +17,7 @@ from textual.highlight import highlight
 
 from q35chat.tui.markdown_inline import inline
 from q35chat.tui.markdown_table import table_lines
-from q35chat.tui.wrapping import breaks
+from q35chat.tui.wrapping import breaks, folds
 
 Lines = list[Content]
 
@@ -79,7 +79,8 @@ def _code(node: SyntaxTreeNode, width: int, _: int) -> Lines:
     inner = width - 4
     lines: Lines = []
     for line in coloured.split("\n", allow_blank=True):
-        for part in line.expand_tabs(4).fold(inner):
+        flat = line.expand_tabs(4)
+        for part in flat.divide(folds(flat.plain, inner)):
             padded = part.pad_right(max(0, inner - part.cell_length)).pad(2, 2)
             lines.append(padded.stylize_before("on $panel"))
     return lines

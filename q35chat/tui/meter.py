@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from q35chat.chat.events import PrefillProgress, VisionProgress
+from q35chat.chat.events import PrefillProgress, Timings, VisionProgress
 from q35chat.chat.service import Forecast, ModelInfo
 from q35chat.tui.feed import Batch
+from q35chat.tui.text import route_words
 
 SHOWN_STEPS: Final = 120
 WARN_AT: Final = 0.90
@@ -41,12 +42,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """KV slots: held by earlier turns, by this turn (or its forecast), and free."""
+    """KV slots: held by what was said before, by this turn, and free; together they are `total`.
+
+    This turn is the one being answered, or the draft; there is none while nothing is written.
+    """
 
     total: int = 0
     kept: int = 0
     turn: int = 0
-    whose: Literal["last turn", "this turn", "next turn"] = "last turn"
 
     @property
     def used(self) -> int:
@@ -57,6 +60,11 @@ class Capacity:
     def free(self) -> int:
         """Slots nothing holds."""
         return max(0, self.total - self.kept - self.turn)
+
+    @property
+    def over(self) -> int:
+        """Slots that a draft wants and that are not there."""
+        return max(0, self.kept + self.turn - self.total)
 
     @property
     def fraction(self) -> float:
@@ -73,7 +81,10 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that the meters show. Times in milliseconds; empty and zero mean not known yet."""
+    """All that the meters show. Times in milliseconds; empty and zero mean not known yet.
+
+    `route` is how the prompt was read, where there was a choice.
+    """
 
     capacity: Capacity = Capacity()
     model: ModelInfo | None = None
@@ -87,6 +98,7 @@ class Reading:
     first_token_s: float | None = None
     made: int = 0
     progress: Progress | None = None
+    route: str = ""
     running: bool = False
 
 
@@ -110,33 +122,33 @@ class Meter:
     _wall: deque[float] = field(default_factory=lambda: deque(maxlen=SHOWN_STEPS))
     _predict: deque[float] = field(default_factory=lambda: deque(maxlen=SHOWN_STEPS))
     _steps_seen: int = 0
-    _last_turn: int = 0
+    _before: int = 0
     _started: float = 0.0
     _stage_started: float = 0.0
     _first_token_s: float | None = None
     _progress: Progress | None = None
+    _route: str = ""
 
     def idle(self, model: ModelInfo, used: int) -> None:
         """Nothing runs; `used` slots are held."""
         self.model = model
         self.running = False
         self._progress = None
-        last = self.capacity.turn if self.capacity.whose != "next turn" else self._last_turn
-        self._last_turn = last if last <= used and self.capacity.total == model.capacity else 0
-        self.capacity = Capacity(model.capacity, used - self._last_turn, self._last_turn)
+        self.capacity = Capacity(model.capacity, used)
 
     def expect(self, forecast: Forecast) -> None:
         """Show what a draft would take."""
         if not self.running:
-            used, turn = forecast.used_slots, forecast.turn_slots
-            self.capacity = Capacity(self.capacity.total, used, turn, "next turn")
+            self.capacity = Capacity(self.capacity.total, forecast.used_slots, forecast.turn_slots)
 
     def begin(self) -> None:
         """A turn starts now."""
         self.running = True
         self.made = 0
+        self._before = self.capacity.kept
         self._started = self._stage_started = self.clock()
         self._first_token_s = None
+        self._route = ""
         self._progress = Progress("preparing", 0, 0)
         self._wall.clear()
         self._predict.clear()
@@ -146,9 +158,8 @@ class Meter:
         """Account for everything in a batch."""
         if batch.plan is not None:
             plan = batch.plan
-            self.capacity = Capacity(
-                plan.capacity, plan.reused_tokens, plan.new_tokens, "this turn"
-            )
+            kept = min(self._before, plan.prompt_tokens)
+            self.capacity = Capacity(plan.capacity, kept, plan.prompt_tokens - kept)
             self._stage_started = self.clock()
         if batch.vision is not None:
             self._progress = self._vision(batch.vision)
@@ -156,8 +167,13 @@ class Meter:
             self._progress = _prefill(batch.prefill)
         if batch.tokens:
             self._take_tokens(batch)
-        if batch.finished is not None and batch.finished.usage.timings.first_token_ms:
-            self._first_token_s = batch.finished.usage.timings.first_token_ms / 1000
+        if batch.finished is not None:
+            self._take_timings(batch.finished.usage.timings)
+
+    def _take_timings(self, timings: Timings) -> None:
+        self._route = route_words(timings) if timings.route else ""
+        if timings.first_token_ms:
+            self._first_token_s = timings.first_token_ms / 1000
 
     def _take_tokens(self, batch: Batch) -> None:
         steps = [token for token in batch.tokens if token.id is not None]
@@ -170,7 +186,7 @@ class Meter:
         self.made += len(steps)
         total, kept = self.capacity.total, self.capacity.kept
         turn = max(0, total - batch.tokens[-1].slots_free - kept)
-        self.capacity = Capacity(total, kept, turn, "this turn")
+        self.capacity = Capacity(total, kept, turn)
 
     def _vision(self, vision: VisionProgress) -> Progress:
         spent = self.clock() - self._stage_started
@@ -195,6 +211,7 @@ class Meter:
             first_token_s=self._first_token_s,
             made=self.made,
             progress=self._progress,
+            route=self._route,
             running=self.running,
         )
 

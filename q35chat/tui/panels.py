@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from q35chat.chat.service import Forecast
+from q35chat.chat.service import DropPlan, Forecast, Step
+from q35chat.counting import counted
 from q35chat.errors import CapacityError, Q35Error
-from q35chat.tui.text import count, one_line
+from q35chat.tui.exporting import Made
+from q35chat.tui.text import count, one_line, slots
+from q35chat.tui.widgets.composer import refusal_words
 from q35chat.tui.widgets.panel import Way
 
 if TYPE_CHECKING:
     from q35chat.tui.screens.chat import ChatScreen
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """What follows once there is room: in a word, and how."""
+
+    verb: str
+    run: Callable[[], Awaitable[None]]
 
 
 class Panels:
@@ -25,6 +40,7 @@ class Panels:
         ways = self._screen.panel.ways
         if index < len(ways):
             self._screen.panel.dismiss()
+            self._screen.status.refresh()
             result = ways[index].run()
             if inspect.isawaitable(result):
                 await result
@@ -32,76 +48,151 @@ class Panels:
     async def load_failed(self, error: Exception, session: str | None) -> None:
         """The model or the conversation could not be opened."""
         screen = self._screen
-        again = Way("Try again", lambda: screen.load(session))
-        ways = (again, Way("Start a new conversation instead", lambda: screen.load(None)))
+        again = Way("Try again", lambda: screen.loader.load(session))
+        fresh = Way("Start a new conversation instead", lambda: screen.loader.load(None))
+        setup = Way("Get a real model", lambda: screen.run_command("setup"))
+        ways = (again, fresh, setup) if session else (again, setup)
         await screen.panel.show(
             "error",
             "The model is not ready",
             _cause(error),
-            ways if session else (again,),
+            ways,
         )
         screen.status.refresh()
 
-    async def turn_failed(self, error: Exception) -> None:
+    async def turn_failed(self, error: Exception, *, summarising: bool = False) -> None:
         """A turn ended in an error; what was written stays."""
+        if isinstance(error, CapacityError) and summarising:
+            await self._capacity("There is no room for a summary", _cause(error), summary=False)
+            return
         if isinstance(error, CapacityError):
-            await self._capacity("There is no room for this turn", _cause(error))
+            title = "There is no room for this turn"
+            then = None if self._screen.composer.empty else self._sending
+            await self._capacity(title, _cause(error), then=then)
             return
         screen = self._screen
         await screen.panel.show(
             "error",
             "The answer failed; the conversation is safe",
             _cause(error),
-            (Way("Restart the model and open this conversation again", self._restart),
-             self._export_way()),
+            (Way("Restart the model and open this conversation again",
+                 self._screen.loader.restart), self._export_way()),
         )  # fmt: skip
+
+    async def restart_failed(self, error: Exception) -> None:
+        """The model could not be loaded again; the conversation can still be read."""
+        await self._screen.panel.show(
+            "error",
+            "The model did not start again; the conversation is safe",
+            _cause(error),
+            (Way("Try again", self._screen.loader.restart), self._export_way()),
+        )
+
+    async def use_failed(self, error: Exception, made: Made) -> None:
+        """Another model could not be loaded; the one that is there goes on answering."""
+        await self._screen.panel.show(
+            "error",
+            f"{made.model} could not be opened; the present model stays",
+            _cause(error),
+            (Way("Try again", lambda: self._screen.loader.use(made)),),
+        )
 
     async def too_large(self, forecast: Forecast) -> None:
         """The draft does not fit."""
-        free = forecast.left_for_answer + forecast.turn_slots if forecast.left_for_answer > 0 else 0
-        reason = forecast.reason or f"it needs {count(forecast.turn_slots)} slots, {free} are free"
-        await self._capacity("This turn does not fit", reason)
+        words = refusal_words(forecast)
+        reason = f"{words[:1].upper()}{words[1:]}."
+        room = forecast.turn_slots + 1
+        await self._capacity("This turn does not fit", reason, room=room, then=self._sending)
 
     async def capacity_reached(self) -> None:
         """The answer came to the end of the slots."""
-        total = count(self._screen.meter.capacity.total)
+        capacity = self._screen.meter.capacity
         await self._capacity(
-            "Capacity reached", f"All {total} slots are used. The answer so far is kept."
+            "Capacity reached",
+            f"All {count(capacity.total)} slots are used. The answer so far is kept.",
+            then=Then("go on", lambda: self._screen.run_command("proceed")),
         )
 
-    async def _capacity(self, title: str, text: str) -> None:
-        ways = [Way("New conversation", lambda: self._screen.run_command("new"))]
-        oldest = self.oldest_question()
-        conversation = self._screen.conversation
-        if oldest and conversation is not None:
-            plan = conversation.plan_drop(1)
-            cost = f"{count(plan.freed_slots)} slots free, {count(plan.reread_tokens)} read again"
-            ways.append(Way(f"Leave out “{oldest}”: {cost}", self._drop))
-        ways.append(
-            Way("New conversation from a summary", lambda: self._screen.run_command("summarise"))
-        )
+    @property
+    def _sending(self) -> Then:
+        return Then("send", self._screen.send)
+
+    async def _capacity(
+        self,
+        title: str,
+        text: str,
+        *,
+        room: int = 0,
+        then: Then | None = None,
+        summary: bool = True,
+    ) -> None:
+        """Offer the ways on; leaving turns out frees at least `room` slots, then does `then`."""
+        screen = self._screen
+        ways = [self._new_way()]
+        plan = await asyncio.to_thread(self._drop_plan, room)
+        if plan is not None:
+            ways.append(self._drop_way(plan, then))
+        if summary:
+            label = "New conversation from a summary that the model writes first"
+            ways.append(Way(label, lambda: screen.run_command("summarise")))
         ways.append(self._export_way())
-        await self._screen.panel.show("warning", title, text, tuple(ways))
-        self._screen.status.warn()
+        await screen.panel.show("warning", title, text, tuple(ways))
+        screen.status.warn()
+        screen.status.refresh()
 
-    def oldest_question(self) -> str:
-        """The first question, shortened; empty when leaving it out would leave nothing."""
-        questions = [
+    def _new_way(self) -> Way:
+        if self._screen.composer.empty:
+            return Way("New conversation", lambda: self._screen.run_command("new"))
+
+        async def take_along() -> None:
+            await self._screen.drafting.carry()
+            await self._screen.run_command("new")
+
+        return Way("New conversation with this message", take_along)
+
+    def _drop_way(self, plan: DropPlan, then: Then | None) -> Way:
+        pairs = sum(step.turn.role == "user" for step in plan.steps)
+
+        async def drop() -> None:
+            await self._screen.run_command("drop_oldest", str(pairs))
+            if then is not None:
+                await then.run()
+
+        what = f"Leave out {self.oldest(pairs)}" + (f" and {then.verb}" if then else "")
+        cost = f"frees {slots(plan.freed_slots)}, reads {count(plan.reread_tokens)} again"
+        return Way(f"{what} ({cost})", drop)
+
+    def _drop_plan(self, room: int) -> DropPlan | None:
+        """The smallest drop that leaves a question and `room` slots, or a tenth of all; else the
+        largest. None where there is only one question. For a worker thread."""
+        conversation, most = self._screen.conversation, len(self.questions()) - 1
+        if conversation is None or most < 1:
+            return None
+        wanted = max(room, conversation.model.capacity // 10)
+        try:
+            found = bisect_left(
+                range(1, most),
+                wanted,
+                key=lambda pairs: conversation.plan_drop(pairs).slots_free,
+            )
+            return conversation.plan_drop(found + 1)
+        except Q35Error:
+            return None
+
+    def questions(self) -> list[Step]:
+        """The questions that the model reads, oldest first."""
+        return [
             step for step in self._screen.steps if step.turn.role == "user" and not step.left_out
         ]
-        if len(questions) < 2:
-            return ""
-        return one_line(questions[0].turn.text, 30) or "picture"
 
-    async def _drop(self) -> None:
-        await self._screen.run_command("drop_oldest")
+    def oldest(self, pairs: int) -> str:
+        """The oldest questions in words: the first one's own, or how many."""
+        if pairs > 1:
+            return f"the oldest {counted(pairs, 'question')}"
+        return f"“{one_line(self.questions()[0].turn.text, 24) or 'picture'}”"
 
     def _export_way(self) -> Way:
         return Way("Export to Markdown", lambda: self._screen.run_command("export"))
-
-    def _restart(self) -> None:
-        conversation = self._screen.conversation
-        self._screen.load(conversation.id if conversation is not None else None)
 
 
 def _cause(error: Exception) -> str:

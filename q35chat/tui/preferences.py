@@ -16,23 +16,26 @@ from typing import Final
 
 import platformdirs
 
+from q35chat.tui.graphics import WISHES, Wish
+
 DEFAULT_THEME: Final = "q35-dark"
 _TEMPLATE: Final = """\
 # Written by the application when a setting changes; edit freely while it is closed.
 theme = {theme}
+# {wishes}
 pictures = {pictures}
 
-# Other keys for a command, by the ids that F1 shows. For example: regenerate = "f9"
+# Other keys for a command, named as F1 shows it behind the slash: regenerate = "f9"
 [keys]
 {keys}"""
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The interface's own settings. `keys` maps command ids to keys like `ctrl+r,f9`."""
+    """The interface's own settings. `keys` maps commands to keys like `ctrl+r,f9`."""
 
     theme: str = DEFAULT_THEME
-    pictures: bool = True
+    pictures: Wish = "auto"
     keys: dict[str, str] = field(default_factory=dict)
     problem: str = ""
 
@@ -50,14 +53,22 @@ def load_preferences(path: Path) -> Preferences:
         return Preferences()
     except (OSError, ValueError) as error:
         return Preferences(problem=f"{path} cannot be read ({error}); the defaults are used")
-    theme, pictures = document.get("theme", DEFAULT_THEME), document.get("pictures", True)
-    keys = document.get("keys", {})
-    if not (isinstance(theme, str) and isinstance(pictures, bool) and isinstance(keys, dict)):
+    theme, keys = document.get("theme", DEFAULT_THEME), document.get("keys", {})
+    pictures = _wish(document.get("pictures", "auto"))
+    if not (isinstance(theme, str) and pictures is not None and isinstance(keys, dict)):
+        ways = ", ".join(WISHES)
         return Preferences(
-            problem=f"{path}: theme must be text, pictures true or false, keys a table"
+            problem=f"{path}: theme must be text, pictures one of {ways}, keys a table"
         )
     texts = {name: value for name, value in keys.items() if isinstance(value, str)}
     return Preferences(theme, pictures, texts)
+
+
+def _wish(value: object) -> Wish | None:
+    """Also what earlier versions wrote: true and false."""
+    if isinstance(value, bool):
+        return "auto" if value else "none"
+    return next((wish for wish in WISHES if wish == value), None)
 
 
 def save_preferences(path: Path, preferences: Preferences) -> None:
@@ -65,6 +76,7 @@ def save_preferences(path: Path, preferences: Preferences) -> None:
     keys = "".join(f"{name} = {json.dumps(keys)}\n" for name, keys in preferences.keys.items())
     text = _TEMPLATE.format(
         theme=json.dumps(preferences.theme),
+        wishes=", ".join(WISHES),
         pictures=json.dumps(preferences.pictures),
         keys=keys,
     )

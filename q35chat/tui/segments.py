@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from q35chat.tui.graphemes import before
+
 SOFT_LIMIT: Final = 1_000
 HARD_LIMIT: Final = 2_000
 LINE_LIMIT: Final = 4_000
@@ -117,5 +119,5 @@ def _cut_anywhere(source: str) -> Cut | None:
     if len(source) < LINE_LIMIT:
         return None
     at = source.rfind("\n", SOFT_LIMIT, LINE_LIMIT) + 1 or source.rfind(" ", 0, LINE_LIMIT) + 1
-    at = at or LINE_LIMIT
+    at = at or before(source, LINE_LIMIT) or LINE_LIMIT
     return Cut(source[:at], source[at:])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
+from q35chat.tui.commands import PANEL_KEYS, key_label
 from q35chat.tui.feed import Batch
 from q35chat.tui.meter import WARN_AT
 from q35chat.tui.text import count
@@ -64,11 +65,16 @@ class Status:
         screen = self._screen
         conversation = screen.conversation
         title = conversation.title if conversation is not None else ""
-        state = "loading the model…" if conversation is None else conversation.model.name
+        loading = conversation is None or screen.loader.running
+        state = "loading the model…" if loading or not conversation else conversation.model.name
         screen.query_one(TitleBar).show(title, state)
-        empty = not screen.steps and not screen.generation.running
+        begun = conversation is not None and bool(conversation.summary)
+        empty = not (screen.steps or begun or screen.generation.running)
         welcome = screen.query_one(Welcome)
-        welcome.show(conversation.model if conversation is not None else None)
+        welcome.show(
+            None if loading or not conversation else conversation.model,
+            screen.commands.key("setup"),
+        )
         welcome.display = empty
         screen.transcript.display = not empty
 
@@ -109,17 +115,21 @@ class Status:
     def show_hints(self) -> None:
         """The keys that matter now."""
         key = self._screen.commands.key
-        always = [("palette", "commands"), ("help", "help"), ("quit", "quit")]
-        hints = [*self._hints(), *((key(command), words) for command, words in always)]
-        self._screen.query_one(Hints).show(hints)
+        always = [(key("help"), "help"), (key("quit"), "quit")]
+        hints = [*self._hints(), (key("palette"), "commands")]
+        self._screen.query_one(Hints).show(hints, always)
 
     def _hints(self) -> list[tuple[str, str]]:
         screen, key = self._screen, self._screen.commands.key
         if screen.generation.running:
             below = [] if screen.transcript.following else [(key("follow"), "↓ new text below")]
             return [(key("stop"), "stopping…" if self.stopping else "stop"), *below]
+        if screen.panel.display and screen.panel.ways:
+            last = PANEL_KEYS[len(screen.panel.ways) - 1]
+            keys = dict.fromkeys((key_label(PANEL_KEYS[0]), key_label(last)))
+            return [("–".join(keys), "choose"), (key("stop"), "close")]
         if screen.drafting.editing is not None:
             return [("Enter", "resend"), (key("stop"), "cancel"), (key("edit"), "earlier question")]
         if screen.steps:
-            return [("Enter", "send"), (key("regenerate"), "regenerate"), (key("edit"), "edit")]
+            return [("Enter", "send"), (key("regenerate"), "retry"), (key("edit"), "edit")]
         return [("Enter", "send"), ("Ctrl+J", "new line")]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TextIO, cast
 
 import platformdirs
 
@@ -24,17 +24,22 @@ def log_path() -> Path:
     return platformdirs.user_state_path("q35chat") / "native.log"
 
 
+def _as_it_is(screen: TextIO) -> object:
+    return screen
+
+
 @contextmanager
-def apart(path: Path) -> Iterator[None]:
+def apart(path: Path, dress: Callable[[TextIO], object] = _as_it_is) -> Iterator[None]:
     """While inside, `sys.__stderr__` is the terminal and descriptor 2 is the file at `path`.
 
-    Where the file cannot be written, descriptor 2 goes nowhere.
+    `dress` may give a file that changes what is written to the terminal. Where the file at `path`
+    cannot be written, descriptor 2 goes nowhere.
     """
     before = sys.__stderr__
     kept = os.dup(_STDERR)
     log = _open_log(path)
     with os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="replace") as screen:
-        sys.__stderr__ = screen  # type: ignore[misc]
+        sys.__stderr__ = cast("Any", dress(screen))  # type: ignore[misc]
         os.dup2(log, _STDERR)
         try:
             yield

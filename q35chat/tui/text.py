@@ -6,12 +6,16 @@ Knows no widget.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rich.cells import cell_len
 
-from q35chat.chat.events import Finished, FinishReason, Usage
+from q35chat.chat.events import Finished, FinishReason, Timings, Usage
+from q35chat.chat.service import ModelInfo
+from q35chat.counting import counted
 from q35chat.safe_text import safe_text
+from q35chat.tui.wrapping import fitting
 
 MARKS: Final[dict[FinishReason, str]] = {
     "cancelled": "■ stopped",
@@ -32,12 +36,7 @@ def one_line(text: str, width: int) -> str:
     flat = " ".join(clean(text).split())
     if cell_len(flat) <= width:
         return flat
-    used = 0
-    for index, character in enumerate(flat):
-        used += cell_len(character)
-        if used > width - 1:
-            return flat[:index].rstrip() + "…"
-    return flat
+    return fitting(flat, width - 1).rstrip() + "…"
 
 
 def count(number: float) -> str:
@@ -47,7 +46,7 @@ def count(number: float) -> str:
 
 def slots(number: float) -> str:
     """A number of KV slots: `1 slot`, `1,024 slots`."""
-    return f"{count(number)} slot{'' if round(number) == 1 else 's'}"
+    return counted(number, "slot")
 
 
 def millis(value: float) -> str:
@@ -58,7 +57,9 @@ def millis(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration: `0.4 s`, `12 s`, `3 min 05 s`."""
+    """A duration: `38 ms`, `0.4 s`, `12 s`, `3 min 05 s`."""
+    if 0 < value < 0.1:
+        return millis(value * 1000)
     if value < 10:
         return f"{value:.1f} s"
     if value < 60:
@@ -72,8 +73,8 @@ def rate(tokens_per_s: float) -> str:
     return f"{tokens_per_s:.1f} tok/s" if tokens_per_s < 100 else f"{count(tokens_per_s)} tok/s"
 
 
-def usage_line(usage: Usage) -> str:
-    """The dim line under an answer: what was read, reused, made, and how fast."""
+def usage_items(usage: Usage) -> list[str]:
+    """The numbers under an answer: what was read, reused, made, how fast, and by which graphs."""
     made = usage.reasoning_tokens + usage.completion_tokens
     read = f"↑{count(usage.prompt_tokens - usage.reused_tokens)} new"
     if usage.reused_tokens:
@@ -85,7 +86,44 @@ def usage_line(usage: Usage) -> str:
         parts += [rate(1000 / step), f"{millis(step)}/step"]
     if usage.timings.first_token_ms:
         parts.append(f"first token {seconds(usage.timings.first_token_ms / 1000)}")
-    return "  ".join(parts)
+    if usage.timings.route:
+        parts.append(f"read by {route_words(usage.timings)}")
+    return parts
+
+
+def route_words(timings: Timings) -> str:
+    """Which graphs read the prompt, without the counts and times that stand elsewhere."""
+    ways = timings.route.partition(": ")[2] or timings.route
+    return ways.partition(", about ")[0]
+
+
+def packed(items: Sequence[str], width: int, gap: str = "  ") -> list[str]:
+    """The items in lines of at most `width` cells, broken only between them where they fit."""
+    lines: list[str] = []
+    for item in items:
+        longer = f"{lines[-1]}{gap}{item}" if lines else item
+        if lines and cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(one_line(item, width))
+    return lines
+
+
+def model_facts(model: ModelInfo) -> list[str]:
+    """Target, precision and device, each said once."""
+    parts = [model.target, model.precision]
+    if model.device.lower() != model.target.lower():
+        parts.append(model.device)
+    return [clean(part) for part in parts if part]
+
+
+def size(count_of_bytes: float) -> str:
+    """Bytes in the largest binary unit that keeps the number at least 1: `3.2 GiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if count_of_bytes < 1024:
+            return f"{count_of_bytes:.0f} B" if unit == "B" else f"{count_of_bytes:.1f} {unit}"
+        count_of_bytes /= 1024
+    return f"{count_of_bytes:.1f} GiB"
 
 
 def finish_mark(finished: Finished) -> str:

@@ -1,15 +1,21 @@
-"""Where lines break: between words, and between Chinese, Japanese and Korean characters. Pure."""
+"""Where lines break: between words, and between Chinese, Japanese and Korean characters. Pure.
+
+Never inside what people see as one character. Widths are in cells, as the screen counts them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len, set_cell_size
+
+from q35chat.tui.graphemes import clusters, ends
 
 _WIDE: Final = (
     "\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6"
+    "\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6\U00020000-\U0003fffd"
 )
 _CLOSING: Final = "，。、；：！？）】》」』〉〕％…,.;:!?)\\]}"
 _OPENING: Final = "（【《「『〈〔"
@@ -18,32 +24,68 @@ _CHUNK: Final = re.compile(
 )
 
 
-def breaks(text: str, width: int) -> list[int]:
+def breaks(text: str, width: int, *, hanging: bool = True) -> list[int]:
     """Offsets at which a single line of text is cut to fit `width` cells.
 
-    A word longer than the width is cut where it must be.
+    A word longer than the width is cut where it must be. Spaces at the end of a line may hang
+    over its edge, unless `hanging` is false.
     """
     offsets: list[int] = []
     used = 0
-    for match in _CHUNK.finditer(text):
-        chunk = match[0]
-        size = cell_len(chunk.rstrip())
+    for start, chunk in _chunks(text):
+        size = cell_len(chunk.rstrip() if hanging else chunk)
         if used and used + size > width:
-            offsets.append(match.start())
+            offsets.append(start)
             used = 0
         if size > width:
-            used = _fold(chunk, match.start(), width, offsets)
+            used = _fold(chunk, start, width, offsets, hanging=hanging)
         else:
             used += cell_len(chunk)
     return offsets
 
 
-def _fold(chunk: str, start: int, width: int, offsets: list[int]) -> int:
+def folds(text: str, width: int) -> list[int]:
+    """Offsets at which a single line is cut wherever it is full, words or not."""
+    offsets: list[int] = []
+    _fold(text, 0, width, offsets, hanging=False)
+    return offsets
+
+
+def fitting(text: str, width: int) -> str:
+    """As much of the beginning as fits `width` cells."""
     used = 0
-    for index, character in enumerate(chunk):
-        size = get_character_cell_size(character)
-        if used and used + size > width and not character.isspace():
-            offsets.append(start + index)
+    for end, cluster in zip(ends(text), clusters(text), strict=True):
+        used += cell_len(cluster)
+        if used > width:
+            return text[: end - len(cluster)]
+    return text
+
+
+def padded(text: str, width: int) -> str:
+    """The text with spaces after it up to `width` cells; never cut."""
+    return set_cell_size(text, max(width, cell_len(text)))
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    """Words with the spaces after them, and wide characters, as (offset, text)."""
+    whole = None if text.isascii() else {0, *ends(text)}
+    at, chunk = 0, ""
+    for match in _CHUNK.finditer(text):
+        if chunk and (whole is None or match.start() in whole):
+            yield at, chunk
+            chunk = ""
+        at, chunk = (match.start() if not chunk else at), chunk + match[0]
+    if chunk:
+        yield at, chunk
+
+
+def _fold(chunk: str, start: int, width: int, offsets: list[int], *, hanging: bool) -> int:
+    used = 0
+    for cluster in clusters(chunk):
+        size = cell_len(cluster)
+        if used and used + size > width and not (hanging and cluster.isspace()):
+            offsets.append(start)
             used = 0
         used += size
+        start += len(cluster)
     return used

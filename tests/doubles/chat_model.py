@@ -15,6 +15,7 @@ from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.engine.session import GraphSession
+from q35chat.engine.speculation import Speculate
 from tests.doubles.numpy_session import NumpySession
 from tests.doubles.vision_session import VisionSession
 from tests.support.shapes import SHAPES
@@ -39,17 +40,22 @@ class ChatModel:
     capacity: int = 512
     snapshot_bytes: int = 1 << 30
     with_vision: bool = True
+    can_try: bool = False
+    speculate: Speculate = "auto"
     text: NumpySession = field(init=False)
     vision: VisionSession = field(init=False)
     engine: ChatEngine = field(init=False)
 
     def __post_init__(self) -> None:
-        self.text = NumpySession(capacity=self.capacity, vocab=SHAPE.vocab, image_token=PICTURE)
+        self.text = NumpySession(
+            capacity=self.capacity, vocab=SHAPE.vocab, image_token=PICTURE, counts=self.can_try
+        )
         self.vision = VisionSession()
         self.engine = ChatEngine.open(
             bundle(self.processor, self.capacity, with_vision=self.with_vision),
             self._open,
             snapshot_bytes=self.snapshot_bytes,
+            speculate=self.speculate,
         )
 
     def _open(self, path: Path) -> GraphSession:

@@ -1,7 +1,8 @@
 """`converter_lite` as the tests have it: strict about its configuration, known for its failures.
 
 Writes files of the MindSpore Lite stand-in. `FAKE_CONVERTER_FAILS` names a failure of the real one
-by its log; `FAKE_CONVERTER_ONLY` fails every graph but that one.
+by its log; `FAKE_CONVERTER_ONLY` fails every graph but that one; with `FAKE_CONVERTER_RENAMES`
+tensors lose their names.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ def checked_shapes(model: Path, options: dict[str, str]) -> tuple[str, str]:
     free = any(isinstance(axis, str) for shape in shapes.values() for axis in shape)
     if free and [entry.partition(":")[0] for entry in template.split(";")] != list(shapes):
         sys.exit("[ERROR] LITE(1,7f,x):t [acl_pass_impl.cc:899] SetGraphInputShape] names differ")
+    if dims and not 2 <= len(dims.split(";")) <= 100:
+        sys.exit("[ERROR] GE(1,x):t [a.cc:1] Build] dynamicDims must have 2 to 100 profiles")
     for gear in filter(None, dims.split(";")):
         if len(gear.split(",")) != template.count("-1"):
             sys.exit("[ERROR] GE(1,x):t [a.cc:1] Build] dynamicDims do not fit input_shape")
@@ -68,10 +71,11 @@ def convert(model: Path, output: Path, config_file: Path) -> str:
     config = sections(config_file)
     assert config["acl_init_options"] == {"ge.exec.precision_mode": "force_fp32"}
     template, dims = checked_shapes(model, config.get("acl_build_options", {}))
+    loader = "load_renamed" if "FAKE_CONVERTER_RENAMES" in os.environ else "load"
     split = os.environ.get("FAKE_CONVERTER_WHOLE") is None
     write_model(
         output.with_name(output.name + ("_graph" if split else "") + ".mindir"),
-        "tests.doubles.mindspore_lite.onnx_graph:load",
+        f"tests.doubles.mindspore_lite.onnx_graph:{loader}",
         {"path": str(model.resolve())},
         input_shape=template,
         dynamic_dims=dims,

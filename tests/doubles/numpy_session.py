@@ -44,7 +44,8 @@ class NumpyBuffer:
 class NumpySession:
     """The session and its model. `rows` is 3 or 4, `in_place` shares the KV buffers.
 
-    Where `says` has the last slot read, its token is by far the likeliest to follow.
+    Where `says` has the last slot read, its token is by far the likeliest to follow. With
+    `counts` there are logits of as many of the last tokens as `logits_count` says.
     """
 
     capacity: int = 16
@@ -52,6 +53,7 @@ class NumpySession:
     width: int = 6
     rows: int = 3
     in_place: bool = True
+    counts: bool = False
     integers: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.int64))
     image_token: int = IMAGE_TOKEN
     says: dict[int, int] = field(default_factory=dict)
@@ -80,13 +82,14 @@ class NumpySession:
             TensorSpec("attention_mask", (1, self.capacity), np.dtype(np.int32)),
             TensorSpec("position_ids", (self.rows, 1, None), self.integers),
             TensorSpec("image_embeds", (None, self.width), FLOAT),
+            *([TensorSpec("logits_count", (1,), self.integers)] if self.counts else ()),
             *(TensorSpec(f"past_{name}", shape, FLOAT) for name, shape in self._states()),
         )
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (
-            TensorSpec("logits", (1, 1, self.vocab), FLOAT),
+            TensorSpec("logits", (1, None if self.counts else 1, self.vocab), FLOAT),
             *(TensorSpec(f"present_{name}", shape, FLOAT) for name, shape in self._states()),
         )
 
@@ -129,16 +132,19 @@ class NumpySession:
         if self.rows == 4:
             assert reads["position_ids"][0, 0].tolist() == list(range(slot, slot + len(ids)))
         image = 0
-        hidden = np.zeros(self.width, FLOAT)
+        logits = writes["logits"][0]
+        first = len(ids) - len(logits)
+        assert len(logits) == (reads["logits_count"][0] if self.counts else 1)
         for place, token in enumerate(ids):
             x = self._embed[token]
             if token == self.image_token and image < len(reads["image_embeds"]):
                 x, image = reads["image_embeds"][image], image + 1
             angle = reads["position_ids"][-3:, 0, place].astype(FLOAT) @ _ANGLES
             hidden = self._token(x * np.cos(angle), state, slot + place)
-        writes["logits"][0, 0] = self._head @ hidden
-        if (said := self.says.get(slot + len(ids) - 1)) is not None:
-            writes["logits"][0, 0, said] += 1e4
+            if place >= first:
+                logits[place - first] = self._head @ hidden
+                if (said := self.says.get(slot + place)) is not None:
+                    logits[place - first, said] += 1e4
         for name, array in state.items():
             writes[f"present_{name}"][...] = array
 

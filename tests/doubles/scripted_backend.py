@@ -62,7 +62,10 @@ class ScriptedBackend:
         self.vocabulary = vocabulary
         self.before_token: Callable[[int], None] = lambda _number: None
         self.fails_at: int | None = None
+        self.closed = False
         self.prompts: list[tuple[Turn, ...]] = []
+        self.systems: list[str] = []
+        self.ahead: list[tuple[Turn, ...]] = []
         self._reply = reply
         self._state: list[int] = []
         self._seen: set[str] = set()
@@ -93,6 +96,7 @@ class ScriptedBackend:
                 f"The prompt needs {plan.prompt_tokens} slots, {plan.capacity} are there."
             )
         self.prompts.append(tuple(turns))
+        self.systems.append(settings.system_prompt)
         yield plan
         yield from self._read(turns, plan)
         self._state = _render(turns, settings)
@@ -112,6 +116,16 @@ class ScriptedBackend:
             text = "" if token in {END, THOUGHT} else chr(token)
             yield Token(token, text, kind, 1.0, 2.0, self._free())
         yield self._finished(plan, said, reason)
+
+    def close(self) -> None:
+        """Remember it."""
+        self.closed = True
+
+    def read_ahead(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> None:
+        """Remember that it was asked to; the state stays."""
+        self.ahead.append(tuple(turns))
 
     def _read(self, turns: Sequence[Turn], plan: PromptPlan) -> Iterator[Event]:
         shown = {picture.sha256 for turn in turns for picture in turn.attachments}

@@ -79,6 +79,7 @@ class Reply:
     prefill_steps: int = 4
     pause_s: float = 0.0
     token_size: int = 4
+    route: str = ""
 
 
 @dataclass
@@ -101,6 +102,19 @@ class ScriptedWorkspace:
         self.loads += 1
         if self.load_error is not None:
             raise self.load_error
+
+    def restart(self) -> None:
+        """Load once more."""
+        self.load()
+
+    def use(self, folder: Path) -> None:
+        """Take the folder's name for the model's."""
+        self.load()
+        self.info = replace(self.info, name=folder.name, is_demo=False)
+
+    def reopen(self, conversation: Conversation) -> Conversation:
+        """The same one."""
+        return conversation
 
     @property
     def model(self) -> ModelInfo:
@@ -127,10 +141,10 @@ class ScriptedWorkspace:
         return conversation
 
     def new_from_summary(self, conversation: Conversation) -> tuple[Conversation, Iterator[Event]]:
-        """A conversation whose system prompt says where it came from."""
+        """A conversation that says where it came from."""
         old = self.conversations[conversation.id]
         fresh = self.add(f"{old.title} (continued)")
-        fresh.change_settings(replace(fresh.settings(), system_prompt="a summary"))
+        fresh.summary = "a summary"
         return fresh, old.summarise()
 
     def open(self, session_id: str) -> Conversation:
@@ -171,9 +185,11 @@ class ScriptedConversation:
         self.workspace = workspace
         self.id = session
         self.title = title
+        self.summary = ""
         self.history: list[Step] = []
         self.branches: dict[str, list[Turn]] = {}
         self.used = 0
+        self.freed_by_pair = 0
         self.cancels = 0
         self._settings = ChatSettings()
         self._cancelled = threading.Event()
@@ -215,13 +231,17 @@ class ScriptedConversation:
             ) from None
         return attachment(path.name, data, width, height)
 
-    def forecast(self, text: str, attachments: Sequence[Attachment]) -> Forecast:
-        """Four characters a token and twelve of template."""
+    def forecast(
+        self, text: str, attachments: Sequence[Attachment], edited: str | None = None
+    ) -> Forecast:
+        """Four characters a token and twelve of template; an edit begins from nothing."""
         pictures = sum(picture.tokens for picture in attachments)
         need = len(text) // 4 + 12 + pictures
-        left = self.model.capacity - self.used - need
-        reason = "" if left > 0 else f"{need:,} slots are needed, {left + need:,} are free"
-        return Forecast(need, pictures, self.used, max(0, left), left > 0, reason)
+        used = self.used if edited is None else 0
+        left = self.model.capacity - used - need
+        refusal = f"needs {need:,} slots and one for the answer, {left + need:,} are free"
+        reason = "" if left > 0 else refusal
+        return Forecast(need, pictures, used, max(0, left), left > 0, reason)
 
     def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
         """Ask and answer."""
@@ -254,19 +274,21 @@ class ScriptedConversation:
             self._gate.cancel()
 
     def plan_drop(self, pairs: int) -> DropPlan:
-        """Half of the slots come free, whatever is dropped."""
+        """Half of the slots come free, whatever is dropped, or `freed_by_pair` for each pair."""
         kept = [step for step in self.history if not step.left_out]
-        freed = self.used // 2
+        freed = pairs * self.freed_by_pair if self.freed_by_pair else self.used // 2
         left = self.used - freed
         return DropPlan(tuple(kept[: 2 * pairs]), freed, left, self.model.capacity - left)
 
     def drop_oldest(self, pairs: int) -> None:
         """Leave the oldest questions and answers out."""
-        out = {step.id for step in self.plan_drop(pairs).steps}
+        plan = self.plan_drop(pairs)
+        freed = plan.freed_slots
+        out = {step.id for step in plan.steps}
         self.history = [
             replace(step, left_out=step.left_out or step.id in out) for step in self.history
         ]
-        self.used //= 2
+        self.used -= freed
 
     def summarise(self) -> Iterator[Event]:
         """The model writes something that is not part of the conversation."""
@@ -326,12 +348,16 @@ class ScriptedConversation:
             answer += token.text if token.kind == "answer" else ""
             yield token
         self._keep(Turn("assistant", before + answer, (), reasoning, (), finish), old)
-        yield Finished(finish, answer, reasoning, (), self._usage(need, reused, reasoning, walls))
+        yield Finished(
+            finish, answer, reasoning, (), self._usage(need, reused, reasoning, walls, reply.route)
+        )
 
-    def _usage(self, need: int, reused: int, reasoning: str, walls: list[float]) -> Usage:
+    def _usage(
+        self, need: int, reused: int, reasoning: str, walls: list[float], route: str
+    ) -> Usage:
         thought = len(reasoning) // 4
         predict = tuple(0.92 * wall for wall in walls)
-        timings = Timings(0.0, 300.0, 412.0, predict, tuple(walls))
+        timings = Timings(0.0, 300.0, 412.0, predict, tuple(walls), route)
         made = len(walls) - thought
         return Usage(
             reused + need, reused, 0, thought, made, self.model.capacity, self.used, timings

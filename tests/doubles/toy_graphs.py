@@ -43,3 +43,22 @@ def half() -> Counter:
     """A graph of another float type, to be fed in it."""
     return Counter((Port("numbers", (1, 2), HALF), Port("past_sum", (1, 4), FLOAT)),
                    counter().outputs)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """A vision graph that says what it takes and is never run."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def run(self, arrays: list[Array]) -> list[Array]:
+        raise AssertionError("nobody can feed it")
+
+
+def tower(patches: int, width: int) -> Tower:
+    """`patches` -1 is a free axis."""
+    return Tower(
+        (Port("pixel_values", (patches, 1536), HALF),),
+        (Port("image_embeds", (-1 if patches < 0 else patches // 4, width), HALF),),
+    )

@@ -16,18 +16,23 @@ _INT = np.dtype(np.int64)
 
 @dataclass(slots=True)
 class VisionSession:
-    """`width` numbers a row; `pictures` counts the runs."""
+    """`width` numbers a row; `pictures` counts the runs. Without geometry every patch lies at 0."""
 
     patch_values: int = 1536
     width: int = 6
     pictures: int = 0
     closed: bool = False
     metadata: dict[str, str] = field(default_factory=dict)
+    fixed_patches: int | None = None
+    with_geometry: bool = True
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
+        pixels = TensorSpec("pixel_values", (self.fixed_patches, self.patch_values), FLOAT)
+        if not self.with_geometry:
+            return (pixels,)
         return (
-            TensorSpec("pixel_values", (None, self.patch_values), FLOAT),
+            pixels,
             TensorSpec("position_index", (None, 4), _INT),
             TensorSpec("position_weight", (None, 4), FLOAT),
             TensorSpec("patch_position", (None, 2), _INT),
@@ -50,8 +55,9 @@ class VisionSession:
             values = inputs["pixel_values"].host()
             parts = np.array_split(values, self.width, axis=1)
             means = np.stack([part.mean(axis=1) for part in parts], axis=1)
-            place = inputs["patch_position"].host().sum(axis=1, keepdims=True) * 0.1
-            rows = (means + place).reshape(-1, 4, self.width).mean(axis=1)
+            if self.with_geometry:
+                means += inputs["patch_position"].host().sum(axis=1, keepdims=True) * 0.1
+            rows = means.reshape(-1, 4, self.width).mean(axis=1)
             outputs["image_embeds"].write(rows.astype(FLOAT))
 
         return run

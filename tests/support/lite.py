@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from q35chat.engine.gears import Costs, Gear
 from q35chat.runtimes.mindspore_lite import LiteDevice, LiteSession
 from q35chat.runtimes.native_log import NativeLog
 from q35chat.runtimes.residency import Mode, Residency
-from q35export.converter_config import dynamic_dims, gears, read_inputs, template
+from q35export.converter_config import read_inputs, shapes
 from q35export.reference import GraphExecutor
 from tests.doubles.mindspore_lite.modelfile import write_model
 
@@ -23,15 +24,33 @@ def converted(onnx: Path, out: Path, *, weights: int = 1 << 20, loader: str = "l
     `loader` is a function of `tests.doubles.mindspore_lite.onnx_graph`.
     """
     graph = read_inputs(onnx)
-    lengths = gears(graph, PATCHES_PER_TOKEN)
+    input_shape, dynamic_dims = shapes(graph, PATCHES_PER_TOKEN) if graph.free_axes else ("", "")
     return write_model(
         out,
         f"tests.doubles.mindspore_lite.onnx_graph:{loader}",
         {"path": str(onnx.resolve())},
-        input_shape=template(graph) if graph.free_axes else "",
-        dynamic_dims=dynamic_dims(graph, lengths) if lengths else "",
+        input_shape=input_shape,
+        dynamic_dims=dynamic_dims,
         weights=weights,
     )
+
+
+def reference_folder(bundle: Path, out: Path, *, grid: int, table: int) -> Path:
+    """The graphs of a stateless bundle as the reference scripts and the converter leave them in
+    one folder: their names, a vision tower of one square, logits of every token, no padding.
+
+    `grid` is the square's side in patches, `table` that of the learned positions.
+    """
+    write_model(
+        out / "qwen3_5_vision.mindir",
+        "tests.doubles.mindspore_lite.onnx_graph:load_square_tower",
+        {"path": str((bundle / "vision" / "model.onnx").resolve()), "grid": grid, "table": table},
+    )
+    for kind, loader in (("prefill", "load_all_tokens"), ("decode", "load")):
+        graph = out / f"qwen3_5_llm_{kind}_graph.mindir"
+        converted(bundle / kind / "model.onnx", graph, loader=loader)
+    shutil.copytree(bundle / "processor", out / "processor")
+    return out
 
 
 @dataclass

@@ -12,6 +12,7 @@ from PIL import Image
 from textual.pilot import Pilot
 
 from q35chat.tui.app import ChatApp
+from q35chat.tui.graphics import PictureDisplay
 from q35chat.tui.preferences import Drafts, Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.widgets.meters import Meters
@@ -130,6 +131,7 @@ async def opened(
     opening: Opening | None = None,
     preferences: Preferences | None = None,
     drafts: Drafts | None = None,
+    picture_display: PictureDisplay | None = None,
     loaded: bool = True,
 ) -> AsyncIterator[Chat]:
     """The application, with its model loaded unless told otherwise."""
@@ -139,6 +141,7 @@ async def opened(
         opening or Opening(),
         preferences or Preferences(),
         drafts or Drafts.at_home(),
+        picture_display,
     )
     async with app.run_test(size=size) as pilot:
         chat = Chat(app, pilot, scripted)

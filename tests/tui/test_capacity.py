@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-from q35chat.tui.meter import Capacity, Reading
+import re
+
+from q35chat.chat.events import PromptPlan
+from q35chat.chat.service import Forecast
+from q35chat.errors import CapacityError
+from q35chat.tui.feed import Batch
+from q35chat.tui.meter import Capacity, Meter, Reading
 from q35chat.tui.widgets.capacity_bar import FREE, TURN, USED, bar_cells, bar_content
 from q35chat.tui.widgets.meter_line import line
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_workspace import MODEL, Gate, Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, Chat, opened
 
 
@@ -19,7 +25,7 @@ async def test_the_forecast_stands_under_the_text_while_typing() -> None:
     async with opened() as chat:
         await chat.press(*"hello there")
         await chat.see("this turn needs 14 slots · 2,034 left for the answer")
-        assert "14 next turn" in " ".join(chat.text.split())
+        assert "14 this turn" in " ".join(chat.text.split())
 
 
 async def test_a_turn_that_does_not_fit_is_refused_with_numbers_and_kept() -> None:
@@ -66,10 +72,10 @@ async def test_at_capacity_the_answer_stays_and_the_ways_on_have_keys() -> None:
         await chat.see("Capacity reached")
         assert "so far so good" in chat.flat
         assert "▲ capacity reached" in chat.flat
+        await chat.see("F6 Leave out “Question number 1?” and go on (frees")
         await chat.press("f6")
         await chat.hear("Left out “Question number 1?”")
         assert [step.left_out for step in chat.conversation.steps[:4]] == [True, True, False, False]
-        await chat.press("ctrl+g")
         await chat.see("so far so good and on")
 
 
@@ -81,7 +87,7 @@ async def test_at_capacity_a_summary_can_start_the_next_conversation() -> None:
         await chat.see("F6 New conversation from a summary")
         await chat.press("f6")
         await chat.until(lambda: chat.conversation.id != first)
-        assert chat.conversation.settings().system_prompt == "a summary"
+        assert chat.conversation.summary == "a summary"
         assert len(chat.workspace.conversations[first].history) == 2
 
 
@@ -145,3 +151,149 @@ def test_the_levels_differ_in_sign() -> None:
     assert " 50%" in shown(50)
     assert " ▲ 90%" in shown(90)
     assert " ■ 98%" in shown(98)
+
+
+async def test_used_this_turn_and_free_add_up_to_the_capacity_at_every_moment() -> None:
+    gate = Gate()
+    async with opened(ScriptedWorkspace([Reply("a b c d " * 9, gate=gate)])) as chat:
+        await open_long(chat, 1_000)
+
+        def numbers() -> list[int]:
+            text = " ".join(chat.text.split())
+            found = re.search(
+                r"([\d,]+) used .*?([\d,]+) this turn .*?([\d,]+) free of 2,048", text
+            )
+            assert found is not None
+            return [int(number.replace(",", "")) for number in found.groups()]
+
+        assert numbers() == [1_000, 0, 1_048]
+        await chat.write("hello there")
+        await chat.see("this turn needs 14 slots")
+        assert numbers() == [1_000, 14, 1_034]
+        await chat.press("enter")
+        gate.let(5)
+        await chat.made(5)
+        await chat.until(lambda: numbers() == [1_000, 19, 1_029])
+        gate.open()
+        await chat.idle()
+        assert numbers() == [1_032, 0, 1_016]
+
+
+async def test_a_prompt_that_is_read_again_is_still_used_and_not_this_turn() -> None:
+    meter = Meter()
+    meter.idle(MODEL, 1_000)
+    meter.expect(Forecast(14, 0, 1_000, 1_034, True))
+    meter.begin()
+    meter.take(Batch(plan=PromptPlan(1_014, 0, 0, 2_048)))
+    assert (meter.capacity.kept, meter.capacity.turn, meter.capacity.free) == (1_000, 14, 1_034)
+
+
+async def test_a_draft_over_the_capacity_says_by_how_much() -> None:
+    async with opened() as chat:
+        await open_long(chat, 2_000)
+        await chat.write("word " * 60)
+        await chat.until(lambda: "38 over 2,048" in " ".join(chat.text.split()))
+        await chat.pilot.resize_terminal(*NARROW)
+        await chat.see("2,000 used · 86 this turn · 38 over 2,048")
+
+
+async def test_narrow_screens_count_a_draft_in_words() -> None:
+    async with opened(size=NARROW) as chat:
+        await open_long(chat, 1_000)
+        await chat.see("1,000 used · 1,048 free of 2,048")
+        await chat.write("hello there")
+        await chat.see("1,000 used · 14 this turn · 1,034 free of 2,048")
+
+
+async def test_leaving_turns_out_shows_its_cost_and_sends_what_did_not_fit() -> None:
+    async with opened(ScriptedWorkspace([Reply("now it fits")])) as chat:
+        await open_long(chat, 2_000)
+        await chat.write("word " * 60)
+        await chat.see("✗ this turn needs 86 slots and one for the answer, 48 are free")
+        await chat.press("enter")
+        await chat.see("F6 Leave out “Question number 1?” and send (frees 1,000 slots")
+        await chat.press("f6")
+        await chat.see("now it fits")
+        await chat.see("left out: the model no longer reads this turn")
+        assert [step.left_out for step in chat.conversation.steps[:3]] == [True, True, False]
+
+
+async def test_as_many_turns_as_needed_are_offered_to_be_left_out() -> None:
+    async with opened() as chat:
+        await open_long(chat, 2_000)
+        chat.conversation.freed_by_pair = 60
+        await chat.write("word " * 80)
+        await chat.see("✗ this turn needs")
+        await chat.press("enter")
+        await chat.see("F6 Leave out the oldest 2 questions and send (frees 120 slots")
+
+
+async def test_a_message_that_does_not_fit_can_go_into_a_new_conversation() -> None:
+    async with opened() as chat:
+        await open_long(chat, 2_000)
+        old = chat.conversation.id
+        await chat.write("word " * 60)
+        await chat.see("✗ this turn needs")
+        await chat.press("enter")
+        await chat.see("F5 New conversation with this message")
+        await chat.press("f5")
+        await chat.until(lambda: chat.conversation.id != old)
+        await chat.until(lambda: chat.screen.composer.editor.text == "word " * 60)
+        chat.screen.open_conversation(old)
+        await chat.until(lambda: chat.conversation.id == old)
+        await chat.until(lambda: chat.screen.composer.editor.text == "")
+
+
+async def test_an_edited_question_is_forecast_in_its_place() -> None:
+    async with opened(ScriptedWorkspace([Reply("edited")])) as chat:
+        await open_long(chat, 2_040)
+        await chat.press("ctrl+e")
+        await chat.see("this turn needs 16 slots · 2,032 left for the answer")
+        await chat.write(" really?")
+        await chat.see("this turn needs 18 slots")
+        await chat.press("enter")
+        await chat.see("edited")
+
+
+async def test_a_drop_of_so_many_turns_is_checked() -> None:
+    async with opened() as chat:
+        await open_long(chat, 1_000)
+        await chat.press(*"/drop 3", "enter")
+        await chat.hear("“3” is not a number from 1 to 2")
+        await chat.press(*"/drop 2", "enter")
+        await chat.hear("Left out the oldest 2 questions; 500 slots are free again")
+        assert [step.left_out for step in chat.conversation.steps] == [True] * 4 + [False] * 2
+
+
+async def test_a_summary_without_room_is_not_offered_again() -> None:
+    error = CapacityError("Question 1 leaves no room for a summary; leave it out first")
+    async with opened(ScriptedWorkspace([Reply(error=error)])) as chat:
+        await open_long(chat, 1_000)
+        await chat.press(*"/summarise", "enter")
+        await chat.see("There is no room for a summary")
+        assert "from a summary" not in chat.flat
+        assert "Leave out “Question number 1?” (frees" in chat.flat
+
+
+async def test_a_panel_shows_its_keys_below_and_an_edit_takes_it_away() -> None:
+    async with opened(ScriptedWorkspace([Reply("x", finish="capacity")]), size=NARROW) as chat:
+        await open_long(chat, 1_900)
+        await chat.ask("tell me more")
+        await chat.see("F5–F8 choose Esc close")
+        await chat.press("ctrl+e")
+        await chat.see("editing question 4 of 4")
+        assert not chat.screen.panel.display
+        assert "F5–F8" not in chat.flat
+
+
+async def test_what_a_conversation_goes_on_from_stands_above_it() -> None:
+    replies = [Reply("so far", finish="capacity"), Reply("in short: hello"), Reply("of course")]
+    async with opened(ScriptedWorkspace(replies)) as chat:
+        await chat.ask("hello")
+        await chat.see("F6 New conversation from a summary")
+        await chat.press("f6")
+        await chat.see("What was said before, in short ▌ a summary")
+        await chat.ask("do you remember?")
+        assert "What was said before, in short ▌ a summary" in chat.flat
+        await chat.press("ctrl+n")
+        await chat.until(lambda: "What was said before" not in chat.flat)

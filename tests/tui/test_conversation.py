@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from q35chat.errors import CapacityError, RuntimeFailure
 from q35chat.tui.widgets.turns import AnswerView, Question
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
@@ -232,3 +234,35 @@ async def test_thinking_goes_off_on_budget_off() -> None:
             settings = chat.conversation.settings()
             seen.append((settings.thinking, settings.thinking_budget))
         assert seen == [(True, None), (True, 512), (False, None)]
+
+
+async def test_how_the_prompt_was_read_stands_under_the_answer_and_in_the_meters() -> None:
+    route = "17 tokens: prefill 32, then decode 2, loading prefill and decode, about 210 ms"
+    async with opened(ScriptedWorkspace([Reply("ok", route=route)])) as chat:
+        await chat.ask("hello")
+        words = "read by prefill 32, then decode 2, loading prefill and decode"
+        assert words in chat.flat
+        await chat.until(lambda: "read by prefill 32, then decode" in chat.text.split("SPEED")[1])
+
+
+async def test_numbers_under_an_answer_are_not_torn_apart_in_a_narrow_column() -> None:
+    async with opened(size=(60, 20)) as chat:
+        await chat.ask("hello")
+        lines = [line.strip() for line in chat.text.split("\n")]
+        assert "↑13 new  ↓4  18.5 tok/s  54 ms/step" in lines
+        assert "first token 0.4 s" in lines
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)])
+async def test_the_keys_to_stop_to_help_and_to_quit_are_always_visible(
+    size: tuple[int, int],
+) -> None:
+    gate = Gate()
+    async with opened(ScriptedWorkspace([Reply("a b c", gate=gate)]), size=size) as chat:
+        await chat.write("go")
+        await chat.press("enter")
+        await chat.until(lambda: "Esc stop" in chat.text)
+        assert "F1 help  Ctrl+Q quit" in chat.text
+        gate.open()
+        await chat.idle()
+        assert "F1 help  Ctrl+Q quit" in chat.text

@@ -6,6 +6,7 @@ import pytest
 from textual.widgets import Input
 
 from q35chat.chat.values import Turn
+from q35chat.errors import StoreError
 from q35chat.tui.commands import BY_SLASH, COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
@@ -109,9 +110,14 @@ async def test_help_names_every_command_with_its_key() -> None:
     async with opened(size=(120, 100)) as chat:
         await chat.press("f1")
         await chat.see("Keys and commands")
+        page = chat.flat.replace("│ │", "")
         for command in COMMANDS:
-            assert f"[{command.id}]" in chat.flat
-        assert "Ctrl+R /regenerate" in chat.flat
+            assert command.help[:30] in page
+            assert not command.slash or f"/{command.slash}" in page
+        for name in ("[", "branch_back", "drop_oldest", "copy_code"):
+            assert name not in page.replace("[keys]", "")
+        assert "Ctrl+R /regenerate" in page
+        assert "F5–F8 Take a way on" in page
         await chat.press("f1")
         assert len(chat.app.screen_stack) == 2
 
@@ -220,16 +226,28 @@ async def test_copying_is_honest_about_what_a_terminal_may_refuse(
         await chat.hear("There is no code block to copy yet")
 
 
-async def test_the_last_code_block_is_copied_without_its_fence(
+async def test_one_turn_is_counted_as_one() -> None:
+    workspace = ScriptedWorkspace()
+    workspace.add("Short", [Turn("user", "q")])
+    async with opened(workspace) as chat:
+        await chat.press("ctrl+l")
+        await chat.see("1 turn ")
+        await chat.press("delete")
+        await chat.see("Its 1 turn and pictures cannot be brought back.")
+
+
+async def test_a_setting_that_cannot_be_saved_is_said_in_the_dialog(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PATH", "")
-    workspace = ScriptedWorkspace()
-    conversation = workspace.add(
-        "code", [Turn("user", "q"), Turn("assistant", "```py\na = 1\n```\ntext\n```\nb\n```\n")]
-    )
-    async with opened(workspace) as chat:
-        chat.screen.open_conversation(conversation.id)
-        await chat.until(lambda: chat.screen.conversation is conversation)
-        await chat.press("f4")
-        await chat.hear("the code block (1 characters)")
+    def refuse(_: object) -> None:
+        raise StoreError("the disk is full; free some space")
+
+    async with opened() as chat:
+        await chat.press("f2")
+        await chat.see("Temperature")
+        monkeypatch.setattr(chat.conversation, "change_settings", refuse)
+        chat.app.screen.query_one("#temperature", Input).value = "0.7"
+        await chat.see("✗ the disk is full; free some space")
+        await chat.press("escape")
+        await chat.press("ctrl+t")
+        await chat.see("✗ the disk is full; free some space")

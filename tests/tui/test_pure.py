@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from q35chat.chat.events import PrefillProgress, PromptPlan, Timings, Token, Usage, VisionProgress
-from q35chat.chat.service import Forecast
+from q35chat.chat.service import Forecast, ModelInfo
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
 from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
@@ -24,7 +25,17 @@ from q35chat.tui.pacing import LONGEST_S, SHORTEST_S, Pacer
 from q35chat.tui.paste import fold_label, folds, is_existing_path, picture_paths, unfold
 from q35chat.tui.preferences import Drafts, Preferences, load_preferences, save_preferences
 from q35chat.tui.preview import half_blocks
-from q35chat.tui.text import clean, millis, one_line, rate, seconds, usage_line
+from q35chat.tui.text import (
+    clean,
+    millis,
+    model_facts,
+    one_line,
+    packed,
+    rate,
+    seconds,
+    usage_items,
+)
+from q35chat.tui.widgets.bars import hint_line
 from q35chat.tui.widgets.latency_graph import columns, glyphs
 from tests.doubles.scripted_workspace import MODEL
 from tests.tui.support import picture_bytes, picture_file
@@ -51,16 +62,50 @@ def test_a_line_is_cut_to_its_cells_with_an_ellipsis() -> None:
 
 def test_times_and_rates_show_the_digits_that_matter() -> None:
     assert [millis(value) for value in (0.84, 54.3, 1_240)] == ["0.8 ms", "54 ms", "1.2 s"]
-    assert [seconds(value) for value in (0.42, 12.3, 185)] == ["0.4 s", "12 s", "3 min 05 s"]
+    spans = [seconds(value) for value in (0, 0.004, 0.038, 0.42, 12.3, 185)]
+    assert spans == ["0.0 s", "4.0 ms", "38 ms", "0.4 s", "12 s", "3 min 05 s"]
     assert [rate(value) for value in (18.44, 1_812)] == ["18.4 tok/s", "1,812 tok/s"]
 
 
 def test_the_usage_line_says_what_was_read_reused_and_made() -> None:
     timings = Timings(0, 0, 400, (50.0,) * 143, (54.35,) * 143)
     usage = Usage(2_016, 1_204, 0, 0, 143, 4_096, 2_159, timings)
-    assert usage_line(usage) == (
+    assert "  ".join(usage_items(usage)) == (
         "↑812 new · 1,204 reused  ↓143  18.4 tok/s  54 ms/step  first token 0.4 s"
     )
+
+
+def test_the_usage_says_which_graphs_read_the_prompt() -> None:
+    route = "812 tokens: prefill 512 + 512, then decode 3, about 2100 ms"
+    usage = Usage(812, 0, 0, 0, 1, 4_096, 813, Timings(0, 0, 400, (), (), route))
+    assert usage_items(usage)[-1] == "read by prefill 512 + 512, then decode 3"
+
+
+@given(st.integers(8, 120))
+def test_numbers_are_never_torn_apart(width: int) -> None:
+    items = ["↑812 new · 1,204 reused", "↓143", "18.4 tok/s", "54 ms/step", "first token 0.4 s"]
+    lines = packed(items, width)
+    assert all(cell_len(line) <= width for line in lines)
+    if width >= max(map(cell_len, items)):
+        assert "  ".join(lines) == "  ".join(items)
+        assert [item for line in lines for item in line.split("  ")] == items
+
+
+def test_target_precision_and_device_are_said_once() -> None:
+    demo = ModelInfo("Demo", "cpu", "fp32", "CPU", 2_048, True)
+    npu = ModelInfo("Qwen", "ascend-310p", "fp16", "NPU 0", 2_048, False)
+    assert model_facts(demo) == ["cpu", "fp32"]
+    assert model_facts(npu) == ["ascend-310p", "fp16", "NPU 0"]
+
+
+@pytest.mark.parametrize("width", [56, 60, 76, 96])
+def test_the_keys_that_always_matter_never_give_way(width: int) -> None:
+    hints = [("Enter", "send"), ("Ctrl+R", "retry"), ("Ctrl+E", "edit"), ("Ctrl+P", "commands")]
+    line = hint_line(hints, [("F1", "help"), ("Ctrl+Q", "quit")], width).plain
+    assert line.endswith("F1 help  Ctrl+Q quit")
+    assert line.startswith("Enter send")
+    assert cell_len(line) == width
+    assert ("Ctrl+P commands" in line) == (width >= 76)
 
 
 def test_pasted_picture_paths_are_understood_as_terminals_write_them(tmp_path: Path) -> None:
@@ -213,11 +258,7 @@ def test_the_meter_accounts_for_a_turn() -> None:
     meter = Meter(clock=lambda: now[0])
     meter.idle(MODEL, 100)
     meter.expect(Forecast(40, 0, 100, 1_908, True))
-    assert (meter.capacity.kept, meter.capacity.turn, meter.capacity.whose) == (
-        100,
-        40,
-        "next turn",
-    )
+    assert (meter.capacity.kept, meter.capacity.turn) == (100, 40)
     meter.begin()
     meter.take(Batch(plan=PromptPlan(140, 100, 0, 2_048)))
     now[0] = 2.0
@@ -237,11 +278,7 @@ def test_the_meter_accounts_for_a_turn() -> None:
     assert (reading.first_token_s, reading.progress) == (2.0, None)
     assert (reading.capacity.kept, reading.capacity.turn) == (100, 240)
     meter.idle(MODEL, 340)
-    assert (meter.capacity.kept, meter.capacity.turn, meter.capacity.whose) == (
-        100,
-        240,
-        "last turn",
-    )
+    assert (meter.capacity.kept, meter.capacity.turn) == (340, 0)
 
 
 def test_percentiles_are_values_that_occurred() -> None:
@@ -290,7 +327,7 @@ def test_every_setting_reads_back_what_it_shows_and_refuses_nonsense(field: obje
 def test_preferences_are_read_back_as_written(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "interface.toml"
     assert load_preferences(path) == Preferences()
-    written = Preferences("q35-light", False, {"new": "f9,ctrl+b"})
+    written = Preferences("q35-light", "sixel", {"new": "f9,ctrl+b"})
     save_preferences(path, written)
     assert load_preferences(path) == written
     path.write_text("theme = 3")
@@ -324,7 +361,9 @@ def test_half_blocks_keep_colours_and_proportions() -> None:
 
 def test_code_blocks_are_found_with_their_own_fences() -> None:
     text = "a\n```py\nx = 1\n```\nb\n~~~\n```\n~~~\n````\n```\nin\n```\n````\n```\nopen"
-    assert code_blocks(text) == ["x = 1", "```", "```\nin\n```", "open"]
+    blocks = code_blocks(text)
+    assert [block.text for block in blocks] == ["x = 1", "```", "```\nin\n```", "open"]
+    assert [block.language for block in blocks] == ["py", "", "", ""]
 
 
 def test_a_conversation_is_copied_as_markdown() -> None:

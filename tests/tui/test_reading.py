@@ -161,7 +161,7 @@ async def test_twenty_thousand_tokens_are_shown_to_the_last_with_few_widgets() -
         await chat.ask("go")
         view = chat.screen.transcript.views[-1]
         assert chat.screen.meter.made >= 20_000
-        assert chat.screen.meter.capacity.turn >= 20_000
+        assert chat.screen.meter.capacity.kept >= 20_000
         assert isinstance(view, AnswerView)
         assert view.answer.text == text
         await chat.see("the very last words")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import BundleError
+from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.terminal import apart
 from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace, dialogue
@@ -82,8 +83,8 @@ async def test_what_the_store_has_to_say_is_said() -> None:
 
 
 async def test_pictures_can_be_left_out(tmp_path: Path) -> None:
-    opening = Opening(None, (picture_file(tmp_path),), "", pictures=False)
-    async with opened(opening=opening) as chat:
+    opening = Opening(None, (picture_file(tmp_path),))
+    async with opened(opening=opening, preferences=Preferences(pictures="none")) as chat:
         await chat.see("house.png 64×32 4 tok")
         await chat.ask("what is it?")
         assert "house.png 64×32 4 tok" in chat.flat
@@ -124,7 +125,7 @@ async def test_without_colour_the_parts_of_the_bar_still_differ(
     stored.used = 1_000
     async with opened(workspace, opening=Opening(stored.id)) as chat:
         await chat.write("word " * 300)
-        await chat.until(lambda: "next turn" in chat.text)
+        await chat.until(lambda: "this turn" in chat.text and "needs" in chat.text)
         row = next(line for line in chat.text.split("\n") if "█▒" in line)
         assert "▒·" in row
 

@@ -27,18 +27,20 @@ from q35chat.tui.commands import (
     parse_slash,
     screen_bindings,
 )
+from q35chat.tui.copying import Copying
 from q35chat.tui.drafting import Drafting
 from q35chat.tui.forecasting import Forecasting
 from q35chat.tui.generation import Ended, Generation
+from q35chat.tui.loading import Loading
 from q35chat.tui.meter import Meter
 from q35chat.tui.panels import Panels
 from q35chat.tui.paste import is_existing_path, picture_paths
 from q35chat.tui.preferences import Drafts
 from q35chat.tui.status import Status
-from q35chat.tui.widgets.answer import warm_up
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.chips import Chip
 from q35chat.tui.widgets.composer import Composer
+from q35chat.tui.widgets.messages import Messages
 from q35chat.tui.widgets.meter_line import MeterLine
 from q35chat.tui.widgets.meters import Meters
 from q35chat.tui.widgets.panel import Panel, WayLine
@@ -56,7 +58,6 @@ class Opening:
     session: str | None = None
     images: tuple[Path, ...] = ()
     prompt: str = ""
-    pictures: bool = True
 
 
 class ChatScreen(Screen[None]):
@@ -77,8 +78,12 @@ class ChatScreen(Screen[None]):
         self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
         self.drafting = Drafting(self, drafts)
         self.commands = ChatCommands(self)
+        self.copying = Copying(self)
         self.panels = Panels(self)
+        self.loader = Loading(self)
+        self.messages = Messages()
         self.queued = False
+        self._told = ""
         self._waiting_paths = list(opening.images)
         self.then_open: Conversation | None = None
 
@@ -88,10 +93,11 @@ class ChatScreen(Screen[None]):
         with Horizontal(id="middle"):
             with Vertical(id="left"):
                 yield Welcome()
-                yield Transcript(pictures=self.opening.pictures)
+                yield Transcript()
                 yield NoticeLine(id="notice")
                 yield Panel()
                 yield MeterLine()
+                yield self.messages
                 yield Composer()
             yield Meters()
         yield Hints()
@@ -103,7 +109,7 @@ class ChatScreen(Screen[None]):
             self.composer.editor.put(self.opening.prompt)
         for path in self._waiting_paths:
             await self.composer.chips.add(path.name)
-        self.call_after_refresh(self.load, self.opening.session)
+        self.call_after_refresh(self.loader.load, self.opening.session)
 
     def on_unmount(self) -> None:
         """However the screen goes, no turn runs on without it."""
@@ -136,22 +142,6 @@ class ChatScreen(Screen[None]):
 
     # -- loading and opening
 
-    def load(self, session: str | None) -> None:
-        """Load the model, then open `session` or a new conversation."""
-        self.panel.dismiss()
-        self._load(session)
-
-    @work(thread=True, exclusive=True, group="load")
-    def _load(self, session: str | None) -> None:
-        warm_up()
-        try:
-            self.workspace.load()
-            conversation = self.workspace.open(session) if session else self.workspace.new()
-        except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
-            self.call_later(self.panels.load_failed, error, session)
-        else:
-            self.call_later(self.show_conversation, conversation)
-
     @work(thread=True, exclusive=True, group="load")
     def open_conversation(self, session: str | None) -> None:
         """Open a conversation by id, or a new one."""
@@ -171,6 +161,7 @@ class ChatScreen(Screen[None]):
         self.meter = Meter()
         self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
         self.meter.idle(conversation.model, conversation.used_slots)
+        self.transcript.begin_with(conversation.summary)
         await self.transcript.show(conversation.steps)
         await self.drafting.enter(conversation)
         paths, self._waiting_paths = self._waiting_paths, []
@@ -178,11 +169,16 @@ class ChatScreen(Screen[None]):
             self._read_picture(conversation, path, chip)
         self.status.refresh()
         self.status.warn()
-        if self.workspace.message:
-            self.say(self.workspace.message)
+        self._tell(self.workspace.message)
         self.forecasting.soon()
         if self.queued:
             await self._try_queued()
+
+    def _tell(self, message: str) -> None:
+        """What the store has to say, once."""
+        if message and message != self._told:
+            self._told = message
+            self.notify(message, severity="warning", markup=False)
 
     # -- what the composer says
 
@@ -226,9 +222,10 @@ class ChatScreen(Screen[None]):
     async def send(self) -> None:
         """Send what the composer holds, when everything it needs is there."""
         conversation, composer = self.conversation, self.composer
-        if conversation is None or composer.chips.reading:
+        loading = conversation is None or self.loader.running
+        if conversation is None or loading or composer.chips.reading:
             self.queued = True
-            what = "the model is loaded" if conversation is None else "the picture is read"
+            what = "the model is loaded" if loading else "the picture is read"
             self.status.say(f"sends when {what} · Esc keeps it as a draft")
             return
         self.queued = False
@@ -256,7 +253,7 @@ class ChatScreen(Screen[None]):
         """Add pictures; each is read in a worker."""
         for path in paths:
             chip = await self.composer.chips.add(path.name)
-            if self.conversation is None:
+            if self.conversation is None or self.loader.running:
                 self._waiting_paths.append(path)
             else:
                 self._read_picture(self.conversation, path, chip)
@@ -318,7 +315,7 @@ class ChatScreen(Screen[None]):
         self.meter.idle(conversation.model, conversation.used_slots)
         if ended.error is not None:
             await self.drafting.give_back(conversation)
-            await self.panels.turn_failed(ended.error)
+            await self.panels.turn_failed(ended.error, summarising=following is not None)
         elif ended.finished is not None and ended.finished.reason == "capacity":
             await self.panels.capacity_reached()
         self.status.warn()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from textwrap import wrap
+from typing import Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -12,41 +12,68 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from q35chat.tui.commands import COMMANDS, COMPOSER_KEYS, WRITING, Command, key_label
-
-_DIM = "$foreground 60%"
-_INDENT = 28
-_NOTES = (
-    "Ctrl+C copies what the mouse selected. With Shift (Option in iTerm) the terminal selects.",
-    "Keys can be changed in interface.toml in the configuration folder, by the names in brackets.",
+from q35chat.tui.commands import (
+    COMMANDS,
+    COMPOSER_KEYS,
+    CONVERSATION,
+    PANEL_KEYS,
+    WRITING,
+    Command,
+    key_label,
 )
+from q35chat.tui.keymap import Keymap
+from q35chat.tui.preferences import preferences_path
+
+_DIM: Final = "$foreground 60%"
+_KEY, _SLASH = 11, 17
+_LEAST_TEXT: Final = 20
+_ROOMY: Final = 64
 
 
-def help_content(keys: Mapping[str, str], width: int) -> Content:
-    """The whole page, `width` cells wide; `keys` are the user's own keys by command id."""
+def help_content(keymap: Keymap, width: int) -> Content:
+    """The whole page, `width` cells wide, with the keys as the user has them."""
     lines: list[Content] = []
     for group in dict.fromkeys(command.group for command in COMMANDS):
         lines.append(Content.styled(group.upper(), f"{_DIM} bold"))
         if group == WRITING:
             lines += [_row(key_label(key), "", words, width) for key, words in COMPOSER_KEYS]
-        lines += [_command(command, keys, width) for command in COMMANDS if command.group == group]
+        lines += [
+            _command(command, keymap, width) for command in COMMANDS if command.group == group
+        ]
+        if group == CONVERSATION:
+            panel = f"{key_label(PANEL_KEYS[0])}–{key_label(PANEL_KEYS[-1])}"
+            lines.append(_row(panel, "", "Take a way on that a panel offers", width))
         lines.append(Content(""))
-    for note in _NOTES:
+    for note in _notes():
         lines += [Content.styled(line, _DIM) for line in wrap(note, width)]
     return Content("\n").join(lines)
 
 
-def _command(command: Command, keys: Mapping[str, str], width: int) -> Content:
-    own = keys.get(command.id, command.keys)
+def _notes() -> tuple[str, ...]:
+    return (
+        "Ctrl+C copies what the mouse selected. With Shift (Option in iTerm) the terminal selects.",
+        (
+            f"Other keys are set under [keys] in {preferences_path()}, by the command's name "
+            'behind the slash: regenerate = "f9"'
+        ),
+    )
+
+
+def _command(command: Command, keymap: Keymap, width: int) -> Content:
     slash = f"/{command.slash} {command.argument}".rstrip() if command.slash else ""
-    words = f"{command.help} [{command.id}]"
-    return _row(key_label(own) if own else "", slash, words, width)
+    return _row(keymap.label(command.id), slash, command.help, width)
 
 
 def _row(key: str, slash: str, words: str, width: int) -> Content:
-    first, *rest = wrap(words, max(20, width - _INDENT))
-    head = Content.assemble((key.ljust(11), "bold $primary"), (slash.ljust(17), "$accent"), first)
-    return Content("\n").join([head, *(Content(" " * _INDENT + line) for line in rest)])
+    """Key, slash command and words; the words go below where there is no room beside."""
+    head = Content.assemble((key.ljust(_KEY), "bold $primary"), (slash.ljust(_SLASH), "$accent"))
+    indent = _KEY + _SLASH
+    if width < _ROOMY:
+        names = Content.assemble((key.ljust(_KEY), "bold $primary"), (slash, "$accent"))
+        indent = _KEY
+        head = Content.assemble(names, "\n", " " * indent) if slash else names
+    first, *rest = wrap(words, max(_LEAST_TEXT, width - indent))
+    return Content("\n").join([head + first, *(Content(" " * indent + line) for line in rest)])
 
 
 class HelpScreen(ModalScreen[None]):
@@ -56,9 +83,9 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,f1,q", "dismiss", "Close", show=False)
     ]
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
+    def __init__(self, keymap: Keymap) -> None:
         super().__init__()
-        self._keys = keys
+        self._keymap = keymap
 
     def compose(self) -> ComposeResult:
         """One scrolling page."""
@@ -66,6 +93,7 @@ class HelpScreen(ModalScreen[None]):
             yield Static("Keys and commands", classes="dialog-title")
             with VerticalScroll():
                 yield Static(id="page")
+            yield Static("↑ ↓ scroll · Esc closes", classes="dialog-foot")
 
     def on_mount(self) -> None:
         """Arrow keys scroll."""
@@ -74,4 +102,4 @@ class HelpScreen(ModalScreen[None]):
     def on_resize(self) -> None:
         """Wrap again."""
         width = min(84, self.size.width * 95 // 100 - 8)
-        self.query_one("#page", Static).update(help_content(self._keys, width))
+        self.query_one("#page", Static).update(help_content(self._keymap, width))

@@ -31,10 +31,9 @@ class PickerScreen(ModalScreen[Path | None]):
         Binding("tab", "complete", "Complete", show=False, priority=True),
     ]
 
-    def __init__(self, folder: Path, *, previews: bool) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
-        self._previews = previews
         self._choices: tuple[Choice, ...] = ()
         self._word = ""
 
@@ -91,7 +90,7 @@ class PickerScreen(ModalScreen[Path | None]):
 
     def _look_at(self, path: Path | None) -> None:
         self.query_one("#picker-facts", Static).update("")
-        if path is None or not self._previews:
+        if path is None:
             self.query_one(Picture).blank()
         else:
             self._read(path)

@@ -15,9 +15,11 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.chat.service import SessionSummary, Workspace
+from q35chat.counting import counted
 from q35chat.errors import Q35Error
 from q35chat.tui.screens.confirm import ConfirmScreen
-from q35chat.tui.text import count, one_line
+from q35chat.tui.text import one_line
+from q35chat.tui.widgets.messages import Messages
 
 _DIM = "$foreground 60%"
 _FOOT = "Enter opens · F2 renames · Del or Ctrl+D deletes · Esc closes"
@@ -35,7 +37,7 @@ def age(seconds: float) -> str:
 
 def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Content:
     """One conversation on one line."""
-    facts = f"{count(summary.turns):>5} turns  {age(now - summary.updated):>10}"
+    facts = f"{counted(summary.turns, 'turn'):>11}  {age(now - summary.updated):>10}"
     room = max(8, width - len(facts) - 2)
     title = one_line(summary.title or "untitled", room - 1)
     pad = " " * max(1, room - Content(title).cell_length)
@@ -56,6 +58,7 @@ class SessionsScreen(ModalScreen[str | None]):
 
     def __init__(self, workspace: Workspace, current: str) -> None:
         super().__init__()
+        self.messages = Messages()
         self._workspace = workspace
         self._current = current
         self._found: Sequence[SessionSummary] = ()
@@ -68,6 +71,7 @@ class SessionsScreen(ModalScreen[str | None]):
             yield Static("Conversations", classes="dialog-title", id="sessions-title")
             yield Input(placeholder="Search titles and texts", id="search")
             yield OptionList()
+            yield self.messages
             yield Static(_FOOT, classes="dialog-foot", markup=False)
 
     def on_mount(self) -> None:
@@ -182,7 +186,7 @@ class SessionsScreen(ModalScreen[str | None]):
         self.app.push_screen(
             ConfirmScreen(
                 f"Delete “{title}”?",
-                f"Its {count(chosen.turns)} turns and pictures cannot be brought back.",
+                f"Its {counted(chosen.turns, 'turn')} and pictures cannot be brought back.",
                 "Delete",
             ),
             answered,

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Select, Static, TextArea
 
 from q35chat.chat.service import Conversation
+from q35chat.chat.values import ChatSettings
+from q35chat.errors import Q35Error
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
+from q35chat.tui.graphics import WISHES, Way, Wish
+from q35chat.tui.widgets.messages import Messages
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
 
+_WAYS: Final[dict[Way, str]] = {
+    "kitty": "drawn with Kitty's graphics protocol",
+    "sixel": "drawn with Sixel",
+    "blocks": "drawn with half blocks",
+    "none": "not shown",
+}
 _FIELDS = {field.id: field for field in (*SAMPLING_FIELDS, *LIMIT_FIELDS)}
 
 
@@ -30,6 +41,7 @@ class SettingsScreen(ModalScreen[None]):
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
+        self.messages = Messages()
         self._conversation = conversation
 
     @property
@@ -37,7 +49,7 @@ class SettingsScreen(ModalScreen[None]):
         return cast("ChatApp", self.app)
 
     def compose(self) -> ComposeResult:
-        """Sampling, limits, system prompt, theme."""
+        """Sampling, limits, system prompt, theme, pictures."""
         settings = self._conversation.settings()
         with Vertical(classes="dialog"):
             yield Static("Settings", classes="dialog-title")
@@ -52,6 +64,11 @@ class SettingsScreen(ModalScreen[None]):
                 yield TextArea(settings.system_prompt, id="system_prompt", compact=True)
                 yield Static("THEME", classes="section")
                 yield self._themes()
+                yield Static("PICTURES", classes="section")
+                with Horizontal(id="pictures-row", classes="row"):
+                    yield self._wishes()
+                    yield Static(self._pictures_help(), id="pictures-help", classes="help")
+            yield self.messages
             yield Static("Saved as you type · Tab goes on · Esc closes", classes="dialog-foot")
 
     def _row(self, field: Field) -> ComposeResult:
@@ -71,6 +88,18 @@ class SettingsScreen(ModalScreen[None]):
             compact=True,
             id="theme",
         )
+
+    def _wishes(self) -> Select[str]:
+        return Select(
+            [(wish, wish) for wish in WISHES],
+            value=self._app.picture_display.wish,
+            allow_blank=False,
+            compact=True,
+            id="pictures",
+        )
+
+    def _pictures_help(self) -> Content:
+        return Content(_WAYS[self._app.picture_display.way])
 
     def on_mount(self) -> None:
         """No blinking cursors."""
@@ -92,16 +121,29 @@ class SettingsScreen(ModalScreen[None]):
         hint.update(field.help)
         hint.remove_class("-wrong")
         if changed != settings:
-            self._conversation.change_settings(changed)
+            self._change(changed)
 
     @on(TextArea.Changed)
     def _prompt_typed(self, event: TextArea.Changed) -> None:
         settings = self._conversation.settings()
         prompt = event.text_area.text
         if prompt != settings.system_prompt:
-            self._conversation.change_settings(replace(settings, system_prompt=prompt))
+            self._change(replace(settings, system_prompt=prompt))
+
+    def _change(self, settings: ChatSettings) -> None:
+        try:
+            self._conversation.change_settings(settings)
+        except Q35Error as error:
+            self.notify(str(error), severity="error", markup=False)
 
     @on(Select.Changed, "#theme")
     def _theme_chosen(self, event: Select.Changed) -> None:
         if isinstance(event.value, str) and event.value != self.app.theme:
             self._app.choose_theme(event.value)
+
+    @on(Select.Changed, "#pictures")
+    def _pictures_chosen(self, event: Select.Changed) -> None:
+        wish = cast("Wish", event.value)
+        if wish != self._app.picture_display.wish:
+            self._app.choose_pictures(wish)
+            self.query_one("#pictures-help", Static).update(self._pictures_help())

@@ -11,6 +11,10 @@ from textual.widgets import Static
 from q35chat.tui.text import clean, one_line
 
 _DIM = "$foreground 60%"
+_GAP = "  "
+
+Hint = tuple[str, str]
+"""A key, and in a word or two what it does."""
 
 
 class TitleBar(Widget):
@@ -53,24 +57,38 @@ class NoticeLine(Static):
 
 
 class Hints(Widget):
-    """The keys that matter now, as many as fit."""
+    """The keys that matter now, as many as fit; those that always matter stand at the right."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._hints: tuple[tuple[str, str], ...] = ()
+        self._hints: tuple[Hint, ...] = ()
+        self._always: tuple[Hint, ...] = ()
 
-    def show(self, hints: Sequence[tuple[str, str]]) -> None:
-        """Change the hints: (key, what it does) pairs, the most useful first."""
-        if tuple(hints) != self._hints:
-            self._hints = tuple(hints)
+    def show(self, hints: Sequence[Hint], always: Sequence[Hint]) -> None:
+        """Change the hints, the most useful first; `always` never gives way to them."""
+        if (tuple(hints), tuple(always)) != (self._hints, self._always):
+            self._hints, self._always = tuple(hints), tuple(always)
             self.refresh()
 
     def render(self) -> Content:
-        """Left to right, leaving out what does not fit."""
-        shown, width = Content(""), self.content_size.width
-        for key, words in self._hints:
-            hint = Content.assemble((key, "bold"), (f" {words}", _DIM))
-            if shown.cell_length and shown.cell_length + 3 + hint.cell_length > width:
-                continue
-            shown = Content.assemble(shown, "   ", hint) if shown.cell_length else hint
-        return shown
+        """Both groups, leaving out what does not fit."""
+        return hint_line(self._hints, self._always, self.content_size.width)
+
+
+def hint_line(hints: Sequence[Hint], always: Sequence[Hint], width: int) -> Content:
+    """`hints` from the left, `always` at the right end of `width` cells."""
+    right = _joined(always, width)
+    left = _joined(hints, width - right.cell_length - len(_GAP))
+    gap = " " * max(0, width - left.cell_length - right.cell_length)
+    return Content.assemble(left, gap, right)
+
+
+def _joined(hints: Sequence[Hint], width: int) -> Content:
+    shown = Content("")
+    for key, words in hints:
+        between = _GAP if shown.cell_length else ""
+        hint = Content.assemble(between, (key, "bold"), (f" {words}", _DIM))
+        if shown.cell_length + hint.cell_length > width:
+            break
+        shown = Content.assemble(shown, hint)
+    return shown

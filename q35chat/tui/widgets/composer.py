@@ -30,12 +30,19 @@ _DIM = "$foreground 60%"
 def forecast_content(forecast: Forecast) -> Content:
     """One line: what the draft needs and what is left, or why it does not fit."""
     pictures = f" ({count(forecast.image_slots)} picture)" if forecast.image_slots else ""
-    needs = f"this turn needs {slots(forecast.turn_slots)}{pictures}"
     if not forecast.fits:
-        reason = clean(forecast.reason) or "it does not fit"
-        return Content.assemble(("✗ ", "$error bold"), (f"{needs} · {reason}", "$error"))
+        return Content.assemble(("✗ ", "$error bold"), (refusal_words(forecast), "$error"))
+    needs = f"this turn needs {slots(forecast.turn_slots)}{pictures}"
     left = f" · {count(forecast.left_for_answer)} left for the answer"
     return Content.assemble((needs, "$foreground 80%"), (left, _DIM))
+
+
+def refusal_words(forecast: Forecast) -> str:
+    """Why a draft does not fit."""
+    reason = clean(forecast.reason)
+    if reason.startswith("needs "):
+        return f"this turn {reason}"
+    return reason or f"this turn needs {slots(forecast.turn_slots)}: it does not fit"
 
 
 class Composer(Vertical):

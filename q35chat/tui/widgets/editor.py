@@ -5,11 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.text import Text
 from textual import events
+from textual.document._document import Location
 from textual.message import Message
 from textual.widgets import TextArea
 
 from q35chat.tui.history import History
+from q35chat.tui.line_editing import (
+    ScriptLine,
+    ScriptNavigator,
+    WrappedScript,
+    is_text,
+    word_left,
+    word_right,
+)
 from q35chat.tui.paste import fold_before, fold_label, folds, picture_paths, unfold
 from q35chat.tui.text import clean
 
@@ -48,6 +58,37 @@ class Editor(TextArea):
         self.pasted = False
         self._folded: dict[int, str] = {}
 
+    def _set_document(self, text: str, language: str | None) -> None:
+        super()._set_document(text, language)
+        self.wrapped_document = WrappedScript(self.document, tab_width=self.indent_width)
+        self.navigator = ScriptNavigator(self.wrapped_document)
+        self._rewrap_and_refresh_virtual_size()
+
+    def get_line(self, line_index: int) -> Text:
+        """A line to be styled."""
+        return ScriptLine(self.document.get_line(line_index), end="", no_wrap=True)
+
+    def get_cursor_word_left_location(self) -> Location:
+        """The start of the word before the cursor."""
+        row, column = self.cursor_location
+        if row and not column:
+            return self.get_cursor_left_location()
+        return row, word_left(self.document.get_line(row), column)
+
+    def get_cursor_word_right_location(self) -> Location:
+        """The end of the word after the cursor."""
+        row, column = self.cursor_location
+        if self.cursor_at_end_of_line:
+            return self.get_cursor_right_location()
+        return row, word_right(self.document.get_line(row), column)
+
+    def action_delete_word_right(self) -> None:
+        """Delete to the end of the word after the cursor."""
+        start, end = self.selection
+        if start == end:
+            end = self.get_cursor_word_right_location()
+        self._delete_via_keyboard(start, end)
+
     @property
     def full_text(self) -> str:
         """The text with folded pastes in full."""
@@ -75,6 +116,11 @@ class Editor(TextArea):
         if self._handled(event.key):
             event.stop()
             event.prevent_default()
+            return
+        if event.character and not event.is_printable and is_text(event.character):
+            event.stop()
+            event.prevent_default()
+            self._replace_via_keyboard(event.character, *self.selection)
             return
         await super()._on_key(event)
 

@@ -5,37 +5,54 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
-from q35chat.tui.meter import Progress, Reading
+from q35chat.tui.meter import Capacity, Progress, Reading
 from q35chat.tui.text import count, rate, seconds
 from q35chat.tui.widgets.capacity_bar import COLOURS, SIGNS, bar_content
 from q35chat.tui.widgets.latency_graph import spark
 
 _DIM = "$foreground 60%"
+_GAP = "   "
 
 
 def line(reading: Reading, width: int) -> Content:
-    """As much as fits: capacity, then progress or speed, then the graph."""
+    """As much as fits: capacity, then progress, the draft or speed, then the graph."""
     capacity = reading.capacity
     if not capacity.total:
         return Content.styled("loading the model…", _DIM)
-    bar = 14 if width < 90 else 24
-    free = f" {count(capacity.free)} free" if width >= 50 else ""
-    parts = [
-        Content.assemble(
-            bar_content(capacity, bar),
-            (f" {SIGNS[capacity.level]}{capacity.fraction:.0%}", f"{COLOURS[capacity.level]} bold"),
-            (free, _DIM),
-        )
-    ]
+    share = f" {SIGNS[capacity.level]}{capacity.fraction:.0%}"
+    bar = bar_content(capacity, 14 if width < 90 else 24)
+    head = Content.assemble(bar, (share, f"{COLOURS[capacity.level]} bold"))
     if reading.progress is not None:
-        parts.append(_progress(reading.progress))
-    elif reading.made:
-        parts.append(Content.styled(rate(reading.tokens_per_s), "$success bold"))
-        parts.append(spark(reading, 12))
-        parts.append(Content.styled(f"p50 {reading.p50:.0f} p95 {reading.p95:.0f} ms", _DIM))
-    elif reading.model is not None:
-        parts.append(Content.styled(f"{reading.model.name} · {reading.model.precision}", _DIM))
-    return _fit(parts, width)
+        return _fit(head, [_progress(reading.progress), _free(capacity)], width)
+    if (reading.made and not capacity.turn) or reading.running:
+        return _fit(head, [_free(capacity), *_speed(reading)], width)
+    return _fit(head, _parts(capacity), width, gap=" · ")
+
+
+def _parts(capacity: Capacity) -> list[Content]:
+    """Used, this turn and free in words, for a draft or before the first answer."""
+    turn = [Content.styled(f"{count(capacity.turn)} this turn", "$accent")] if capacity.turn else []
+    if capacity.over:
+        end = Content.styled(f"{count(capacity.over)} over {count(capacity.total)}", "$error")
+    else:
+        end = Content.styled(f"{count(capacity.free)} free of {count(capacity.total)}", _DIM)
+    return [Content.styled(f"{count(capacity.kept)} used", _DIM), *turn, end]
+
+
+def _free(capacity: Capacity) -> Content:
+    return Content.styled(f"{count(capacity.free)} free", _DIM)
+
+
+def _speed(reading: Reading) -> list[Content]:
+    return [
+        Content.styled(rate(reading.tokens_per_s), "$success bold"),
+        spark(reading, 12),
+        Content.styled(f"p50 {_digits(reading.p50)} p95 {_digits(reading.p95)} ms", _DIM),
+    ]
+
+
+def _digits(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _progress(progress: Progress) -> Content:
@@ -48,12 +65,13 @@ def _progress(progress: Progress) -> Content:
     )
 
 
-def _fit(parts: list[Content], width: int) -> Content:
-    shown = parts[0]
-    for part in parts[1:]:
-        if shown.cell_length + 3 + part.cell_length > width:
+def _fit(head: Content, parts: list[Content], width: int, gap: str = _GAP) -> Content:
+    shown = head
+    for number, part in enumerate(parts):
+        between = gap if number else "  "
+        if shown.cell_length + len(between) + part.cell_length > width:
             break
-        shown = Content.assemble(shown, "   ", part)
+        shown = Content.assemble(shown, (between, _DIM), part)
     return shown
 
 

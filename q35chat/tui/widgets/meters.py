@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Final
 
 from textual.app import ComposeResult
@@ -9,8 +10,9 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from q35chat.counting import counted
 from q35chat.tui.meter import Progress, Reading
-from q35chat.tui.text import count, millis, one_line, rate, seconds
+from q35chat.tui.text import count, millis, model_facts, one_line, packed, rate, seconds
 from q35chat.tui.widgets.capacity_bar import COLOURS, FREE, SIGNS, TURN, USED, CapacityBar
 from q35chat.tui.widgets.latency_graph import LatencyGraph
 
@@ -31,12 +33,15 @@ def capacity_head(reading: Reading) -> Content:
 
 
 def capacity_legend(reading: Reading) -> Content:
-    """Used, this turn, free and the total, each with its mark."""
+    """Used, this turn and free, each with its mark; together they are the total."""
     capacity = reading.capacity
+    last = (FREE, "$foreground 40%", capacity.free, f"free of {count(capacity.total)}")
+    if capacity.over:
+        last = ("✗", "$error", capacity.over, f"over {count(capacity.total)}")
     rows = (
         (USED, COLOURS[capacity.level], capacity.kept, "used"),
-        (TURN, "$accent", capacity.turn, capacity.whose),
-        (FREE, "$foreground 40%", capacity.free, f"free of {count(capacity.total)}"),
+        (TURN, "$accent", capacity.turn, "this turn"),
+        last,
     )
     return Content("\n").join(
         Content.assemble((mark, colour), (f" {count(slots):>7} ", "bold"), (label, _DIM))
@@ -68,19 +73,20 @@ def step_legend(reading: Reading) -> Content:
 
 
 def speed(reading: Reading) -> Content:
-    """Tokens per second, tokens made, time to the first token."""
+    """Tokens per second, tokens made, time to the first token, and how the prompt was read."""
     if not reading.made:
         return Content.styled("–", _DIM)
     first = "–" if reading.first_token_s is None else seconds(reading.first_token_s)
-    return Content("\n").join(
-        [
-            Content.assemble(
-                (rate(reading.tokens_per_s), "$success bold"),
-                (f"  {count(reading.made)} tokens", _DIM),
-            ),
-            Content.assemble((first, "bold"), (" to the first token", _DIM)),
-        ]
-    )
+    rows = [
+        Content.assemble(
+            (rate(reading.tokens_per_s), "$success bold"),
+            (f"  {counted(reading.made, 'token')}", _DIM),
+        ),
+        Content.assemble((first, "bold"), (" to the first token", _DIM)),
+    ]
+    if reading.route:
+        rows += [Content.styled(line, _DIM) for line in wrap(f"read by {reading.route}", _WIDTH)]
+    return Content("\n").join(rows)
 
 
 def progress_rows(progress: Progress, width: int) -> Content:
@@ -114,8 +120,7 @@ def model_rows(reading: Reading) -> Content:
     return Content("\n").join(
         [
             Content.styled(one_line(model.name, _WIDTH), "bold"),
-            Content.styled(one_line(f"{model.target} · {model.precision}", _WIDTH), _DIM),
-            Content.styled(one_line(model.device, _WIDTH), _DIM),
+            *(Content.styled(line, _DIM) for line in packed(model_facts(model), _WIDTH, " · ")),
         ]
     )
 

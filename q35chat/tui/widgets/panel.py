@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
@@ -27,8 +27,8 @@ class Way:
     run: Callable[[], Awaitable[None] | None]
 
 
-class WayLine(Static):
-    """A way on as a line that can be clicked."""
+class WayLine(Horizontal):
+    """A way on that can be clicked: its key, and beside it what it does."""
 
     class Chosen(Message):
         """This way was clicked."""
@@ -38,11 +38,15 @@ class WayLine(Static):
             self.index = index
 
     def __init__(self, index: int, label: str) -> None:
-        key = key_label(PANEL_KEYS[index])
-        super().__init__(
-            Content.assemble((f" {key} ", "reverse bold"), f" {clean(label)}"), classes="way"
-        )
+        super().__init__(classes="way")
         self._index = index
+        self._label = label
+
+    def compose(self) -> ComposeResult:
+        """The label wraps in a column of its own."""
+        key = key_label(PANEL_KEYS[self._index])
+        yield Static(Content.styled(f" {key} ", "reverse bold"), classes="way-key")
+        yield Static(Content(clean(self._label)), classes="way-label")
 
     def on_click(self) -> None:
         """A click chooses."""

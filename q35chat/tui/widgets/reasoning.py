@@ -10,7 +10,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from q35chat.tui.text import clean, count, seconds
+from q35chat.counting import counted
+from q35chat.tui.text import clean, seconds
 from q35chat.tui.widgets.follow_scroll import FollowScroll
 
 _CHUNK: Final = 1_500
@@ -100,7 +101,7 @@ class Reasoning(Vertical):
         words = "thinking…" if self._live else "thought"
         parts = [f"{arrow} {words}"]
         if self._tokens:
-            parts.append(f"{count(self._tokens)} tokens")
+            parts.append(counted(self._tokens, "token"))
         if self._seconds:
             parts.append(seconds(self._seconds))
         self.query_one(".reasoning-head", Static).update(Content(" · ".join(parts)))

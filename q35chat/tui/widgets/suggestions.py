@@ -11,6 +11,7 @@ from textual.widget import Widget
 
 from q35chat.tui.completion import Choice
 from q35chat.tui.text import clean, one_line
+from q35chat.tui.wrapping import padded
 
 
 class Suggestions(Widget):
@@ -53,7 +54,7 @@ class Suggestions(Widget):
             Content.assemble(
                 ("› " if index == self.index else "  ", "$accent bold"),
                 (
-                    one_line(choice.label, width).ljust(30),
+                    padded(one_line(choice.label, width), 30),
                     "bold" if index == self.index else "",
                 ),
                 (f"  {clean(choice.detail)}", "$foreground 55%"),

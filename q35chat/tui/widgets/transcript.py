@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -12,9 +12,13 @@ from textual.widgets import Static
 
 from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
-from q35chat.tui.text import count
+from q35chat.counting import counted
+from q35chat.tui.text import clean
 from q35chat.tui.widgets.follow_scroll import FollowScroll
 from q35chat.tui.widgets.turns import AnswerView, Question, TurnView, draft_step
+
+if TYPE_CHECKING:
+    from q35chat.tui.app import ChatApp
 
 PAGE: Final = 12
 MOST_MOUNTED: Final = 36
@@ -38,8 +42,10 @@ class Edge(Static):
     def show(self, hidden: int) -> None:
         """Say how many turns are hidden; vanish when none are."""
         self.display = hidden > 0
-        arrow, key = ("↑", "Ctrl+Home") if self.side == "earlier" else ("↓", "Ctrl+End")
-        self.update(Content(f"{arrow} {count(hidden)} {self.side} turns · {key} or click"))
+        arrow, command = ("↑", "earliest") if self.side == "earlier" else ("↓", "follow")
+        key = cast("ChatApp", self.app).keymap.label(command)
+        turns = counted(hidden, f"{self.side} turn")
+        self.update(Content(f"{arrow} {turns} · {f'{key} or ' if key else ''}click"))
 
     def on_click(self) -> None:
         """A click asks for more."""
@@ -49,21 +55,23 @@ class Edge(Static):
 class Transcript(FollowScroll):
     """Owns which turns are mounted. Finished turns mirror the conversation; drafts stand last."""
 
-    def __init__(self, *, pictures: bool = True) -> None:
+    def __init__(self) -> None:
         super().__init__(id="transcript")
-        self.pictures = pictures
         self.model_name = ""
+        self._summary = ""
         self._steps: list[Step] = []
         self._start = 0
         self._views: list[TurnView] = []
 
     def compose(self) -> ComposeResult:
-        """The edges; turns are mounted between them."""
+        """What was said before, then the edges; turns are mounted between them."""
+        yield Static(id="summary", markup=False)
         yield Edge("earlier")
         yield Edge("later")
 
     def on_mount(self) -> None:
         """Follow from the beginning."""
+        self._refresh_edges()
         self.follow()
 
     @property
@@ -80,6 +88,14 @@ class Transcript(FollowScroll):
     def hidden_after(self) -> int:
         """Turns later than the window."""
         return max(0, len(self._steps) - self._start - len(self._views))
+
+    def begin_with(self, summary: str) -> None:
+        """Show what the conversation goes on from above its first turn; empty is nothing."""
+        self._summary = summary
+        self.query_one("#summary", Static).update(
+            Content.assemble(("What was said before, in short\n", "bold"), clean(summary.strip()))
+        )
+        self._refresh_edges()
 
     async def show(self, steps: Sequence[Step]) -> None:
         """Show the end of another history."""
@@ -116,7 +132,7 @@ class Transcript(FollowScroll):
             await self.show(self._steps)
         fresh: list[TurnView] = []
         if question is not None:
-            fresh.append(Question(draft_step(question), pictures=self.pictures))
+            fresh.append(Question(draft_step(question)))
         answer = AnswerView(draft_step(Turn("assistant", "")), self.model_name)
         fresh.append(answer)
         await self._mount_views(fresh)
@@ -202,10 +218,11 @@ class Transcript(FollowScroll):
 
     def _view(self, step: Step) -> TurnView:
         if step.turn.role == "user":
-            return Question(step, pictures=self.pictures)
-        return AnswerView(step, self.model_name)
+            return Question(step)
+        return AnswerView(step, step.model or self.model_name)
 
     def _refresh_edges(self) -> None:
+        self.query_one("#summary").display = bool(self._summary) and not self.hidden_before
         earlier, later = self.query(Edge)
         earlier.show(self.hidden_before)
         later.show(self.hidden_after)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -10,13 +13,15 @@ from textual.widgets import Static
 from q35chat.chat.events import Finished
 from q35chat.chat.service import Step
 from q35chat.chat.values import Attachment, Turn
-from q35chat.tui.text import MARKS, clean, count, finish_mark, one_line, usage_line
+from q35chat.tui.text import MARKS, clean, count, finish_mark, one_line, usage_items
 from q35chat.tui.widgets.answer import Answer
+from q35chat.tui.widgets.answer_foot import AnswerFoot
 from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
 from q35chat.tui.widgets.steady import SteadyHeight
 
-_DIM = "$foreground 55%"
+if TYPE_CHECKING:
+    from q35chat.tui.app import ChatApp
 
 
 def draft_step(turn: Turn) -> Step:
@@ -45,10 +50,6 @@ class TurnView(SteadyHeight, Vertical):
 class Question(TurnView):
     """What the user asked."""
 
-    def __init__(self, step: Step, *, pictures: bool = True) -> None:
-        super().__init__(step)
-        self._pictures = pictures
-
     def compose(self) -> ComposeResult:
         """Pictures in a row, then the text."""
         turn = self.step.turn
@@ -58,11 +59,11 @@ class Question(TurnView):
                     yield from self._picture(attachment)
         if turn.text:
             yield Static(Content(clean(turn.text)), classes="question-text")
+        yield Static("left out: the model no longer reads this turn", classes="left-out-mark")
 
     def _picture(self, attachment: Attachment) -> ComposeResult:
         with Vertical(classes="picture-card"):
-            if self._pictures:
-                yield Picture(attachment.data)
+            yield Picture(attachment.data)
             yield Static(Content(picture_caption(attachment)), classes="caption")
 
     def fits(self, step: Step) -> bool:
@@ -77,7 +78,7 @@ class AnswerView(TurnView):
     def __init__(self, step: Step, name: str) -> None:
         super().__init__(step)
         self._model_name = name
-        self._line = ""
+        self._numbers: list[str] = []
         self._mark = MARKS.get(step.turn.finish, "") if step.turn.finish else ""
 
     def compose(self) -> ComposeResult:
@@ -85,7 +86,7 @@ class AnswerView(TurnView):
         yield Static(Content(one_line(self._model_name, 60)), classes="answer-name")
         yield Reasoning(self.step.turn.reasoning)
         yield Answer(self.step.turn.text)
-        yield Static(classes="answer-foot")
+        yield AnswerFoot()
 
     def on_mount(self) -> None:
         """Show the foot of a stored answer."""
@@ -103,14 +104,15 @@ class AnswerView(TurnView):
 
     def reopen(self) -> None:
         """More text will follow."""
-        self._line = self._mark = ""
+        self.step = replace(self.step, note="", usage=None)
+        self._numbers, self._mark = [], ""
         self._refresh_foot()
 
     def finish(self, finished: Finished | None) -> None:
         """The turn has ended; None when it failed before it could finish."""
         self.reasoning.settle()
         self._mark = finish_mark(finished) if finished else "■ failed"
-        self._line = usage_line(finished.usage) if finished else ""
+        self._numbers = usage_items(finished.usage) if finished else []
         self._refresh_foot()
 
     def fits(self, step: Step) -> bool:
@@ -126,20 +128,13 @@ class AnswerView(TurnView):
         self._refresh_foot()
 
     def _refresh_foot(self) -> None:
-        parts: list[Content] = []
-        if self._mark:
-            parts.append(Content.styled(self._mark, "$warning"))
-        if self.step.note:
-            parts.append(Content.styled(clean(self.step.note), _DIM))
-        line = self._line or (usage_line(self.step.usage) if self.step.usage else "")
-        if line:
-            parts.append(Content.styled(line, _DIM))
-        if self.step.branches > 1:
-            place = f"answer {self.step.branch + 1} of {count(self.step.branches)}"
-            parts.append(Content.styled(f"{place}  Alt+←/→", _DIM))
-        foot = self.query_one(".answer-foot", Static)
-        foot.update(Content("\n").join(parts))
-        foot.display = bool(parts)
+        step, place = self.step, ""
+        if step.branches > 1:
+            keys = cast("ChatApp", self.app).keymap
+            ways = " ".join(filter(None, map(keys.label, ("branch_back", "branch_forward"))))
+            place = f"answer {step.branch + 1} of {count(step.branches)}  {ways}".rstrip()
+        numbers = self._numbers or (usage_items(step.usage) if step.usage else [])
+        self.query_one(AnswerFoot).show(self._mark, clean(step.note), numbers, place)
 
 
 def picture_caption(attachment: Attachment) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widgets import Static
 
+from q35chat.advice import EXPORT_COMMAND, OPEN_COMMAND
 from q35chat.chat.service import ModelInfo
-from q35chat.tui.text import clean, count
+from q35chat.tui.text import clean, count, model_facts
 
 _DIM = "$foreground 60%"
-_EXPORT = "q35chat export Qwen/Qwen3.5-0.8B --out out/"
 _TIPS = (
     ("Enter", "sends, Ctrl+J makes a new line"),
     ("@", "or a dropped file attaches a picture; Ctrl+O shows them first"),
@@ -21,25 +21,25 @@ _TIPS = (
 class Welcome(Static):
     """A few quiet lines in the middle; a banner when only the demo model is there."""
 
-    def show(self, model: ModelInfo | None) -> None:
-        """Say what is known about the model."""
-        self.update(Content("\n").join(_lines(model)))
+    def show(self, model: ModelInfo | None, setup_key: str) -> None:
+        """Say what is known about the model, and which key gets a real one."""
+        self.update(Content("\n").join(_lines(model, setup_key)))
 
 
-def _lines(model: ModelInfo | None) -> list[Content]:
+def _lines(model: ModelInfo | None, setup_key: str) -> list[Content]:
     lines = [Content.styled("q35chat", "$primary bold")]
     if model is None:
         lines.append(Content.styled("The model is loading. You can write already.", _DIM))
     else:
-        where = f"{model.target} · {model.precision} · {model.device}"
-        lines.append(Content.assemble((clean(model.name), "bold"), (f"  {clean(where)}", _DIM)))
+        where = " · ".join(model_facts(model))
+        lines.append(Content.assemble((clean(model.name), "bold"), (f"  {where}", _DIM)))
         lines.append(
             Content.styled(
                 f"Private and local. {count(model.capacity)} slots for each conversation.", _DIM
             )
         )
     if model is not None and model.is_demo:
-        lines += [Content(""), *_demo_banner()]
+        lines += [Content(""), *_demo_banner(setup_key)]
     lines.append(Content(""))
     lines += [
         Content.assemble((key.rjust(6), "bold"), (f"  {words}", _DIM)) for key, words in _TIPS
@@ -47,10 +47,12 @@ def _lines(model: ModelInfo | None) -> list[Content]:
     return lines
 
 
-def _demo_banner() -> list[Content]:
+def _demo_banner(setup_key: str) -> list[Content]:
     return [
         Content.styled("▲ This is the tiny demo model: it shows the program, it knows nothing.",
                        "$warning"),
-        Content.assemble(("  A real one:  ", _DIM), (_EXPORT, "bold")),
-        Content.assemble(("        then:  ", _DIM), ("q35chat --model-dir out/", "bold")),
+        Content.assemble(((setup_key or "/setup").rjust(6), "bold"),
+                         ("  gets a real one here, or in a shell:", _DIM)),
+        Content.assemble("        ", (EXPORT_COMMAND, "bold")),
+        Content.assemble("        ", (OPEN_COMMAND, "bold")),
     ]  # fmt: skip

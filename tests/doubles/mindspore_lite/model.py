@@ -86,7 +86,13 @@ class Model:
                 raise RuntimeError(_BUILD_FAILED)
         self._file = file
         self._gears = Gears(file.input_shape, file.dynamic_dims)
-        self._inputs = [_session_tensor(port) for port in file.graph.inputs]
+        self._ports = file.graph.inputs
+        if file.input_shape and not file.dynamic_dims:
+            shapes = file.input_shape.split(";")
+            self._ports = tuple(
+                _compiled(port, shape) for port, shape in zip(self._ports, shapes, strict=True)
+            )
+        self._inputs = [_session_tensor(port) for port in self._ports]
         self._outputs = [_session_tensor(port) for port in file.graph.outputs]
         self._given: list[weakref.ref[Native]] = []
         self._poisoned = False
@@ -98,7 +104,7 @@ class Model:
     def get_outputs(self) -> tuple[TensorMeta, ...]:
         file = self._built()
         shapes = [list(port.shape) for port in file.graph.outputs]
-        if any(-1 in port.shape for port in file.graph.inputs):
+        if any(-1 in port.shape for port in self._ports):
             shapes = [[-1] for _ in shapes]  # lost until it has run
         return tuple(
             TensorMeta(port.name, lite_dtype(port.dtype), shape)
@@ -159,8 +165,7 @@ class Model:
         if self._poisoned or NPU.take("fail_predicts"):
             self._fail("model_impl.cc:880] Predict]", "Execute graph failed.")
         arrays = [
-            self._array(native, port)
-            for native, port in zip(natives, file.graph.inputs, strict=True)
+            self._array(native, port) for native, port in zip(natives, self._ports, strict=True)
         ]
         if self._ascend and not self._fits([list(array.shape) for array in arrays]):
             self._poisoned = True
@@ -257,6 +262,12 @@ class Model:
     def _fail(self, place: str, message: str) -> NoReturn:
         native_log.error(place, message)
         raise RuntimeError("predict failed!")
+
+
+def _compiled(port: Port, shape: str) -> Port:
+    """With the sizes that the converter was given, "name:1,32"."""
+    sizes = tuple(int(size) for size in shape.rpartition(":")[2].split(","))
+    return Port(port.name, sizes, port.dtype)
 
 
 def _session_tensor(port: Port) -> Native:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from q35chat.vision.geometry import geometry
 from q35export.reference import GraphExecutor
 from tests.doubles.mindspore_lite.modelfile import Array, Port
 
@@ -26,38 +27,74 @@ class OnnxGraph:
             for info, array in zip(self._executor.inputs, arrays, strict=True)
         }
         results = self._executor.run(feeds)
-        return [results[port.name] for port in self.outputs]
+        return [results[info.name] for info in self._executor.outputs]
 
 
-class AllTokenLogits(OnnxGraph):
+class Renamed(OnnxGraph):
+    """A graph whose tensors kept their order, not their names."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.inputs, self.outputs = (
+            tuple(Port(f"{side}_{at}", port.shape, port.dtype) for at, port in enumerate(ports))
+            for side, ports in (("in", self.inputs), ("out", self.outputs))
+        )
+
+
+class AllTokenLogits(Renamed):
     """As the reference scripts export a prefill: logits of every token, by names of their own, and
     states that padding spoils."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         logits, *states = self.outputs
-        self.inputs = tuple(
-            Port(f"in_{at}", port.shape, port.dtype) for at, port in enumerate(self.inputs)
-        )
-        self.outputs = (
-            Port("out_0", (1, -1, logits.shape[-1]), logits.dtype),
-            *(Port(f"out_{at}", port.shape, port.dtype) for at, port in enumerate(states, 1)),
-        )
-        self._names = [info.name for info in self._executor.outputs]
+        every = Port(logits.name, (1, -1, logits.shape[-1]), logits.dtype)
+        self.outputs = (every, *states)
 
     def run(self, arrays: list[Array]) -> list[Array]:
-        feeds = {
-            info.name: array.astype(info.dtype, copy=False)
-            for info, array in zip(self._executor.inputs, arrays, strict=True)
-        }
-        results = self._executor.run(feeds)
-        last, *states = (results[name] for name in self._names)
+        last, *states = super().run(arrays)
         ids, mask = arrays[0], arrays[1]
         if not mask.all():
             states = [np.full_like(state, np.nan) for state in states]  # padding goes into them
         logits = np.full((1, ids.shape[1], last.shape[-1]), -1, last.dtype)
         logits[0, int(mask.sum()) - 1] = last[0, 0]
         return [logits, *states]
+
+
+class SquareTower(OnnxGraph):
+    """As the reference scripts export a vision tower: pixels of one square picture, whose geometry
+    is built in. `grid` is its side in patches, `table` that of the learned positions."""
+
+    def __init__(self, path: Path, grid: int, table: int) -> None:
+        super().__init__(path)
+        pixels, rows = self.inputs[0], self.outputs[0]
+        count, merge = grid**2, 2
+        place = geometry(grid, grid, table, merge)
+        self._built_in = {
+            "position_index": place.position_index,
+            "position_weight": place.position_weight,
+            "patch_position": place.patch_position,
+            "patch_mask": np.ones((1, count)),
+        }
+        self.inputs = (Port(pixels.name, (count, pixels.shape[1]), pixels.dtype),)
+        self.outputs = (Port(rows.name, (count // merge**2, rows.shape[1]), rows.dtype),)
+
+    def run(self, arrays: list[Array]) -> list[Array]:
+        feeds = {"pixel_values": arrays[0], **self._built_in}
+        ordered = [np.asarray(feeds[info.name]) for info in self._executor.inputs]
+        return super().run(ordered)
+
+
+@cache
+def load_renamed(path: str) -> Renamed:
+    """The graph in an ONNX file, without its names."""
+    return Renamed(Path(path))
+
+
+@cache
+def load_square_tower(path: str, grid: int, table: int) -> SquareTower:
+    """The vision graph in an ONNX file, for one square picture."""
+    return SquareTower(Path(path), grid, table)
 
 
 @cache

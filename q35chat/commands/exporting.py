@@ -1,0 +1,175 @@
+"""The application's `Exporter`: each export is a process of its own, so that nothing on screen
+waits for it and stopping it is certain.
+
+Knows the worker's lines and the exporter's option names; the screen knows neither.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from q35chat import errors
+from q35chat.errors import ExportError, Q35Error
+from q35chat.safe_text import safe_line
+from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Occupied, Phase, Stopped, Tell
+
+WORKER: Final = (sys.executable, "-m", "q35chat.commands.export_worker")
+_FP16: Final = "fp16"
+_WORDS: Final = (
+    (r"run `q35chat export --force` again", "replace it"),
+    (r"run `q35chat export --out [^`]*`.*", "choose another folder"),
+    (r"add --force to replace it", "replace it"),
+    (r"--source modelscope", "ModelScope"),
+    (r"--max-seq-len", "capacity"),
+    (r"another --out", "another folder"),
+    (r"--out", "the folder"),
+    (r"--precision", "precision"),
+    (r"--force", "replacing it"),
+)
+
+
+class ChildExporter:
+    """Makes jobs that run `worker`."""
+
+    def __init__(self, worker: Sequence[str] = WORKER) -> None:
+        self._worker = tuple(worker)
+
+    def job(self) -> ChildJob:
+        """Something to do once."""
+        return ChildJob(self._worker)
+
+    def room(self, folder: Path) -> int:
+        """Free bytes where `folder` is or would be; 0 when nobody can tell."""
+        place = folder.expanduser().absolute()
+        try:
+            there = next(path for path in (place, *place.parents) if path.is_dir())
+            return shutil.disk_usage(there).free
+        except (OSError, StopIteration):
+            return 0
+
+
+class ChildJob:
+    """One child. It stops and cleans up when its stdin ends."""
+
+    def __init__(self, worker: Sequence[str]) -> None:
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[str] | None = None
+        self._stopped = False
+
+    def estimate(self, wish: BundleWish) -> Estimate:
+        """What the model would take. Raises Q35Error, Stopped after `cancel`."""
+        answer = self._run(wish, dry_run=True)
+        costs = tuple(
+            Cost(**cost | {"parts": tuple((name, size) for name, size in cost["parts"])})
+            for cost in answer["costs"]
+        )
+        return Estimate(costs, answer["longest"], answer["memory_free"])
+
+    def export(self, wish: BundleWish, tell: Tell) -> Made:
+        """Make the bundle. Raises Q35Error, Stopped after `cancel`, Occupied."""
+        answer = self._run(wish, tell)
+        folder, ready = Path(answer["folder"]), answer["ready"]
+        shown = shlex.quote(_short(folder))
+        command = f"q35chat --model-dir {shown}" if ready else f"q35chat convert {shown}"
+        return Made(answer["model"], folder, answer["size"], command, ready)
+
+    def cancel(self) -> None:
+        """Stop it, also before it starts; returns at once, from any thread."""
+        with self._lock:
+            self._stopped = True
+            if self._child is not None and self._child.stdin is not None:
+                self._child.stdin.close()
+
+    def _run(
+        self, wish: BundleWish, tell: Tell | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """The value of the line that ends the work."""
+        with self._start(_request(wish, dry_run=dry_run)) as child:
+            for kind, value in _lines(child):
+                if kind == "phase" and tell is not None:
+                    tell(Phase(*value))
+                elif kind == "failed":
+                    raise _error(*value)
+                elif kind in {"estimate", "made"}:
+                    answer: dict[str, Any] = value
+                    return answer
+        if self._stopped:
+            raise Stopped("stopped")
+        raise _died(child.returncode)
+
+    def _start(self, request: dict[str, Any]) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._stopped:
+                raise Stopped("stopped")
+            self._child = subprocess.Popen(
+                [*self._worker, json.dumps(request)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+            return self._child
+
+
+def _request(wish: BundleWish, *, dry_run: bool) -> dict[str, Any]:
+    request: dict[str, Any] = {
+        "model": wish.model,
+        "out": str(wish.folder),
+        "source": wish.hub,
+        "max_seq_len": wish.capacity,
+        "force": wish.replace,
+        "dry_run": dry_run,
+    }
+    if wish.precision != _FP16:
+        request["precision"] = wish.precision
+    return request
+
+
+def _lines(child: subprocess.Popen[str]) -> Iterator[tuple[str, Any]]:
+    if child.stdout is None:
+        return
+    for line in child.stdout:
+        if line.endswith("\n"):
+            yield from json.loads(line).items()
+
+
+def _error(kind: str, message: str) -> Q35Error:
+    if "--force" in message:
+        return Occupied(in_words(message))
+    found = getattr(errors, kind, ExportError)
+    made: Q35Error = found(in_words(message))
+    return made
+
+
+def _died(code: int) -> ExportError:
+    why = "was killed, perhaps for want of memory" if code == -signal.SIGKILL else "broke off"
+    return ExportError(f"the export {why} (exit code {code}); the folder is as it was")
+
+
+def in_words(message: str) -> str:
+    """A message for the command line with the names that the screen has for its options."""
+    for option, words in _WORDS:
+        message = re.sub(option, words, message)
+    return safe_line(message, limit=1000)
+
+
+def _short(folder: Path) -> str:
+    """The folder as one would type it here."""
+    try:
+        return str(folder.relative_to(Path.cwd().resolve()))
+    except ValueError:
+        return str(folder)

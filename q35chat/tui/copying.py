@@ -1,0 +1,79 @@
+"""Copying from the conversation: an answer, any code block, everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from q35chat.chat.values import Turn
+from q35chat.tui.markdown import CodeBlock, conversation_markdown, numbered_blocks
+from q35chat.tui.screens.blocks import BlocksScreen
+
+if TYPE_CHECKING:
+    from q35chat.tui.app import ChatApp
+    from q35chat.tui.screens.chat import ChatScreen
+
+
+class Copying:
+    """Copies what the chat screen shows, or says why there is nothing."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
+
+    @property
+    def blocks(self) -> list[CodeBlock]:
+        """The code blocks by their numbers, from 1: those of the newest answer first."""
+        return numbered_blocks(self._turns)
+
+    def answer(self) -> None:
+        """Copy the last answer."""
+        answers = [turn.text for turn in self._turns if turn.role == "assistant"]
+        if answers:
+            self._copy(answers[-1], "the answer")
+        else:
+            self._screen.say("There is no answer to copy yet")
+
+    def code(self, number: str) -> None:
+        """Copy the code block with this number; without one the only block, or ask which."""
+        blocks = self.blocks
+        if not blocks:
+            self._screen.say("There is no code block to copy yet")
+        elif number:
+            self._numbered(number, blocks)
+        elif len(blocks) == 1:
+            self._block(blocks, 0)
+        else:
+            self._ask(blocks)
+
+    def chat(self) -> None:
+        """Copy everything."""
+        conversation = self._screen.conversation
+        if conversation is None or not self._turns:
+            self._screen.say("There is nothing to copy yet")
+        else:
+            self._copy(conversation_markdown(conversation.title, self._turns), "the conversation")
+
+    @property
+    def _turns(self) -> list[Turn]:
+        return [step.turn for step in self._screen.steps]
+
+    def _ask(self, blocks: Sequence[CodeBlock]) -> None:
+        def chosen(place: int | None) -> None:
+            if place is not None:
+                self._block(blocks, place)
+
+        self._screen.app.push_screen(BlocksScreen(blocks), chosen)
+
+    def _numbered(self, number: str, blocks: Sequence[CodeBlock]) -> None:
+        if number.isdecimal() and 0 < int(number) <= len(blocks):
+            self._block(blocks, int(number) - 1)
+            return
+        here = "1 is here" if len(blocks) == 1 else f"1 to {len(blocks)} are here"
+        self._screen.say(f"There is no code block “{number}”; {here}", error=True)
+
+    def _block(self, blocks: Sequence[CodeBlock], place: int) -> None:
+        which = "the code block" if len(blocks) == 1 else f"code block {place + 1}"
+        self._copy(blocks[place].text, which)
+
+    def _copy(self, text: str, what: str) -> None:
+        cast("ChatApp", self._screen.app).copy(text, what)

@@ -1,0 +1,98 @@
+"""Choose a code block to copy: those of the newest answer first, the chosen one shown below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from q35chat.counting import counted
+from q35chat.tui.markdown import CodeBlock
+from q35chat.tui.text import clean, one_line
+
+_DIM: Final = "$foreground 60%"
+_SHOWN_LINES: Final = 8
+
+
+def row(number: int, block: CodeBlock, width: int) -> Content:
+    """One block on one line: number, first line, language and length."""
+    facts = f"{one_line(block.language, 12):>12}  {counted(block.lines, 'line'):>10}"
+    room = max(8, width - len(facts) - 5)
+    text = one_line(block.first_line or "empty", room)
+    pad = " " * max(0, room - Content(text).cell_length)
+    return Content.assemble((f"{number:>3}  ", "$accent bold"), text, pad, (facts, _DIM))
+
+
+def beginning(block: CodeBlock, width: int) -> Content:
+    """The first lines, each cut to the width."""
+    lines = clean(block.text).expandtabs(4).split("\n")
+    shown = [_cut(line, width) for line in lines[:_SHOWN_LINES]]
+    rest = len(lines) - len(shown)
+    return Content("\n".join([*shown, *([f"… {counted(rest, 'more line')}"] if rest else [])]))
+
+
+def _cut(line: str, width: int) -> str:
+    return line if cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
+
+
+class BlocksScreen(ModalScreen[int | None]):
+    """Gives the place of the chosen block, from 0."""
+
+    BINDINGS = [  # noqa: RUF012
+        Binding("escape,f4", "leave", "Close", show=False),
+        *(Binding(str(digit), f"take({digit - 1})", "Copy", show=False) for digit in range(1, 10)),
+    ]
+
+    def __init__(self, blocks: Sequence[CodeBlock]) -> None:
+        super().__init__()
+        self._blocks = blocks
+
+    @property
+    def _width(self) -> int:
+        return min(84, self.app.size.width * 95 // 100) - 8
+
+    def compose(self) -> ComposeResult:
+        """The list, and the beginning of the highlighted block."""
+        with Vertical(classes="dialog"):
+            yield Static("Copy a code block", classes="dialog-title")
+            yield OptionList(
+                *(
+                    Option(row(number, block, self._width))
+                    for number, block in enumerate(self._blocks, start=1)
+                )
+            )
+            yield Static(id="block")
+            yield Static("Enter or its number copies · Esc closes", classes="dialog-foot")
+
+    def on_mount(self) -> None:
+        """The first block of the newest answer is chosen."""
+        options = self.query_one(OptionList)
+        options.highlighted = 0
+        options.focus()
+
+    @on(OptionList.OptionHighlighted)
+    def _look_at(self, event: OptionList.OptionHighlighted) -> None:
+        block = self._blocks[event.option_index]
+        self.query_one("#block", Static).update(beginning(block, self._width))
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_index)
+
+    def action_take(self, place: int) -> None:
+        """Take the block with this number."""
+        if place < len(self._blocks):
+            self.dismiss(place)
+
+    def action_leave(self) -> None:
+        """Copy nothing."""
+        self.dismiss(None)

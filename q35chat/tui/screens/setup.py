@@ -1,0 +1,361 @@
+"""The way from a checkpoint to a model that answers: a form, the export, and what came of it.
+
+Owns which of these is on screen. The exporter works in a thread; a timer that lives as long as
+the export draws how it goes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widgets import Button, Input, Static
+
+from q35chat.errors import Q35Error
+from q35chat.tui.commands import panel_bindings
+from q35chat.tui.exporting import (
+    BundleWish,
+    Estimate,
+    Exporter,
+    Job,
+    Made,
+    Occupied,
+    Phase,
+    Stopped,
+)
+from q35chat.tui.screens.confirm import ConfirmScreen
+from q35chat.tui.text import clean, size, slots
+from q35chat.tui.widgets.export_progress import ExportProgress
+from q35chat.tui.widgets.panel import Panel, Way, WayLine
+from q35chat.tui.widgets.setup_form import SetupForm
+
+State = Literal["form", "looking", "running", "stopping", "made", "failed"]
+Tone = Literal["error", "warning", "note"]
+
+_ENDS: Final = ("made", "failed")
+_FRAME_S: Final = 0.1
+_ROWS_AROUND, _LEAST_ROWS = 8, 4
+_TITLE: Final = "Get a real model"
+_LEAD: Final = "A checkpoint becomes a bundle for this machine, once; then offline."
+_SIGNS: Final[dict[Tone, str]] = {"error": "✗", "warning": "▲", "note": "●"}
+_COLOURS: Final[dict[Tone, str]] = {"error": "$error", "warning": "$warning", "note": "$primary"}
+
+
+class SetupScreen(ModalScreen[Made | None]):
+    """Gives the bundle to open, or None."""
+
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
+    BINDINGS = [  # noqa: RUF012
+        Binding("escape", "leave", "Back", show=False),
+        Binding("enter", "go", "Go on", show=False),
+        *panel_bindings(),
+    ]
+
+    def __init__(self, exporter: Exporter) -> None:
+        super().__init__()
+        self._exporter = exporter
+        self._job: Job | None = None
+        self._wish: BundleWish | None = None
+        self._phases: deque[Phase] = deque()
+        self._timer: Timer | None = None
+        self._question: ConfirmScreen | None = None
+        self.state: State = "form"
+
+    def compose(self) -> ComposeResult:
+        """Form or progress, a line that says what is wrong, a panel, the keys."""
+        with Vertical(classes="dialog"):
+            yield Static(classes="dialog-title", id="setup-title", markup=False)
+            yield Static(id="setup-lead", markup=False)
+            with VerticalScroll(id="setup-body", can_focus=False):
+                yield SetupForm()
+                yield ExportProgress()
+                yield Static(id="setup-message", markup=False)
+                yield Panel()
+            with Horizontal(id="setup-foot"):
+                yield Static(id="setup-hints", markup=False)
+                yield Button(id="setup-go", compact=True, variant="primary")
+
+    def on_mount(self) -> None:
+        """Start with the form."""
+        self._show("form")
+        self._ask_room()
+
+    def on_resize(self) -> None:
+        """What does not fit is scrolled; title and keys stay."""
+        most = self.size.height * 95 // 100 - _ROWS_AROUND
+        self.query_one("#setup-body").styles.max_height = max(_LEAST_ROWS, most)
+
+    def on_unmount(self) -> None:
+        """However the screen goes, nothing works on without it."""
+        if self._job is not None:
+            self._job.cancel()
+
+    @property
+    def form(self) -> SetupForm:
+        """What is wished for."""
+        return self.query_one(SetupForm)
+
+    @property
+    def panel(self) -> Panel:
+        """How it ended, and the ways on."""
+        return self.query_one(Panel)
+
+    @property
+    def progress(self) -> ExportProgress:
+        """How it goes."""
+        return self.query_one(ExportProgress)
+
+    # -- what is on screen
+
+    def _show(self, state: State) -> None:
+        self.state = state
+        self.form.display = state in {"form", "looking"}
+        self.form.disabled = state == "looking"
+        self.progress.display = state in {"running", "stopping"}
+        if state not in _ENDS:
+            self.panel.dismiss()
+        title, lead = _TITLE, _LEAD
+        if self._wish is not None and not self.form.display:
+            wish = self._wish
+            title = f"Export of {clean(wish.model)}"
+            lead = f"{wish.precision} · {slots(wish.capacity)} · to {clean(str(wish.folder))}"
+        self.query_one("#setup-title", Static).update(Content(title))
+        self.query_one("#setup-lead", Static).update(Content(lead))
+        self._show_keys()
+        if state == "form" and (self.focused is None or not self.focused.display):
+            self.form.query_one(Input).focus()
+
+    def _show_keys(self) -> None:
+        go = "Look up the sizes" if self.form.estimate is None else "Export"
+        button = self.query_one("#setup-go", Button)
+        button.label = f"{go} ⏎"
+        button.display = self.state == "form"
+        hints = {
+            "form": "Tab next field · Esc close",
+            "looking": "Esc stop",
+            "running": "Esc stop",
+            "stopping": "stopping…",
+            "made": "Enter takes the first · Esc close",
+            "failed": "Enter takes the first · Esc back",
+        }
+        self.query_one("#setup-hints", Static).update(Content(hints[self.state]))
+
+    def _say(self, text: str, tone: Tone = "note") -> None:
+        line = self.query_one("#setup-message", Static)
+        line.display = bool(text)
+        sign = (f"{_SIGNS[tone]} ", f"{_COLOURS[tone]} bold")
+        line.update(Content.assemble(sign, (clean(text), _COLOURS[tone])))
+        if text:
+            self.call_after_refresh(line.scroll_visible, animate=False)
+
+    # -- the form
+
+    @on(SetupForm.Changed)
+    def _changed(self) -> None:
+        warning = self.form.refusal() or self.form.warning()
+        self._say(warning, "warning")
+        self._show_keys()
+
+    @on(SetupForm.FolderChanged)
+    def _folder_changed(self) -> None:
+        self._say("")
+        self._ask_room()
+
+    def _ask_room(self) -> None:
+        folder = self.form.folder
+
+        def work() -> None:
+            self.call_later(self._know_room, folder, self._exporter.room(folder))
+
+        self.run_worker(work, thread=True, exclusive=True, group="room")
+
+    def _know_room(self, folder: Path, room: int) -> None:
+        if folder == self.form.folder:
+            self.form.know_room(room)
+            if self.form.estimate is not None and self.state == "form":
+                self._changed()
+
+    # -- keys
+
+    @on(Input.Submitted)
+    @on(Button.Pressed)
+    async def action_go(self) -> None:
+        """The next step: look, export, or the first of the ways on."""
+        if self.state in _ENDS:
+            await self.action_choose(0)
+        elif self.state == "form":
+            try:
+                wish = self.form.wish()
+            except ValueError as problem:
+                self._say(str(problem), "error")
+                return
+            if self.form.estimate is None:
+                self._look(wish)
+            elif refusal := self.form.refusal():
+                self._say(refusal, "error")
+            else:
+                self._export(wish)
+
+    def action_leave(self) -> None:
+        """Stop what runs, or close."""
+        if self.state == "looking" and self._job is not None:
+            self._job.cancel()
+        elif self.state == "running":
+            self._ask("Stop the export?", "Nothing of it stays; what was downloaded is kept.",
+                      "Stop")  # fmt: skip
+        elif self.state == "failed":
+            self._back()
+        elif self.state in {"form", "made"}:
+            self.dismiss(None)
+
+    def asks_first(self) -> bool:
+        """Whether the application must not be left yet: while an export runs this asks."""
+        if self.state != "running":
+            return False
+        if self._question is None:
+            self._ask("An export is running. Stop it and quit?", "Nothing of it stays.",
+                      "Stop and quit", quits=True)  # fmt: skip
+        return True
+
+    def _ask(self, question: str, detail: str, yes: str, *, quits: bool = False) -> None:
+        async def answered(stop: bool | None) -> None:
+            self._question = None
+            if stop and self.state == "running" and self._job is not None:
+                self._show("stopping")
+                self._job.cancel()
+            if stop and quits:
+                await self.app.action_quit()
+
+        self._question = ConfirmScreen(question, detail, yes)
+        self.app.push_screen(self._question, answered)
+
+    async def action_choose(self, index: int) -> None:
+        """Take one of the ways that the panel offers."""
+        ways = self.panel.ways
+        if index < len(ways):
+            result = ways[index].run()
+            if inspect.isawaitable(result):
+                await result
+
+    @on(WayLine.Chosen)
+    async def _way_clicked(self, event: WayLine.Chosen) -> None:
+        event.stop()
+        await self.action_choose(event.index)
+
+    # -- looking at a model
+
+    def _look(self, wish: BundleWish) -> None:
+        job = self._job = self._exporter.job()
+        self._show("looking")
+        self._say(f"Looking at {wish.model}…")
+
+        def work() -> None:
+            try:
+                found: Estimate | Exception = job.estimate(wish)
+            except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
+                found = error
+            self.call_later(self._looked, found)
+
+        self.run_worker(work, thread=True, group="export")
+
+    def _looked(self, found: Estimate | Exception) -> None:
+        self._job = None
+        self._show("form")
+        if isinstance(found, Exception):
+            self.form.query_one(Input).focus()
+            self._say(*_failure(found))
+            return
+        self.form.know(found)
+        self.form.query_one("#precision").focus()
+        self._changed()
+        if not (self.form.refusal() or self.form.warning()):
+            self._say("Choose how exact and how long; Enter exports")
+
+    # -- exporting
+
+    def _export(self, wish: BundleWish) -> None:
+        job = self._job = self._exporter.job()
+        self._wish = wish
+        cost = self.form.cost
+        self._phases.clear()
+        self.progress.begin(cost.parts if cost else ())
+        self._say("")
+        self._show("running")
+        self._timer = self.set_interval(_FRAME_S, self._frame)
+
+        def work() -> None:
+            try:
+                ended: Made | Exception = job.export(wish, self._phases.append)
+            except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
+                ended = error
+            self.call_later(self._ended, ended)
+
+        self.run_worker(work, thread=True, group="export")
+
+    def _frame(self) -> None:
+        while self._phases:
+            self.progress.take(self._phases.popleft())
+        self.progress.draw()
+
+    async def _ended(self, ended: Made | Exception) -> None:
+        self._job = None
+        if self._timer is not None:
+            self._timer.stop()
+        if self._question is not None and self.app.screen is self._question:
+            self._question.dismiss(False)
+        if isinstance(ended, Stopped):
+            self._show("form")
+            self._say("Stopped; nothing was written")
+        elif isinstance(ended, Exception):
+            await self._failed(ended)
+        else:
+            await self._made(ended)
+
+    async def _failed(self, error: Exception) -> None:
+        ways = [Way("Back to the form", self._back), Way("Try again", self._again)]
+        if isinstance(error, Occupied):
+            ways[1] = Way("Replace the bundle that is there", self._replace)
+        await self.panel.show("error", "The export failed", _failure(error)[0], tuple(ways))
+        self._show("failed")
+
+    async def _made(self, made: Made) -> None:
+        where = clean(str(made.folder))
+        what = f"{size(made.size)} in {where}" if made.size else f"It was in {where} already"
+        then = "Next time" if made.ready else "Now make it ready for the NPU"
+        later = Way("Later", lambda: self._close(None))
+        ways = (Way("Open it now", lambda: self._close(made)), later) if made.ready else (later,)
+        text = f"{what}\n{then}: {made.command}"
+        await self.panel.show("note", f"{made.model} is ready", text, ways)
+        self._show("made")
+
+    def _close(self, made: Made | None) -> None:
+        self.dismiss(made)
+
+    def _back(self) -> None:
+        self._show("form")
+
+    def _again(self) -> None:
+        if self._wish is not None:
+            self._export(self._wish)
+
+    def _replace(self) -> None:
+        if self._wish is not None:
+            self._export(replace(self._wish, replace=True))
+
+
+def _failure(error: Exception) -> tuple[str, Tone]:
+    if isinstance(error, Stopped):
+        return "Stopped", "note"
+    if isinstance(error, Q35Error):
+        return str(error), "error"
+    return f"Unexpected {type(error).__name__}: {error}", "error"

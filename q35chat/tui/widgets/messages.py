@@ -1,0 +1,83 @@
+"""Short messages in lines of their own above the composer: they push, and never cover anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, Protocol, runtime_checkable
+
+from textual.content import Content
+from textual.widgets import Static
+
+from q35chat.tui.text import clean
+
+Severity = Literal["information", "warning", "error"]
+MOST: Final = 3
+_SHORTEST_S: Final = 5.0
+_CHARACTERS_PER_S: Final = 15
+_SIGNS: Final[dict[Severity, tuple[str, str]]] = {
+    "information": ("●", "$success"),
+    "warning": ("▲", "$warning"),
+    "error": ("✗", "$error"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """What is said."""
+
+    text: str
+    severity: Severity
+
+
+class Messages(Static):
+    """The newest `MOST` messages, each as long as it takes to read; a click takes all away.
+
+    Of those that only inform, the newest replaces the one before.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._said: list[Message] = []
+        self.display = False
+
+    @property
+    def said(self) -> list[Message]:
+        """What is on screen, oldest first."""
+        return list(self._said)
+
+    def say(self, text: str, severity: Severity = "information") -> None:
+        """Add a message; it goes away by itself."""
+        message = Message(clean(text), severity)
+        kept = [old for old in self._said if old.severity != "information" and old.text != text]
+        self._put([*kept, message][-MOST:])
+        self.set_timer(
+            max(_SHORTEST_S, len(text) / _CHARACTERS_PER_S), partial(self._expire, message)
+        )
+
+    def on_click(self) -> None:
+        """Enough of it."""
+        self._put([])
+
+    def _expire(self, message: Message) -> None:
+        if message in self._said:
+            self._put([other for other in self._said if other is not message])
+
+    def _put(self, said: list[Message]) -> None:
+        self._said = said
+        self.display = bool(said)
+        self.update(Content("\n").join(_line(message) for message in said))
+
+
+def _line(message: Message) -> Content:
+    sign, colour = _SIGNS[message.severity]
+    return Content.assemble((f"{sign} ", f"{colour} bold"), (message.text, colour))
+
+
+@runtime_checkable
+class SaysMessages(Protocol):
+    """A screen with lines for messages."""
+
+    @property
+    def messages(self) -> Messages:
+        """Those lines."""

@@ -1,0 +1,188 @@
+"""The form of the setup screen: which model, how exact, how long, and where to.
+
+Checks what can be checked without looking at a model; asks nobody itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Label, Static
+
+from q35chat.advice import DEFAULT_OUT, REAL_MODEL
+from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub
+from q35chat.tui.fields import whole
+from q35chat.tui.text import clean, count, size
+from q35chat.tui.widgets.choices import Choices, Option
+
+_HUBS: Final = (Option("huggingface", "Hugging Face"), Option("modelscope", "ModelScope"))
+_PRECISIONS: Final = tuple(Option(name, name) for name in ("int4", "int8", "fp32"))
+_WORDS: Final = {"int4": "smallest", "int8": "closer", "fp32": "exact"}
+_CAPACITY: Final = 2048
+_LEAST, _MOST = 16, 1_048_576
+_ROOMY: Final = 70
+
+
+class SetupForm(Vertical):
+    """Gives a `BundleWish`. An estimate is of one model on one hub, and goes when they change."""
+
+    class Changed(Message):
+        """Something was typed or chosen."""
+
+    class FolderChanged(Message):
+        """The folder is another one."""
+
+    def __init__(self) -> None:
+        super().__init__(id="form")
+        self._estimate: Estimate | None = None
+        self._room = 0
+
+    def compose(self) -> ComposeResult:
+        """A row for each part of the wish."""
+        with Horizontal(classes="row"):
+            yield Label("Model")
+            yield Input(REAL_MODEL, id="model")
+            yield Static("hub id or folder", classes="help")
+        with Horizontal(classes="row"):
+            yield Label("Hub")
+            yield Choices(_HUBS, "huggingface", id="hub", across=True)
+        with Horizontal(classes="row"):
+            yield Label("Precision")
+            yield Choices(_PRECISIONS, "int4", id="precision")
+        with Horizontal(classes="row"):
+            yield Label("Capacity")
+            yield Input(str(_CAPACITY), id="capacity")
+            yield Static("slots, answer included", id="capacity-help", classes="help")
+        with Horizontal(classes="row"):
+            yield Label("Folder")
+            yield Input(DEFAULT_OUT, id="folder")
+            yield Static(id="folder-help", classes="help")
+
+    def on_mount(self) -> None:
+        """No blinking cursors, nothing known yet."""
+        for box in self.query(Input):
+            box.cursor_blink = False
+        self._describe()
+
+    def on_resize(self) -> None:
+        """The details have another length."""
+        self._describe()
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What the model takes, when somebody looked."""
+        return self._estimate
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of the chosen precision, when it is known."""
+        return self._estimate.of(self._choices("precision").value) if self._estimate else None
+
+    @property
+    def folder(self) -> Path:
+        """Where the bundle goes."""
+        return Path(self._text("folder")).expanduser()
+
+    def wish(self, *, replace: bool = False) -> BundleWish:
+        """What the form says. Raises ValueError with a line for people."""
+        if not self._text("model"):
+            raise ValueError(f"Model: give a hub id such as {REAL_MODEL}, or a folder")
+        if not self._text("folder"):
+            raise ValueError("Folder: say where the bundle goes")
+        return BundleWish(
+            self._text("model"),
+            cast("Hub", self._choices("hub").value),
+            self._choices("precision").value,
+            self._capacity(),
+            self.folder,
+            replace,
+        )
+
+    def refusal(self) -> str:
+        """Why the wish cannot be had on this disk; empty when it can, or nobody knows."""
+        needed = self.cost.disk * ROOM if self.cost else 0
+        if self._room and needed > self._room:
+            return (
+                f"Folder: {size(needed)} are needed, {size(self._room)} are free there; "
+                f"free {size(needed - self._room)} or choose another folder"
+            )
+        return ""
+
+    def warning(self) -> str:
+        """What may go wrong later; empty when nothing."""
+        cost, known = self.cost, self._estimate
+        try:
+            memory = cost.memory_with(self._capacity()) if cost else 0
+        except ValueError:
+            return ""
+        if known and memory > known.memory_free:
+            return f"A chat takes {size(memory)} of memory, {size(known.memory_free)} are free now"
+        return ""
+
+    def know(self, estimate: Estimate) -> None:
+        """Somebody looked at the model."""
+        self._estimate = estimate
+        names = [cost.precision for cost in estimate.costs]
+        self._choices("precision").offer([Option(name, name) for name in names])
+        self._describe()
+
+    def know_room(self, room: int) -> None:
+        """So many bytes are free where the folder is; 0: nobody can tell."""
+        self._room = room
+        self.query_one("#folder-help", Static).update(f"{size(room)} free" if room else "")
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if event.input.id == "model":
+            self._estimate = None
+        self._describe()
+        self.post_message(self.FolderChanged() if event.input.id == "folder" else self.Changed())
+
+    @on(Choices.Chosen)
+    def _chosen(self, event: Choices.Chosen) -> None:
+        event.stop()
+        if event.choices.id == "hub":
+            self._estimate = None
+        self._describe()
+        self.post_message(self.Changed())
+
+    def _describe(self) -> None:
+        details = {name: _WORDS.get(name, "") for name in _WORDS}
+        most = _MOST if self._estimate is None else self._estimate.longest
+        hint = self.query_one("#capacity-help", Static)
+        try:
+            capacity = self._capacity()
+        except ValueError:
+            hint.update(Content.styled(f"from {_LEAST} to {count(most)}", "$error"))
+        else:
+            hint.update("slots, answer included")
+            for cost in self._estimate.costs if self._estimate else ():
+                details[cost.precision] = self._details(cost, capacity)
+        self._choices("precision").describe(details)
+
+    def _details(self, cost: Cost, capacity: int) -> str:
+        memory = size(cost.memory_with(capacity))
+        if self.size.width < _ROOMY:
+            return f"{size(cost.disk):>10} · {memory:>10} RAM"
+        word = _WORDS.get(cost.precision, "")
+        return f"{size(cost.disk):>10} on disk {memory:>10} of memory  {word}"
+
+    def _capacity(self) -> int:
+        most = _MOST if self._estimate is None else self._estimate.longest
+        try:
+            return whole(self._text("capacity"), min(_LEAST, most), most)
+        except ValueError as problem:
+            raise ValueError(f"Capacity {problem}") from None
+
+    def _text(self, name: str) -> str:
+        return clean(self.query_one(f"#{name}", Input).value).strip()
+
+    def _choices(self, name: str) -> Choices:
+        return self.query_one(f"#{name}", Choices)

@@ -1,0 +1,91 @@
+"""Short messages: where they stand, how long, and that they cover nothing."""
+
+from __future__ import annotations
+
+import pytest
+from textual.geometry import Region
+from textual.widgets._toast import Toast
+
+from q35chat.tui.widgets.bars import Hints
+from q35chat.tui.widgets.messages import MOST
+from q35chat.tui.widgets.meter_line import MeterLine
+from tests.doubles.scripted_workspace import ScriptedWorkspace, dialogue
+from tests.tui.support import NARROW, WIDE, Chat, opened
+
+LONG = (
+    "Asked the terminal to copy the answer; if pasting gives nothing, select with the mouse. " * 2
+)
+
+
+def shown_regions(chat: Chat) -> list[Region]:
+    screen = chat.screen
+    below = [screen.composer, screen.query_one(Hints), screen.transcript]
+    if screen.has_class("-narrow"):
+        below.append(screen.query_one(MeterLine))
+    return [widget.region for widget in below]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW, (60, 20)])
+async def test_a_message_covers_neither_composer_nor_meters_nor_conversation(
+    size: tuple[int, int],
+) -> None:
+    async with opened(size=size) as chat:
+        await chat.ask("hello")
+        await chat.write("what I am writing")
+        chat.screen.say(LONG)
+        await chat.see("Asked the terminal to copy")
+        mine = chat.screen.messages.region
+        assert mine.height >= 2
+        assert not any(mine.overlaps(other) for other in shown_regions(chat))
+        assert "what I am writing" in chat.flat
+        assert not chat.app.screen.query(Toast)
+
+
+async def test_the_newest_information_replaces_the_one_before_and_problems_stay() -> None:
+    async with opened() as chat:
+        chat.screen.say("the first")
+        chat.screen.say("a problem", error=True)
+        chat.screen.say("the second")
+        await chat.see("● the second")
+        assert "✗ a problem" in chat.flat
+        assert "the first" not in chat.flat
+        for number in range(MOST + 2):
+            chat.screen.say(f"problem {number}", error=True)
+        assert len(chat.screen.messages.said) == MOST
+
+
+async def test_a_click_takes_messages_away() -> None:
+    async with opened() as chat:
+        chat.screen.say("something")
+        await chat.see("● something")
+        await chat.pilot.click("Messages")
+        await chat.until(lambda: not chat.screen.messages.display)
+
+
+async def test_a_message_is_text_and_never_markup() -> None:
+    async with opened() as chat:
+        chat.screen.say("[bold]x[/bold] [/nope] \x1b[31m")
+        await chat.see("[bold]x[/bold] [/nope] ␛[31m")
+
+
+async def test_a_dialog_says_its_messages_inside() -> None:
+    workspace = ScriptedWorkspace()
+    workspace.add("Norway", dialogue(2))
+    async with opened(workspace) as chat:
+        await chat.ask("the open one")
+        await chat.press("ctrl+l")
+        await chat.see("● the open one")
+        await chat.press("delete")
+        await chat.see("● This conversation is open")
+        dialog = chat.app.screen.query_one(".dialog").region
+        assert dialog.contains_region(chat.app.screen.query_one("Messages").region)
+
+
+async def test_what_the_store_has_to_say_is_said_once() -> None:
+    async with opened(ScriptedWorkspace(message="the store was set aside")) as chat:
+        await chat.hear("the store was set aside")
+        await chat.ask("hello")
+        first = chat.conversation.id
+        await chat.press("ctrl+n")
+        await chat.until(lambda: chat.conversation.id != first)
+        assert chat.said.count("the store was set aside") == 1

@@ -1,0 +1,129 @@
+"""The whole program on a pseudo-terminal that answers as Kitty does, byte for byte."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from q35chat.tui.asking import FENCE
+from tests.doubles.picture_terminal import PictureTerminal
+from tests.tui.support import picture_file
+
+_ROOT = Path(__file__).parents[2]
+_PROGRAM = """
+import sys
+from pathlib import Path
+from q35chat.tui.app import run
+from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+sys.exit(run(ScriptedWorkspace([Reply("It is a house.")]), images=[Path(sys.argv[1])]))
+"""
+_KITTY = b"\x1bP>|kitty(0.35.2)\x1b\\\x1b[6;20;10t\x1b[?62;52c"
+_PICTURE_CELL = re.compile("\U0010eeee|[\U00100000-\U0010fffd]")
+
+
+class Session:
+    """A program on a terminal: what it wrote, and keys for it."""
+
+    def __init__(self, master: int, program: subprocess.Popen[bytes]) -> None:
+        self._master = master
+        self.program = program
+        self.raw = bytearray()
+
+    def read(self) -> bool:
+        """Read what there is, waiting for it; whether the program still writes."""
+        ready, _, _ = select.select([self._master], [], [], 120)
+        assert ready, f"nothing more after {bytes(self.raw[-300:])!r}"
+        try:
+            part = os.read(self._master, 1 << 16)
+        except OSError:  # how a closed pseudo-terminal reads on Linux
+            part = b""
+        self.raw += part
+        return bool(part)
+
+    def until(self, words: str) -> None:
+        """Read until the program has written something."""
+        start = len(self.raw)
+        while words.encode() not in self.raw[max(0, start - 200) :]:
+            assert self.read(), f"{words!r} never came"
+
+    def send(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+
+@contextmanager
+def program(picture: Path, **environment: str) -> Iterator[Session]:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 36, 120, 1200, 720))
+    kept = {name: value for name, value in os.environ.items() if name not in {"TMUX", "NO_COLOR"}}
+    child = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(picture)],
+        cwd=_ROOT,
+        env={**kept, "COLORTERM": "truecolor", "TEXTUAL_ANIMATIONS": "none", **environment},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    try:
+        yield Session(master, child)
+    finally:
+        child.kill()
+        child.wait()
+        os.close(master)
+
+
+def test_a_picture_is_drawn_by_kitty_and_freed_at_the_end(tmp_path: Path) -> None:
+    with program(picture_file(tmp_path), TERM="xterm-kitty") as session:
+        session.until(FENCE)
+        session.send(_KITTY)
+        session.until("house.png")
+        session.until("4 tok")
+        session.send(b"what?\r")
+        session.until("U=1")
+        session.until("It is a house.")
+        drawn = PictureTerminal((10, 20))
+        drawn.feed(_whole(session.raw))
+        session.send(b"\x11")
+        while session.read():
+            pass
+        assert session.program.wait() == 0
+    rows = [drawn.row(y) for y in range(36)]
+    assert sum("#" * 28 in row for row in rows) == 7
+    assert len(drawn.images) == 1
+    after = PictureTerminal((10, 20))
+    after.feed(session.raw.decode())
+    assert after.images == {}
+    assert session.raw.index(b"a=d,d=I") < session.raw.rindex(b"\x1b[?1049l")
+
+
+def test_a_terminal_without_graphics_sees_none_of_their_signs(tmp_path: Path) -> None:
+    with program(picture_file(tmp_path), TERM="xterm-256color") as session:
+        session.until("4 tok")
+        session.send(b"what?\r")
+        session.until("▀")
+        session.until("It is a house.")
+        session.send(b"\x11")
+        while session.read():
+            pass
+    text = session.raw.decode()
+    assert FENCE not in text
+    assert "\x1b_G" not in text
+    assert "\x1bP" not in text
+    assert not _PICTURE_CELL.search(text)
+
+
+def _whole(raw: bytearray) -> str:
+    """What was read so far, up to the last sequence that is complete."""
+    text = raw.decode("utf-8", "ignore")
+    return text[: text.rindex("\x1b[")]

@@ -1,0 +1,144 @@
+"""Pictures in the conversation and the picker, as widgets: which cells they take and give back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from q35chat.tui.gallery import CELLS
+from q35chat.tui.graphics import PictureDisplay, Terminal
+from q35chat.tui.preferences import load_preferences, preferences_path
+from q35chat.tui.screens.picker import PickerScreen
+from q35chat.tui.screens.settings import SettingsScreen
+from q35chat.tui.widgets.picture import Picture
+from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.tui.support import NARROW, Chat, opened, picture_file
+
+CELL = (10, 20)
+
+
+def kitty() -> PictureDisplay:
+    return PictureDisplay("auto", Terminal("kitty", cell=CELL))
+
+
+def cells(chat: Chat) -> str:
+    return "".join(CELLS.findall(chat.text))
+
+
+async def ask_with_picture(chat: Chat, folder: Path) -> None:
+    await chat.screen.attach([picture_file(folder)])
+    await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
+    await chat.ask("What is it?")
+
+
+async def test_a_picture_is_a_block_of_its_own_cells(tmp_path: Path) -> None:
+    display = kitty()
+    async with opened(picture_display=display) as chat:
+        await ask_with_picture(chat, tmp_path)
+        await chat.until(lambda: len(cells(chat)) > 0)
+        await chat.settled()
+        found = [display.gallery.find(character) for character in cells(chat)]
+        assert [place and place[1:] for place in found] == [
+            (row, column) for row in range(7) for column in range(28)
+        ]
+        assert "▀" not in chat.text
+
+
+async def test_scrolling_clips_a_picture_to_what_is_seen(tmp_path: Path) -> None:
+    display = kitty()
+    workspace = ScriptedWorkspace([Reply("A line.\n\n" * 12)])
+    async with opened(workspace, size=NARROW, picture_display=display) as chat:
+        await ask_with_picture(chat, tmp_path)
+        chat.screen.transcript.scroll_to(y=3, animate=False, force=True)
+        await chat.until(lambda: 0 < len(cells(chat)) < 7 * 28)
+        first = display.gallery.find(cells(chat)[0])
+        assert first is not None
+        assert first[1:] == (2, 0)
+
+
+async def test_a_picture_off_the_screen_gives_its_cells_back(tmp_path: Path) -> None:
+    display = kitty()
+    async with opened(picture_display=display) as chat:
+        await ask_with_picture(chat, tmp_path)
+        await chat.until(lambda: len(cells(chat)) > 0)
+        sign = cells(chat)[0]
+        await chat.press("ctrl+n")
+        await chat.until(lambda: not cells(chat) and display.gallery.has_removed)
+        assert display.gallery.find(sign) is None
+
+
+async def test_the_picker_shows_one_picture_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    picture_file(tmp_path, "a.png")
+    picture_file(tmp_path, "b.png", (32, 64))
+    display = kitty()
+    async with opened(picture_display=display) as chat:
+        await chat.press("ctrl+o")
+        await chat.until(lambda: isinstance(chat.app.screen, PickerScreen) and cells(chat) != "")
+        wide = chat.app.screen.query_one(Picture).size
+        await chat.press("down")
+        await chat.until(lambda: display.gallery.has_removed)
+        await chat.until(lambda: chat.app.screen.query_one(Picture).size.height > wide.height)
+        assert display.gallery.find(cells(chat)[0]) is not None
+        await chat.press("escape")
+        await chat.until(lambda: cells(chat) == "")
+
+
+async def test_a_picture_of_nothing_shows_nothing(tmp_path: Path) -> None:
+    async with opened(picture_display=kitty()) as chat:
+        picture = Picture(b"no picture")
+        await chat.screen.composer.mount(picture)
+        await chat.app.workers.wait_for_complete()
+        await chat.pilot.pause()
+        assert (cells(chat), picture.size.height) == ("", 1)
+
+
+async def test_a_full_gallery_falls_back_to_half_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    display = kitty()
+    monkeypatch.setattr(display.gallery, "add", lambda *_: None)
+    async with opened(picture_display=display) as chat:
+        await ask_with_picture(chat, tmp_path)
+        await chat.until(lambda: "▀" * 28 in chat.text)
+
+
+async def test_the_settings_change_how_pictures_are_drawn_at_once(tmp_path: Path) -> None:
+    display = kitty()
+    async with opened(picture_display=display) as chat:
+        await ask_with_picture(chat, tmp_path)
+        await chat.until(lambda: len(cells(chat)) > 0)
+        chat.app.choose_pictures("blocks")
+        await chat.until(lambda: "▀" * 28 in chat.text and not cells(chat))
+        chat.app.choose_pictures("none")
+        await chat.until(lambda: "▀" not in chat.text)
+        assert "house.png 64×32" in chat.flat
+        chat.app.choose_pictures("auto")
+        await chat.until(lambda: len(cells(chat)) == 7 * 28)
+        chat.app.choose_pictures("none")
+    assert load_preferences(preferences_path()).pictures == "none"
+
+
+async def test_the_settings_say_how_pictures_are_drawn(tmp_path: Path) -> None:
+    async with opened(size=(120, 60), picture_display=kitty()) as chat:
+        await chat.press("f2")
+        await chat.until(lambda: isinstance(chat.app.screen, SettingsScreen))
+        await chat.see("drawn with Kitty's graphics protocol")
+        chat.app.screen.query_one("#pictures").value = "none"  # type: ignore[attr-defined]
+        await chat.see("not shown")
+        assert chat.app.picture_display.wish == "none"
+
+
+@pytest.mark.parametrize(
+    ("written", "wish"),
+    [("true", "auto"), ("false", "none"), ('"sixel"', "sixel"), ('"auto"', "auto")],
+)
+def test_pictures_are_a_setting_of_the_interface(written: str, wish: str, tmp_path: Path) -> None:
+    path = tmp_path / "interface.toml"
+    path.write_text(f"pictures = {written}\n")
+    assert load_preferences(path).pictures == wish
+    path.write_text("pictures = 3\n")
+    assert "pictures one of auto, kitty" in load_preferences(path).problem

@@ -1,0 +1,116 @@
+"""A runtime that dies in the middle of an answer, over the real conversations and store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from q35chat.chat.values import ChatSettings
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.errors import BundleError
+from q35chat.store import Store
+from tests.doubles.scripted_backend import ScriptedBackend
+from tests.tui.support import Chat, opened
+
+
+@dataclass
+class Runtime:
+    """Loads a new backend each time; the first dies at its tenth letter."""
+
+    backends: list[ScriptedBackend] = field(default_factory=list)
+    error: Exception | None = None
+
+    def load(self) -> tuple[ScriptedBackend, ChatSettings]:
+        if self.error is not None:
+            raise self.error
+        self.backends.append(ScriptedBackend())
+        self.backends[-1].fails_at = 10 if len(self.backends) == 1 else None
+        return self.backends[-1], ChatSettings()
+
+
+@asynccontextmanager
+async def died(runtime: Runtime, folder: Path) -> AsyncIterator[Chat]:
+    """The application after the runtime died in the middle of its first answer."""
+    with Store(folder) as store:
+        async with opened(cast("Any", StoredWorkspace(store, runtime.load))) as chat:
+            await chat.write("hello")
+            await chat.press("enter")
+            await chat.see("The runtime died.")
+            await chat.idle()
+            yield chat
+
+
+async def restarted(chat: Chat) -> None:
+    await chat.press("f5")
+    await chat.until(lambda: not chat.screen.panel.display and not chat.screen.loader.running)
+    await chat.pilot.pause()
+
+
+async def test_a_runtime_that_dies_leaves_the_chat_readable_and_says_why(tmp_path: Path) -> None:
+    async with died(Runtime(), tmp_path) as chat:
+        assert "hello" in chat.flat
+        assert "Answer 1 t" in chat.flat
+        assert "✗ The answer failed; the conversation is safe" in chat.flat
+        assert "F5 Restart the model" in chat.flat
+        assert len(chat.screen.steps) == 2
+
+
+async def test_the_restart_loads_the_model_anew_and_frees_the_dead_one(tmp_path: Path) -> None:
+    runtime = Runtime()
+    async with died(runtime, tmp_path) as chat:
+        session = chat.screen.steps[0].id
+        await restarted(chat)
+        assert [backend.closed for backend in runtime.backends] == [True, False]
+        assert chat.screen.steps[0].id == session
+        assert "Answer 1 t" in chat.flat
+        await chat.write("and now?")
+        await chat.press("enter")
+        await chat.see("Answer 2 to: and now?")
+        await chat.idle()
+        assert len(runtime.backends[1].prompts) == 1
+
+
+async def test_after_the_restart_the_broken_answer_can_be_continued(tmp_path: Path) -> None:
+    async with died(Runtime(), tmp_path) as chat:
+        await restarted(chat)
+        await chat.press("ctrl+g")
+        await chat.see("Answer 1 to: hello")
+        await chat.idle()
+        assert len(chat.screen.steps) == 2
+
+
+async def test_a_restart_that_fails_keeps_the_chat_and_can_be_tried_again(tmp_path: Path) -> None:
+    runtime = Runtime()
+    async with died(runtime, tmp_path) as chat:
+        runtime.error = BundleError("the device does not answer")
+        await chat.press("f5")
+        await chat.see("The model did not start again; the conversation is safe")
+        assert "the device does not answer" in chat.flat
+        assert "Answer 1 t" in chat.flat
+        runtime.error = None
+        await restarted(chat)
+        await chat.write("better?")
+        await chat.press("enter")
+        await chat.see("Answer 2 to: better?")
+        await chat.idle()
+
+
+async def test_what_is_sent_while_the_model_restarts_waits_for_it(tmp_path: Path) -> None:
+    runtime = Runtime()
+    async with died(runtime, tmp_path) as chat:
+        chat.screen.loader.restart()
+        await chat.write("early")
+        await chat.screen.send()
+        await chat.see("Answer 2 to: early")
+        await chat.idle()
+        assert len(runtime.backends) == 2
+
+
+async def test_a_draft_survives_the_restart(tmp_path: Path) -> None:
+    async with died(Runtime(), tmp_path) as chat:
+        await chat.write("half a thought")
+        await restarted(chat)
+        assert chat.screen.composer.editor.text == "half a thought"
