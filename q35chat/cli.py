@@ -18,6 +18,7 @@ import typer
 from q35chat import __version__
 from q35chat.commands import options as opt
 from q35chat.commands import sessions
+from q35chat.commands.bench_line import bench
 from q35chat.commands.console import Console
 from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.npu import NpuOptions, protect_screen
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(sessions.app)
+app.command()(bench)
 
 
 @dataclass
@@ -84,6 +86,7 @@ def chat_by_default(
     session: opt.Session = None,
     image: opt.Images = None,
     prompt: opt.FirstPrompt = "",
+    pictures: opt.Pictures = None,
     no_images: opt.NoImages = False,
     _version: Annotated[
         bool,
@@ -93,10 +96,11 @@ def chat_by_default(
 ) -> int:
     """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
     if context.invoked_subcommand:
-        if model_dir or threads or max_image_tokens or session or image or prompt or no_images:
+        given = (model_dir, threads, max_image_tokens, session, image, prompt, pictures, no_images)
+        if any(given):
             raise typer.BadParameter(f"put the options after {context.invoked_subcommand}")
         return 0
-    return chat(model_dir, max_image_tokens, threads, session, image, prompt, no_images)
+    return chat(model_dir, max_image_tokens, threads, session, image, prompt, pictures, no_images)
 
 
 @app.command()
@@ -107,8 +111,10 @@ def chat(
     session: opt.Session = None,
     image: opt.Images = None,
     prompt: opt.FirstPrompt = "",
+    pictures: opt.Pictures = None,
     no_images: opt.NoImages = False,
     snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB,
+    speculate: opt.Speculate = None,
     device_id: opt.DeviceId = 0,
     residency: opt.Residency = "auto",
     host_states: opt.HostStates = False,
@@ -128,9 +134,10 @@ def chat(
         session=session,
         images=tuple(image or ()),
         prompt=prompt,
-        no_images=no_images,
+        pictures="none" if no_images else pictures,
         npu=NpuOptions(device_id, residency, host_states),
         snapshot_mib=snapshot_mib,
+        speculate=speculate,
     )
     return open_chat(asked, Console.standard())
 
@@ -138,7 +145,11 @@ def chat(
 @app.command()
 def ask(
     prompt: Annotated[
-        str | None, typer.Argument(help="The question. Without it, or with -, stdin is read.")
+        str | None,
+        typer.Argument(
+            help="The question. Text that is piped in comes after it; without a question, or "
+            "with -, that text is the question."
+        ),
     ] = None,
     image: opt.Images = None,
     system: opt.System = None,
@@ -171,6 +182,7 @@ def ask(
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
     snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB,
+    speculate: opt.Speculate = None,
     device_id: opt.DeviceId = 0,
     residency: opt.Residency = "auto",
     host_states: opt.HostStates = False,
@@ -206,6 +218,7 @@ def ask(
         keep=keep,
         npu=NpuOptions(device_id, residency, host_states),
         snapshot_mib=snapshot_mib,
+        speculate=speculate,
     )
     return ask_once(asked, Console.standard())
 
@@ -327,6 +340,9 @@ def convert(
 def doctor(
     model_dir: opt.ModelDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also list what an NPU needs where there is none.")
+    ] = False,
     operators: Annotated[
         bool,
         typer.Option("--operators", help="Try every kernel on the NPU and write a report to send."),
@@ -341,7 +357,7 @@ def doctor(
     from q35chat.commands.doctor import diagnose, run_doctor  # noqa: PLC0415
 
     if not operators:
-        return run_doctor(model_dir, Console.standard(), as_json=as_json)
+        return run_doctor(model_dir, Console.standard(), as_json=as_json, everything=everything)
     from q35chat.commands.operators import try_operators  # noqa: PLC0415
 
     groups = diagnose(model_dir)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 
 # C0, DEL and C1 controls steer a terminal; the format characters below reorder or hide text;
-# surrogates (undecodable bytes in a file name) cannot be written at all.
+# surrogates (undecodable bytes in a file name) cannot be written at all; the last plane's private
+# characters stand for cells of pictures, here and in Kitty's graphics protocol.
 _HARMFUL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
+    "\U00100000-\U0010ffff]"
 )
 
 

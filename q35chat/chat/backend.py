@@ -33,6 +33,7 @@ class ChatBackend(Protocol):
         """What `run` would read, exactly; also when it is more than the capacity.
 
         Computes nothing on the device and may be called from any thread, also during a run.
+        Raises CapacityError for a question that is too long by far.
         """
 
     def run(
@@ -43,4 +44,15 @@ class ChatBackend(Protocol):
         Texts and token ids are of this run alone, also when it goes on with an answer.
         Raises CapacityError before the first event when the prompt does not fit. Closing the
         iterator anywhere leaves the model usable.
+        """
+
+    def close(self) -> None:
+        """Free what the model holds; further runs are errors. Also for one whose runtime died."""
+
+    def read_ahead(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> None:
+        """Between runs, read what any follow-up of `turns` begins with, where that is little.
+
+        The turns end with an answer that is complete. Stopped anywhere, the model is usable.
         """

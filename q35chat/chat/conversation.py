@@ -22,7 +22,7 @@ from q35chat.chat.recorder import AnswerRecorder
 from q35chat.chat.records import TurnRecord
 from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
 from q35chat.chat.slots import SlotCounts
-from q35chat.chat.summary import Summariser
+from q35chat.chat.summary import Summariser, with_summary
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import StoreError, UsageError
 
@@ -30,13 +30,25 @@ from q35chat.errors import StoreError, UsageError
 class StoredConversation:
     """The `Conversation` of the service, over a backend and a journal."""
 
-    def __init__(self, backend: ChatBackend, journal: Journal, gate: Gate) -> None:
+    def __init__(
+        self, backend: ChatBackend, journal: Journal, gate: Gate, *, reads_ahead: bool = True
+    ) -> None:
+        self._reads_ahead = reads_ahead
         self._backend = backend
         self._journal = journal
         self._gate = gate
         self._asker = Asker(backend, journal)
         self._run = Run()
         self._slots = SlotCounts(backend, journal)
+
+    @property
+    def backend(self) -> ChatBackend:
+        """What computes."""
+        return self._backend
+
+    def over(self, backend: ChatBackend) -> StoredConversation:
+        """The same conversation, answered by another model."""
+        return StoredConversation(backend, self._journal, self._gate, reads_ahead=self._reads_ahead)
 
     @property
     def id(self) -> str:
@@ -47,6 +59,11 @@ class StoredConversation:
     def title(self) -> str:
         """What the user called it, or its first words."""
         return self._journal.record.title
+
+    @property
+    def summary(self) -> str:
+        """What was said before, where this goes on from another conversation; else empty."""
+        return self._journal.record.summary
 
     @property
     def model(self) -> ModelInfo:
@@ -75,9 +92,11 @@ class StoredConversation:
         """Load, check and measure a picture. Raises PictureError."""
         return self._backend.attach(path, self.settings().max_image_tokens)
 
-    def forecast(self, text: str, attachments: Sequence[Attachment] = ()) -> Forecast:
-        """What sending this draft would take, exactly."""
-        return self._slots.forecast(Turn("user", text, tuple(attachments)))
+    def forecast(
+        self, text: str, attachments: Sequence[Attachment] = (), edited: str | None = None
+    ) -> Forecast:
+        """What sending this draft would take, exactly, or putting it beside the turn `edited`."""
+        return self._slots.forecast(Turn("user", text, tuple(attachments)), edited)
 
     def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
         """Ask something. Raises CapacityError, and then the question is not kept."""
@@ -128,9 +147,9 @@ class StoredConversation:
         self._run = run = Run()
         return run.follow(self._summarising(run, use))
 
-    def begin(self, title: str, settings: ChatSettings) -> None:
-        """Store a conversation in which nothing was said yet. Raises StoreError."""
-        self._journal.begin(title, settings)
+    def begin(self, title: str, settings: ChatSettings, summary: str) -> None:
+        """Store a conversation that goes on from `summary`. Raises StoreError."""
+        self._journal.begin(title, settings, summary)
 
     def retitle(self, title: str) -> None:
         """Show a title that the store already has."""
@@ -138,7 +157,7 @@ class StoredConversation:
 
     def _summarising(self, run: Run, use: Callable[[str], None]) -> Generator[Event]:
         with self._gate.passing(run):
-            summariser = Summariser(self._backend, self.settings(), run.stopped)
+            summariser = Summariser(self._backend, self.settings(), run.stopped, self.summary)
             text, finished = yield from summariser.run(self._turns(self._prompt_path()))
             if finished.reason != "cancelled":
                 use(text)
@@ -149,22 +168,32 @@ class StoredConversation:
         return run.follow(self._answering(run, prepare))
 
     def _answering(self, run: Run, prepare: Callable[[], Ask | None]) -> Generator[Event]:
+        finished: Finished | None = None
         with self._gate.passing(run), self._journal.store.answering(self.id):
             self._journal.refresh()
             ask = prepare()
             if ask is not None:
-                yield from self._generate(run, ask)
+                finished = yield from self._generate(run, ask)
+        if self._reads_ahead and finished is not None and finished.reason == "stop":
+            self._gate.when_idle(self._read_ahead)
 
-    def _generate(self, run: Run, ask: Ask) -> Generator[Event]:
+    def _read_ahead(self, should_stop: Callable[[], bool]) -> None:
+        turns = self._turns(self._prompt_path())
+        if turns and turns[-1].role == "assistant":
+            self._backend.read_ahead(turns, self._prompt_settings(), should_stop)
+
+    def _generate(self, run: Run, ask: Ask) -> Generator[Event, None, Finished | None]:
         turns = self._turns(ask.path)
-        running = self._backend.run(turns, self.settings(), run.stopped)
+        running = self._backend.run(turns, self._prompt_settings(), run.stopped)
         with closing(_generator(running)) as events:
             first = next(events)
             if ask.question is not None:
                 self._journal.add(ask.question)
-            yield from self._record(chain((first,), events), ask.answer)
+            return (yield from self._record(chain((first,), events), ask.answer))
 
-    def _record(self, events: Iterator[Event], base: TurnRecord) -> Generator[Event]:
+    def _record(
+        self, events: Iterator[Event], base: TurnRecord
+    ) -> Generator[Event, None, Finished | None]:
         finished: Finished | None = None
         answer = AnswerRecorder(base, self._journal.stream)
         problem = ""
@@ -190,6 +219,7 @@ class StoredConversation:
             yield _unsaved(problem)
         if finished is not None:
             yield finished
+        return finished
 
     def _keep(self, answer: AnswerRecorder) -> str:
         if not answer.started:
@@ -200,6 +230,9 @@ class StoredConversation:
         except StoreError as error:
             return str(error)
         return ""
+
+    def _prompt_settings(self) -> ChatSettings:
+        return with_summary(self.settings(), self.summary)
 
     def _prompt_path(self) -> tuple[TurnRecord, ...]:
         return in_prompt(self._journal.path())

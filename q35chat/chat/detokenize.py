@@ -37,8 +37,11 @@ def whole_characters(tokenizer: ChatTokenizer, ids: Iterable[int]) -> str:
 def token_bytes(tokenizer: ChatTokenizer, token: int) -> bytes:
     """What `token` spells; nothing for a special token or an id without a spelling."""
     piece = None if token in tokenizer.special_ids else tokenizer.piece(token)
-    if piece is None:
-        return b""
+    return b"" if piece is None else piece_bytes(piece)
+
+
+def piece_bytes(piece: str) -> bytes:
+    """What a spelling of the vocabulary stands for."""
     if all(character in _BYTES for character in piece):
         return bytes(_BYTES[character] for character in piece)
     return piece.encode()

@@ -12,9 +12,11 @@ from q35chat.bundle import Bundle
 from q35chat.chat.defaults import GenerationDefaults
 from q35chat.chat.events import Event, PromptPlan
 from q35chat.chat.generate import Generation, plan_of
+from q35chat.chat.least import LeastTokens
 from q35chat.chat.model import Model
 from q35chat.chat.pictures import Pictures
 from q35chat.chat.prompt import Prompt, build_prompt
+from q35chat.chat.reading import read_ahead
 from q35chat.chat.reuse import DEFAULT_BUDGET, PrefixCache
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.template import ConversationTemplate
@@ -22,8 +24,9 @@ from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder
-from q35chat.engine.encoder import VisionEncoder
+from q35chat.engine.encoder import SquareError, VisionEncoder
 from q35chat.engine.session import GraphSession
+from q35chat.engine.speculation import Speculate
 from q35chat.errors import BundleError
 from q35chat.vision.rules import PictureRules
 
@@ -42,6 +45,7 @@ class ChatEngine:
         self._model = model
         self._info = info
         self._vocabulary = vocabulary
+        self._least = LeastTokens(model.tokenizer)
         self.sampling_defaults = sampling
 
     @classmethod
@@ -53,6 +57,7 @@ class ChatEngine:
         device: str = "CPU",
         is_demo: bool = False,
         snapshot_bytes: int = DEFAULT_BUDGET,
+        speculate: Speculate = "auto",
     ) -> ChatEngine:
         """Load tokenizer and graphs; slow. `device` is for display only.
 
@@ -66,16 +71,17 @@ class ChatEngine:
         vision = None
         if "vision" in manifest.graphs:
             vision = open_graph(bundle.graph_path("vision"))
-        decoder = _decoder(bundle, open_graph)  # last, so that its prefill is on a small device
+        decoder = open_decoder(bundle, open_graph)  # last, so that its prefill is on a small device
         model = Model(
             tokenizer=tokenizer,
             tags=tags,
-            template=ConversationTemplate(tokenizer, tags, stop_ids),
+            template=ConversationTemplate(tokenizer, tags, stop_ids, manifest.model.image_token_id),
             pictures=_pictures(bundle, vision, decoder),
             decoder=decoder,
             cache=PrefixCache(decoder, snapshot_bytes),
             stop_ids=stop_ids,
             image_token_id=manifest.model.image_token_id,
+            speculate=speculate,
         )
         info = ModelInfo(
             name=manifest.source.name,
@@ -113,7 +119,10 @@ class ChatEngine:
         return self._model.pictures.attach(path, max_tokens)
 
     def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
-        """What `run` would read, exactly, also when it is over the capacity. For any thread."""
+        """What `run` would read, exactly, also when it is over the capacity. For any thread.
+
+        Raises CapacityError for a question that is too long by far, without tokenising it.
+        """
         return plan_of(self._model, self._prompt(turns, settings))
 
     def run(
@@ -128,7 +137,20 @@ class ChatEngine:
         prompt = self._prompt(turns, settings)
         return Generation(self._model, prompt, settings, should_stop).events()
 
+    def read_ahead(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> None:
+        """Read what any follow-up of `turns`, which end with an answer, begins with.
+
+        Nothing is done where that takes more than reading the answer once more.
+        """
+        if self._model.decoder.reads_in_parts:
+            prompt = self._prompt((*turns, Turn("user", "")), settings)
+            read_ahead(self._model, prompt, should_stop)
+
     def _prompt(self, turns: Sequence[Turn], settings: ChatSettings) -> Prompt:
+        if turns[-1].role == "user":
+            self._least.check(turns[-1].text, self._info.capacity)
         if settings.system_prompt:
             turns = (Turn("system", settings.system_prompt), *turns)
         pictures = [
@@ -142,11 +164,10 @@ class ChatEngine:
             pictures,
             thinking=settings.thinking,
             image_token_id=self._model.image_token_id,
-            tags=self._model.tags,
         )
 
 
-def _decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
+def open_decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
     """Over one graph that does both, or over a prefill and a decode graph."""
     image_token_id = bundle.manifest.model.image_token_id
     if "decode" not in bundle.manifest.graphs:
@@ -163,13 +184,17 @@ def _decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
 
 def _pictures(bundle: Bundle, vision: GraphSession | None, decoder: Decoder) -> Pictures:
     facts = bundle.manifest.model
-    encoder = None
-    if vision is not None:
-        encoder = VisionEncoder(vision, facts.spatial_merge_size, decoder.image_width)
-        if encoder.width != decoder.image_width:
-            raise BundleError(
-                f"vision graph makes rows of {encoder.width} numbers, text graph takes "
-                f"{decoder.image_width}: export both together"
-            )
     rules = PictureRules.read(bundle.processor_dir / "preprocessor_config.json")
+    if vision is None:
+        return Pictures(rules, facts.position_grid_side, None)
+    try:
+        encoder = VisionEncoder(vision, facts.spatial_merge_size, decoder.image_width)
+    except SquareError as error:  # of other scripts; text needs no pictures
+        vision.close()
+        return Pictures(rules, facts.position_grid_side, None, missing=str(error))
+    if encoder.width != decoder.image_width:
+        raise BundleError(
+            f"vision graph makes rows of {encoder.width} numbers, text graph takes "
+            f"{decoder.image_width}: export both together"
+        )
     return Pictures(rules, facts.position_grid_side, encoder)

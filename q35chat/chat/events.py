@@ -76,7 +76,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Milliseconds. `predict` is inside the runtime, `wall` is until the next token is known.
+    """Milliseconds. `predict` is inside the runtime, `wall` is until the next token is known;
+    tokens that one run computed share its time.
 
     `route` says how the prompt was read where there was a choice between two graphs.
     """
@@ -91,7 +92,10 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts and capacity at the end of a turn."""
+    """Token counts and capacity at the end of a turn.
+
+    Of the `drafted_tokens`, which were guessed and computed ahead, `accepted_tokens` came true.
+    """
 
     prompt_tokens: int
     reused_tokens: int
@@ -101,6 +105,8 @@ class Usage:
     capacity_total: int
     capacity_used: int
     timings: Timings
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @property
     def capacity_free(self) -> int:

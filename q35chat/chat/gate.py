@@ -1,7 +1,8 @@
 """One answer at a time over one model, and a way to stop it from any thread.
 
 A run that nobody consumes any more is ended by the next one; a run that is computing in
-another thread makes the next one fail.
+another thread makes the next one fail. Between runs the model may do idle work, which ends when
+a run comes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from q35chat.chat.events import Event
+from q35chat.chat.idle import IdleWork, Work
 from q35chat.errors import UsageError
 
 
@@ -48,6 +50,7 @@ class Gate:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._current: Run | None = None
+        self._idle = IdleWork()
 
     @contextmanager
     def passing(self, run: Run) -> Iterator[None]:
@@ -55,12 +58,28 @@ class Gate:
         with self._lock:
             if self._current is not None:
                 self._take_from(self._current)
+            self._idle.stop()
             self._current = run
         try:
             yield
         finally:
             if self._current is run:
                 self._current = None
+
+    def when_idle(self, work: Work) -> None:
+        """Begin `work` in another thread, unless a run is on."""
+        with self._lock:
+            if self._current is None:
+                self._idle.start(work)
+
+    def stop_idle(self) -> None:
+        """End idle work: the program is about to leave."""
+        with self._lock:
+            self._idle.stop()
+
+    def wait_idle(self) -> None:
+        """Wait until idle work has ended by itself."""
+        self._idle.wait()
 
     def _take_from(self, run: Run) -> None:
         try:

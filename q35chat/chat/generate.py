@@ -25,9 +25,13 @@ from q35chat.chat.limits import Limits
 from q35chat.chat.model import Model
 from q35chat.chat.prompt import Prompt
 from q35chat.chat.reading import PromptReader
+from q35chat.chat.step_times import shared
 from q35chat.chat.values import ChatSettings
+from q35chat.counting import counted
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
+from q35chat.engine.speculation import speculator
+from q35chat.engine.speculation_odds import Odds
 from q35chat.errors import CapacityError
 
 ShouldStop = Callable[[], bool]
@@ -60,6 +64,9 @@ class Generation:
         self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
         self._limits = Limits(settings, model.tags, model.tokenizer)
         self._limits.resume(prompt.written)
+        self._steps = speculator(
+            model.decoder, _odds(model, settings), prompt.ids.tolist(), model.speculate
+        )
         self._forced: deque[int] = deque()
         self._ids: list[int] = []
         self._predict_ms: list[float] = []
@@ -84,8 +91,8 @@ class Generation:
         )
 
     def _answer(self, started: float) -> Generator[Event, None, FinishReason]:
-        decoder, predict_ms, wall_ms = self._model.decoder, 0.0, 0.0
-        logits = decoder.logits()
+        predict_ms = wall_ms = 0.0
+        logits = self._model.decoder.logits()
         while True:
             token = self._choose(logits)
             if self._ids:
@@ -105,8 +112,8 @@ class Generation:
             if reason := self._reason():
                 return reason
             started = perf_counter()
-            logits = decoder.step(token)
-            predict_ms = decoder.predict_ms
+            logits = self._steps.step(token)
+            predict_ms = self._steps.predict_ms
 
     def _choose(self, logits: Array) -> int:
         if not self._forced:
@@ -141,20 +148,29 @@ class Generation:
                 vision_ms=self._reader.vision_ms,
                 prefill_ms=self._reader.prefill_ms,
                 first_token_ms=self._first_token_ms,
-                predict_ms=tuple(self._predict_ms),
-                wall_ms=tuple(self._wall_ms),
+                predict_ms=shared(self._predict_ms, self._predict_ms),
+                wall_ms=shared(self._wall_ms, self._predict_ms),
                 route=self._model.decoder.route,
             ),
+            drafted_tokens=self._steps.drafted,
+            accepted_tokens=self._steps.accepted,
         )
+
+
+def _odds(model: Model, settings: ChatSettings) -> Odds:
+    """Those learnt so far, or new ones without a clock where an answer has to repeat."""
+    repeats = settings.sampling.seed is not None or settings.sampling.temperature == 0.0
+    return Odds(timed=False) if repeats else model.odds
 
 
 def check_fit(plan: PromptPlan) -> None:
     """Refuse a prompt over the capacity, with the numbers."""
     if plan.prompt_tokens <= plan.capacity:
         return
-    pictures = f" ({plan.image_tokens} for pictures)" if plan.image_tokens else ""
+    pictures = f" ({plan.image_tokens:,} for pictures)" if plan.image_tokens else ""
+    wanted = counted(plan.prompt_tokens, "slot")
     raise CapacityError(
-        f"prompt needs {plan.prompt_tokens} slots{pictures}, capacity {plan.capacity}: "
+        f"prompt needs {wanted}{pictures}, capacity {plan.capacity:,}: "
         f"shorten it{', use fewer or smaller pictures' if pictures else ''} "
         "or export with a larger --max-seq-len"
     )

@@ -97,10 +97,10 @@ class Journal:
             for turn in turns:
                 self._tree.put(turn)
 
-    def begin(self, title: str, settings: ChatSettings) -> None:
+    def begin(self, title: str, settings: ChatSettings, summary: str) -> None:
         """Store the conversation before anything is said in it. Raises StoreError."""
         with self._lock:
-            self._write(replace(self._record, title=title, settings=settings), ())
+            self._write(replace(self._record, title=title, settings=settings, summary=summary), ())
 
     def change_settings(self, settings: ChatSettings) -> None:
         """Use other settings from the next turn on. Raises StoreError if they are not saved."""

@@ -13,6 +13,7 @@ from q35chat.chat.loop_guard import LoopGuard
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer
 from q35chat.chat.values import ChatSettings
+from q35chat.counting import counted
 
 
 class Limits:
@@ -56,7 +57,7 @@ class Limits:
         self._closing = True
         self._guard.reset()
         why = "it repeated itself" if looped else "its budget is used"
-        return f"thinking stopped after {self.reasoning_tokens} tokens: {why}"
+        return f"thinking stopped after {counted(self.reasoning_tokens, 'token')}: {why}"
 
     def _answered(self, *, looped: bool) -> str:
         self._answer_tokens += 1
@@ -65,5 +66,6 @@ class Limits:
             self.reached = "length"
         elif looped:
             self.reached = "loop"
-            return f"the answer was stopped after {self._answer_tokens} tokens: it repeated itself"
+            said = counted(self._answer_tokens, "token")
+            return f"the answer was stopped after {said}: it repeated itself"
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from q35chat.chat.pictures import Pictures
 from q35chat.chat.reuse import PrefixCache
@@ -10,11 +10,17 @@ from q35chat.chat.template import ConversationTemplate
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer
 from q35chat.engine.decoder import Decoder
+from q35chat.engine.speculation import Speculate
+from q35chat.engine.speculation_odds import Odds
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One sequence's decoder and everything around it."""
+    """One sequence's decoder and everything around it.
+
+    `speculate` says whether the next tokens may be guessed and computed ahead, `odds` what that
+    was worth so far.
+    """
 
     tokenizer: ChatTokenizer
     tags: ThinkTags
@@ -24,3 +30,5 @@ class Model:
     cache: PrefixCache
     stop_ids: frozenset[int]
     image_token_id: int
+    speculate: Speculate = "auto"
+    odds: Odds = field(default_factory=Odds)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from q35chat.chat.records import TurnRecord
 from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
+from q35chat.counting import counted
 from q35chat.errors import StoreError, UsageError
 
 INTERRUPTED = "interrupted"
@@ -33,7 +34,7 @@ def oldest(path: Sequence[TurnRecord], pairs: int) -> tuple[TurnRecord, ...]:
     starts = [place for place, record in enumerate(path) if record.turn.role == "user"]
     if not 0 < pairs <= len(starts):
         raise UsageError(
-            f"{pairs} questions cannot be left out: the prompt has {len(starts)} of them."
+            f"{counted(pairs, 'question')} cannot be left out: the prompt has {len(starts)}."
         )
     return tuple(path[: (*starts, len(path))[pairs]])
 
@@ -71,6 +72,7 @@ def _step(record: TurnRecord, out: bool, siblings: Sequence[str]) -> Step:
         note=record.note or ("" if ended else INTERRUPTED),
         usage=record.usage,
         left_out=out,
+        model=record.model,
     )
 
 

@@ -1,20 +1,21 @@
 """Pictures of a conversation: measured without decoding, encoded once each.
 
 Joins the picture rules, the patches and the vision graph. Embeddings are kept by content, so a
-picture costs the vision tower once however many turns show it.
+picture costs the vision tower once however many turns show it. A vision graph with one square built
+in gets every picture in a black square of that size.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from q35chat.chat.values import Attachment
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, PictureError
 from q35chat.vision.geometry import geometry
 from q35chat.vision.loading import header, read_file
 from q35chat.vision.patches import prepare
@@ -43,8 +44,14 @@ class PlacedPicture:
         return self.rows * self.columns
 
 
+NO_VISION = (
+    "this bundle has no vision graph: export it with --component all, or put the converted graph "
+    "of other scripts beside their prefill and decode"
+)
+
+
 class Pictures:
-    """The pictures of one model. `encoder` None is a bundle without a vision graph."""
+    """The pictures of one model. `encoder` None is a bundle that reads none, `missing` says why."""
 
     def __init__(
         self,
@@ -52,7 +59,12 @@ class Pictures:
         grid_side: int,
         encoder: VisionEncoder | None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        *,
+        missing: str = NO_VISION,
     ) -> None:
+        if encoder is not None and encoder.square_side is not None:
+            rules = replace(rules, square=encoder.square_side * rules.patch_size)
+        self._missing = missing
         self._rules = rules
         self._grid_side = grid_side
         self._encoder = encoder
@@ -61,8 +73,15 @@ class Pictures:
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read, decode and measure the picture file at `path`. Raises PictureError."""
+        if self._encoder is None:
+            raise PictureError(f"{path.name} cannot be shown to the model: {self._missing}")
         data = read_file(path)
         picture = prepare(data, path.name, self._rules, self._cap(max_tokens))
+        if picture.tokens > max_tokens:
+            raise PictureError(
+                f"the vision graph makes {picture.tokens} tokens of every picture, no more than "
+                f"{max_tokens} are wanted: raise --max-image-tokens"
+            )
         return Attachment(
             sha256=picture.sha256,
             name=path.name,
@@ -107,7 +126,7 @@ class Pictures:
 
     def _encode(self, picture: PlacedPicture) -> Array:
         if self._encoder is None:
-            raise BundleError("this bundle has no vision graph: export it with --component all")
+            raise BundleError(self._missing)
         rules, attachment = self._rules, picture.attachment
         ready = prepare(attachment.data, attachment.name, rules, picture.max_tokens)
         taps = geometry(ready.grid_h, ready.grid_w, self._grid_side, rules.merge_size)

@@ -6,16 +6,15 @@ goes in as its own ids, never tokenised again; what a user wrote never becomes a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from q35chat.chat.pictures import PlacedPicture
 from q35chat.chat.template import ConversationTemplate
-from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.values import Turn
+from q35chat.counting import counted
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError
 from q35chat.vision.positions import mrope_positions
@@ -27,8 +26,9 @@ class Prompt:
 
     `ids` [T] int64; `keys` [T] int64 are the ids with each picture token replaced by its picture's
     key; `positions` [3, T] int64. `ends` are token counts at which a turn ends and a later prompt
-    may part from this one. `opened` tells that the prompt ends inside a thought, `written` are
-    the ids at its end that the model wrote itself, when an answer is gone on with.
+    may part from this one, the last of them before the answer. `opened` tells that the prompt ends
+    inside a thought, `written` are the ids at its end that the model wrote itself, when an answer
+    is gone on with.
     """
 
     ids: Array
@@ -47,6 +47,18 @@ class Prompt:
         """Slots that pictures take."""
         return sum(picture.tokens for picture in self.pictures)
 
+    def until(self, end: int) -> Prompt:
+        """Its first `end` tokens, which hold all of its pictures."""
+        return replace(
+            self,
+            ids=self.ids[:end],
+            keys=self.keys[:end],
+            positions=self.positions[:, :end],
+            ends=tuple(other for other in self.ends if other < end),
+            opened=False,
+            written=(),
+        )
+
 
 def build_prompt(
     template: ConversationTemplate,
@@ -55,7 +67,6 @@ def build_prompt(
     *,
     thinking: bool,
     image_token_id: int,
-    tags: ThinkTags,
 ) -> Prompt:
     """The prompt of `turns`; `pictures` are those of all turns in order.
 
@@ -66,9 +77,9 @@ def build_prompt(
     if turns[-1].role == "assistant":
         unfinished = asked.pop()
         thinking, written = template.thought(unfinished), template.written_ids(unfinished)
-    rendered = template.ids(asked, generation_prompt=True, thinking=thinking)
-    expand = _Expansion(image_token_id, pictures)
-    ids = expand.ids([*rendered, *written])
+    rendered = template.ids(asked, thinking=thinking)
+    widths = _widths(rendered == image_token_id, pictures)
+    ids = np.concatenate([np.repeat(rendered, widths), np.array(written, np.int64)])
     is_image = ids == image_token_id
     keys = ids.copy()
     keys[is_image] = np.repeat(
@@ -78,48 +89,27 @@ def build_prompt(
     positions, _ = mrope_positions(
         is_image, [(picture.rows, picture.columns) for picture in pictures]
     )
-    ends = [_shared(rendered, other) for other in template.parting(asked, thinking=thinking)]
+    places = np.concatenate([[0], np.cumsum(widths)])
+    ends = places[template.ends(rendered, thinking=thinking)]
     return Prompt(
         ids=ids,
         keys=keys,
         positions=positions,
         pictures=tuple(pictures),
-        ends=tuple(sorted({expand.length(rendered[:end]) for end in ends if end > 0})),
-        opened=tags.left_open(rendered[max(ends, default=0) :]),
+        ends=tuple(int(end) for end in ends if end > 0),
+        opened=template.opens_thought(thinking=thinking),
         written=tuple(written),
     )
 
 
-def _shared(ids: Sequence[int], others: Sequence[int]) -> int:
-    """Length of the beginning that both have."""
-    return sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, others, strict=False))
-    )
-
-
-class _Expansion:
-    """Puts each picture's tokens where the template left one placeholder."""
-
-    def __init__(self, image_token_id: int, pictures: Sequence[PlacedPicture]) -> None:
-        self._image_token_id = image_token_id
-        self._tokens = [picture.tokens for picture in pictures]
-
-    def ids(self, rendered: Sequence[int]) -> Array:
-        places = rendered.count(self._image_token_id)
-        if places != len(self._tokens):
-            raise BundleError(
-                f"the chat template made {places} places for {len(self._tokens)} pictures: "
-                "export the bundle again"
-            )
-        return np.fromiter(self._expanded(rendered), np.int64)
-
-    def length(self, rendered: Sequence[int]) -> int:
-        return sum(1 for _ in self._expanded(rendered))
-
-    def _expanded(self, rendered: Sequence[int]) -> Iterator[int]:
-        tokens = iter(self._tokens)
-        for token in rendered:
-            if token == self._image_token_id:
-                yield from [token] * next(tokens)
-            else:
-                yield token
+def _widths(is_placeholder: Array, pictures: Sequence[PlacedPicture]) -> Array:
+    """How many tokens each rendered one stands for, [T] int64. Raises BundleError."""
+    places = int(is_placeholder.sum())
+    if places != len(pictures):
+        raise BundleError(
+            f"the chat template made {counted(places, 'place')} for "
+            f"{counted(len(pictures), 'picture')}: export the bundle again"
+        )
+    widths = np.ones(len(is_placeholder), np.int64)
+    widths[is_placeholder] = [picture.tokens for picture in pictures]
+    return widths

@@ -1,11 +1,12 @@
 """Reads a prompt into the state: pictures not seen yet, then tokens not there yet.
 
-Takes snapshots where turns end. Knows nothing of what is sampled afterwards.
+Takes snapshots where turns end, so that any earlier turn is at most one turn, or `SPACING`
+tokens, away. Knows nothing of what is sampled afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -17,15 +18,25 @@ from q35chat.chat.prompt import Prompt
 from q35chat.engine.session import Array
 
 Progress = VisionProgress | PrefillProgress
+SPACING = 64
+PART = 16  # tokens read ahead at a time: who sends something waits for no more
 
 
 class PromptReader:
-    """Reads one prompt. `complete` tells that it was not stopped; times are in milliseconds."""
+    """Reads one prompt, at most `part` tokens at a time. `complete` tells that it was not stopped;
+    times are in milliseconds."""
 
-    def __init__(self, model: Model, prompt: Prompt, should_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        prompt: Prompt,
+        should_stop: Callable[[], bool],
+        part: int | None = None,
+    ) -> None:
         self._model = model
         self._prompt = prompt
         self._should_stop = should_stop
+        self._part = part
         self._reused = 0
         self.complete = False
         self.vision_ms = 0.0
@@ -72,12 +83,8 @@ class PromptReader:
         started = perf_counter()
         reused = begin = model.cache.rewind(prompt.keys)
         taken = 0
-        ends = [end for end in prompt.ends if end > reused]
-        if not model.decoder.reads_in_parts:
-            ends = ends[-1:]
-        for end in (*ends, len(prompt)):
-            if end == begin:
-                continue
+        ends = self._ends(reused)
+        for end in self._cuts(reused, ends):
             part = slice(begin, end)
             images = int((prompt.ids[part] == model.image_token_id).sum())
             chunks = model.decoder.chunks(
@@ -94,6 +101,44 @@ class PromptReader:
                 yield PrefillProgress(read, len(prompt) - reused, read / elapsed)
                 if not self.complete and self._should_stop():
                     return
-            if not self.complete:
+            if end in ends:
                 model.cache.keep()
             begin, taken = end, taken + images
+
+    def _ends(self, reused: int) -> list[int]:
+        """Where snapshots are taken: after the last answer and the last question, and before them
+        where enough lies between."""
+        if not self._model.decoder.reads_in_parts:
+            return spaced(self._prompt.ends[-1:], reused)
+        return spaced(self._prompt.ends, reused)
+
+    def _cuts(self, reused: int, ends: Sequence[int]) -> list[int]:
+        """Where one call ends and the next begins."""
+        total = len(self._prompt)
+        parts = range(reused + self._part, total, self._part) if self._part else ()
+        return sorted({*ends, *parts, total})
+
+
+def spaced(ends: Sequence[int], begin: int) -> list[int]:
+    """Those of `ends` after `begin` that are `SPACING` apart, and the last two."""
+    found: list[int] = []
+    for place, end in enumerate(ends, start=1):
+        last = found[-1] if found else begin
+        if end > begin and (end - last >= SPACING or place > len(ends) - 2):
+            found.append(end)
+    return found
+
+
+def read_ahead(model: Model, prompt: Prompt, should_stop: Callable[[], bool]) -> None:
+    """Read the beginning of `prompt` up to the end of its last answer, if the state can go back
+    to the question before it."""
+    *_, question, answer, _ = (0, 0, *prompt.ends)
+    beginning = prompt.until(answer)
+    if not 0 < question <= model.cache.reusable(beginning.keys):
+        return
+    reader = PromptReader(model, beginning, should_stop, PART)
+    for _ in reader.events():
+        if should_stop():
+            return
+    if reader.complete:
+        model.cache.keep()

@@ -30,7 +30,10 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConversationRecord:
-    """A conversation without its turns. `head` is the last turn of the branch being read."""
+    """A conversation without its turns. `head` is the last turn of the branch being read.
+
+    `summary` is what was said before, where it goes on from another conversation.
+    """
 
     id: str
     title: str
@@ -39,6 +42,7 @@ class ConversationRecord:
     head: str | None
     settings: ChatSettings
     revision: int = 0
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)

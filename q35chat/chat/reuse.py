@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from q35chat.engine.decoder import Decoder, Snapshot
+from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
+from q35chat.engine.snapshot import Snapshot
 
 DEFAULT_BUDGET = 512 << 20
 

@@ -43,7 +43,8 @@ class Forecast:
 class Step:
     """A turn in the conversation tree: its id, and its place among the answers to one question.
 
-    `note` holds the notices of the turn; a turn that is `left_out` is no longer in the prompt.
+    `note` holds the notices of the turn, `model` names who wrote an answer; a turn that is
+    `left_out` is no longer in the prompt.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Step:
     note: str = ""
     usage: Usage | None = None
     left_out: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class DropPlan:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """One row of the session list."""
+    """One row of the session list. `turns` counts questions; none were asked yet in one that was
+    begun from a summary."""
 
     id: str
     title: str
@@ -88,6 +91,10 @@ class Conversation(Protocol):
     @property
     def title(self) -> str:
         """What the user called it, or its first words."""
+
+    @property
+    def summary(self) -> str:
+        """What was said before, where this goes on from another conversation; else empty."""
 
     @property
     def model(self) -> ModelInfo:
@@ -110,8 +117,10 @@ class Conversation(Protocol):
     def attach(self, path: Path) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
 
-    def forecast(self, text: str, attachments: Sequence[Attachment]) -> Forecast:
-        """What sending this draft would take."""
+    def forecast(
+        self, text: str, attachments: Sequence[Attachment], edited: str | None = None
+    ) -> Forecast:
+        """What sending this draft would take, perhaps in the place of the question `edited`."""
 
     def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
         """Ask something. CapacityError comes before the first event and keeps nothing."""
@@ -149,6 +158,18 @@ class Workspace(Protocol):
     @property
     def model(self) -> ModelInfo:
         """The model that answers."""
+
+    def restart(self) -> None:
+        """Load the model again, whatever became of it; slow. Raises Q35Error."""
+
+    def use(self, folder: Path) -> None:
+        """Load the bundle in `folder` and let it answer from now on; slow.
+
+        Raises Q35Error, and then the present model stays.
+        """
+
+    def reopen(self, conversation: Conversation) -> Conversation:
+        """The same conversation over the model as it is loaded now, stored or not."""
 
     @property
     def message(self) -> str:

@@ -14,7 +14,9 @@ from q35chat.chat.journal import Journal
 from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.records import TurnRecord
 from q35chat.chat.service import DropPlan, Forecast
+from q35chat.chat.summary import with_summary
 from q35chat.chat.values import ChatSettings, Turn
+from q35chat.counting import counted
 from q35chat.errors import Q35Error
 
 _Branch = tuple[tuple[TurnRecord, ...], ChatSettings]
@@ -47,19 +49,24 @@ class SlotCounts:
         """
         return min(self._counts().live, self._backend.model.capacity)
 
-    def forecast(self, draft: Turn) -> Forecast:
-        """What sending `draft` takes on top of the branch as the template would keep it."""
+    def forecast(self, draft: Turn, edited: str | None = None) -> Forecast:
+        """What sending `draft` takes on top of the branch as the template would keep it.
+
+        With `edited`, on top of what stands before the turn with that id.
+        """
+        path = self._path() if edited is None else self._path_before(edited)
         try:
-            plan = self._plan((*self._turns(self._path()), draft))
+            plan = self._plan((*self._turns(path), draft))
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
-        counts = self._counts()
+        counts = self._counts() if edited is None else self._count(path)
         used = min(counts.live, counts.kept, plan.capacity)
         needed, available = plan.prompt_tokens - used, plan.capacity - used
         pictures = plan.image_tokens - counts.pictures
         if plan.slots_free > 0:
             return Forecast(needed, pictures, used, plan.slots_free, fits=True)
-        reason = f"needs {needed:,} slots and one for the answer, {available:,} are free"
+        wanted = counted(needed, "slot") + (f" ({pictures:,} picture)" if pictures else "")
+        reason = f"needs {wanted} and one for the answer, {available:,} are free"
         return Forecast(needed, pictures, used, 0, fits=False, reason=reason)
 
     def plan_drop(self, pairs: int) -> DropPlan:
@@ -98,8 +105,12 @@ class SlotCounts:
     def _path(self) -> tuple[TurnRecord, ...]:
         return in_prompt(self._journal.path())
 
+    def _path_before(self, step_id: str) -> tuple[TurnRecord, ...]:
+        return in_prompt(self._journal.path_to(self._journal.known(step_id).parent))
+
     def _settings(self) -> ChatSettings:
-        return self._journal.record.settings
+        record = self._journal.record
+        return with_summary(record.settings, record.summary)
 
     def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
         return prompt_turns(path, self._backend.vocabulary)

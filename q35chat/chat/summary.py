@@ -25,20 +25,24 @@ MOST_TOKENS = 512
 LEAST_TOKENS = 16
 
 
-def with_summary(system_prompt: str, summary: str) -> str:
-    """The system prompt of a conversation that goes on from a summary."""
-    earlier = f"{INTRODUCTION}\n{summary.strip()}"
-    before = system_prompt.partition(INTRODUCTION)[0].strip()
-    return f"{before}\n\n{earlier}" if before else earlier
+def with_summary(settings: ChatSettings, summary: str) -> ChatSettings:
+    """What a conversation that goes on from `summary`, if it is not empty, is generated with."""
+    if not summary:
+        return settings
+    earlier = f"{INTRODUCTION}\n{summary}"
+    prompt = "\n\n".join(filter(None, (settings.system_prompt.strip(), earlier)))
+    return replace(settings, system_prompt=prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class Summariser:
-    """Summarises turns with a backend; `settings` are those of the conversation."""
+    """Summarises turns with a backend; `settings` are those of the conversation, `earlier` is what
+    it began with itself."""
 
     backend: ChatBackend
     settings: ChatSettings
     should_stop: Callable[[], bool]
+    earlier: str = ""
 
     def run(self, turns: Sequence[Turn]) -> Generator[Event, None, tuple[str, Finished]]:
         """The events of all parts but `Finished`; returns the summary and the last `Finished`.
@@ -50,7 +54,7 @@ class Summariser:
             raise UsageError("There is nothing to summarise yet.")
         summary, begin = "", 0
         while True:
-            settings = self._settings(summary)
+            settings = self._settings(summary or self.earlier)
             end = self._fitting(groups, begin, settings)
             part = [turn for group in groups[begin:end] for turn in group]
             finished = yield from self._part(part, settings)
@@ -78,10 +82,8 @@ class Summariser:
 
     def _settings(self, summary: str) -> ChatSettings:
         capacity = self.backend.model.capacity
-        prompt = self.settings.system_prompt
         return replace(
-            self.settings.with_thinking(False),
-            system_prompt=with_summary(prompt, summary) if summary else prompt,
+            with_summary(self.settings.with_thinking(False), summary),
             max_new_tokens=max(min(MOST_TOKENS, capacity // 4), LEAST_TOKENS),
             stop=(),
         )

@@ -1,46 +1,70 @@
 """Turns to ids through the checkpoint's template, with the model's own ids kept as they are.
 
 A text that must not be tokenised with the rest is replaced by a marker before the template is
-rendered, and its ids take the marker's place after it. Knows no pictures but their places.
+rendered, and its ids take the marker's place after it. A conversation is rendered once; what was
+tokenised before is remembered. Knows no pictures but their places.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+
 from q35chat.chat.detokenize import whole_characters
+from q35chat.chat.remembered import Remembered
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer, Message
 from q35chat.chat.values import Turn
+from q35chat.engine.session import Array
+
+_Own = tuple[tuple[int, ...], str]
 
 
 class ConversationTemplate:
-    """One tokenizer's template. `stop_ids` end an answer and are the template's to write."""
+    """One tokenizer's template. `stop_ids` end an answer and are the template's to write, and so
+    is `picture_id`, the placeholder of a picture. For any thread."""
 
-    def __init__(self, tokenizer: ChatTokenizer, tags: ThinkTags, stop_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        tags: ThinkTags,
+        stop_ids: frozenset[int],
+        picture_id: int | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
         self._tags = tags
         self._stop_ids = stop_ids
+        self._picture_id = picture_id
+        self._pieces: Remembered[str, Array] = Remembered(self._encoded, len)
+        self._answers: Remembered[_Own, list[int]] = Remembered(self._spelled, _own_length)
+        self._headers: Remembered[bool, Array] = Remembered(self._header, int)
 
-    def ids(self, turns: Sequence[Turn], *, generation_prompt: bool, thinking: bool) -> list[int]:
-        """The conversation's ids, one placeholder token a picture."""
-        return self._ids(turns, _Markers(), generation_prompt=generation_prompt, thinking=thinking)
-
-    def parting(self, turns: Sequence[Turn], *, thinking: bool) -> Iterator[list[int]]:
-        """Ids of conversations that a later prompt may share a beginning with, shortest first.
-
-        One has another last question, one goes on after the last question in any way.
-        """
+    def ids(self, turns: Sequence[Turn], *, thinking: bool) -> Array:
+        """The conversation [T] int64 up to where the answer begins, one placeholder a picture."""
         markers = _Markers()
-        other = Turn("user", markers.add([]))
-        if turns[-1].role == "user" and len(turns) > 1:
-            yield self._ids(
-                (*turns[:-1], other), markers, generation_prompt=True, thinking=thinking
-            )
-        yield self.ids(turns, generation_prompt=False, thinking=thinking)
+        messages = [self._message(turn, markers) for turn in turns]
+        text = self._tokenizer.render(messages, generation_prompt=True, thinking=thinking)
+        return markers.ids(text, self._pieces.of)
+
+    def ends(self, ids: Array, *, thinking: bool) -> list[int]:
+        """Counts of tokens at which a turn ends, in what `ids` gave. Users cannot write stop ids.
+
+        The last one is before the header of the answer.
+        """
+        header = self._headers.of(thinking)
+        end = max(len(ids) - len(header), 0)
+        marked = np.flatnonzero(np.isin(ids, list(self._stop_ids))) + 1
+        if not np.array_equal(ids[end:], header):
+            return [int(place) for place in marked]
+        return [*(int(place) for place in marked[:-1]), end]
+
+    def opens_thought(self, *, thinking: bool) -> bool:
+        """Whether an answer begins inside a thought."""
+        return self._tags.left_open(self._headers.of(thinking).tolist())
 
     def thought(self, turn: Turn) -> bool:
         """Whether the model was thinking when it wrote `turn`."""
@@ -52,7 +76,7 @@ class ConversationTemplate:
         Where its ids are not known its texts are tokenised again.
         """
         if turn.token_ids:
-            return self._without_stop(turn.token_ids)
+            return self._own(turn.token_ids)
         answer = self._tokenizer.encode_literally(turn.text)
         if not turn.reasoning:
             return answer
@@ -61,20 +85,6 @@ class ConversationTemplate:
             return reasoning
         line_end, gap = map(self._tokenizer.encode_literally, ("\n", "\n\n"))
         return [*reasoning, *line_end, self._tags.close, *gap, *answer]
-
-    def _ids(
-        self,
-        turns: Sequence[Turn],
-        markers: _Markers,
-        *,
-        generation_prompt: bool,
-        thinking: bool,
-    ) -> list[int]:
-        messages = [self._message(turn, markers) for turn in turns]
-        text = self._tokenizer.render(
-            messages, generation_prompt=generation_prompt, thinking=thinking
-        )
-        return markers.ids(text, self._tokenizer.encode)
 
     def _message(self, turn: Turn, markers: _Markers) -> Message:
         text = self._content(turn, markers)
@@ -88,24 +98,44 @@ class ConversationTemplate:
         return message
 
     def _content(self, turn: Turn, markers: _Markers) -> str:
-        if turn.role == "assistant" and (ids := self._answer_ids(turn)):
-            return markers.add(ids)
+        if turn.role == "assistant" and turn.token_ids:
+            ids = self._answers.of((turn.token_ids, turn.text))
+            if ids:
+                return markers.add(ids)
         if self._tokenizer.spells_special(turn.text):
             return markers.add(self._tokenizer.encode_literally(turn.text.strip()))
         return turn.text
 
-    def _answer_ids(self, turn: Turn) -> list[int]:
+    def _spelled(self, own: _Own) -> list[int]:
         """The model's own ids of the visible answer; none where they do not spell it."""
-        ids = self._without_stop(turn.token_ids)
+        ids = self._own(own[0])
         if self._tags.close in ids:
             ids = ids[ids.index(self._tags.close) + 1 :]
         while ids and not whole_characters(self._tokenizer, ids[:1]).strip("\n"):
             del ids[0]
         spelled = whole_characters(self._tokenizer, ids)
-        return ids if spelled.strip("\n") == turn.text.strip("\n") else []
+        return ids if spelled.strip("\n") == own[1].strip("\n") else []
 
-    def _without_stop(self, ids: Sequence[int]) -> list[int]:
-        return [*ids[:-1]] if ids and ids[-1] in self._stop_ids else [*ids]
+    def _own(self, ids: Sequence[int]) -> list[int]:
+        """What the model wrote of `ids`, without a picture that is none."""
+        kept = ids[:-1] if ids and ids[-1] in self._stop_ids else ids
+        return [token for token in kept if token != self._picture_id]
+
+    def _encoded(self, text: str) -> Array:
+        return np.array(self._tokenizer.encode(text), np.int64)
+
+    def _header(self, thinking: bool) -> Array:
+        """The ids that the template writes after a question, before the answer."""
+        question = [{"role": "user", "content": "a"}]
+        asked, told = (
+            self._tokenizer.render(question, generation_prompt=prompted, thinking=thinking)
+            for prompted in (True, False)
+        )
+        return self._encoded(asked.removeprefix(told))
+
+
+def _own_length(own: _Own) -> int:
+    return len(own[0])
 
 
 class _Markers:
@@ -119,13 +149,13 @@ class _Markers:
         self._ids.append(ids)
         return f"\ue000{self._name}:{len(self._ids) - 1}\ue001"
 
-    def ids(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
+    def ids(self, text: str, encode: Callable[[str], Array]) -> Array:
         """The ids of `text`, those of its markers in their places."""
         parts = re.split(f"\ue000{self._name}:([0-9]+)\ue001", text)
-        found: list[int] = []
+        found: list[Array] = []
         for place, part in enumerate(parts):
             if place % 2:
-                found += self._ids[int(part)]
+                found.append(np.array(self._ids[int(part)], np.int64))
             elif part:
-                found += encode(part)
-        return found
+                found.append(encode(part))
+        return np.concatenate(found) if found else np.zeros(0, np.int64)

@@ -76,6 +76,15 @@ class ChatTokenizer:
         spelling: str | None = self._tokenizer.convert_ids_to_tokens(token)
         return spelling
 
+    def pieces(self) -> list[str]:
+        """All spellings of the vocabulary."""
+        return list(self._tokenizer.get_vocab())
+
+    def normalised(self, text: str) -> str:
+        """`text` as it is before it is cut into tokens."""
+        normalizer = self._tokenizer.backend_tokenizer.normalizer
+        return text if normalizer is None else str(normalizer.normalize_str(text))
+
     def id_of(self, piece: str) -> int | None:
         """The id of a spelling, None if the vocabulary lacks it."""
         token = self._tokenizer.convert_tokens_to_ids(piece)

@@ -5,10 +5,12 @@ The model is loaded by a function that the composing side gives; the store works
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from q35chat.chat.archive import Archive
@@ -16,24 +18,40 @@ from q35chat.chat.asking import new_id
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event
-from q35chat.chat.gate import Gate
+from q35chat.chat.gate import Gate, Run
 from q35chat.chat.journal import Journal, untitled
 from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
-from q35chat.chat.summary import with_summary
-from q35chat.chat.values import ChatSettings
+from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.errors import UsageError
 
 CONTINUED = " (continued)"
 LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
+LoadBundle = Callable[[Path], tuple[ChatBackend, ChatSettings]]
+
+_log = logging.getLogger(__name__)
 
 
 class StoredWorkspace:
-    """Conversations in `store`, answered by the model and with the settings that `load` gives."""
+    """Conversations in `store`, answered by the model and with the settings that `load` gives.
 
-    def __init__(self, store: Archive, load: LoadModel) -> None:
+    `load_bundle` loads another model in its place.
+    `reads_ahead`: after an answer the model gets ready for a follow-up, in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        store: Archive,
+        load: LoadModel,
+        load_bundle: LoadBundle | None = None,
+        *,
+        reads_ahead: bool = True,
+    ) -> None:
         self.store = store
         self._load = load
+        self._load_bundle = load_bundle
+        self._reads_ahead = reads_ahead
         self._loaded: tuple[ChatBackend, ChatSettings] | None = None
+        self._own_samplings: list[SamplingSettings] = []
         self._gate = Gate()
         self._lock = threading.Lock()
         self._open: weakref.WeakValueDictionary[str, StoredConversation] = (
@@ -45,6 +63,50 @@ class StoredWorkspace:
         self.store.index()
         if self._loaded is None:
             self._loaded = self._load()
+
+    def restart(self) -> None:
+        """Free the model and load it again; slow. Raises Q35Error, and then there is none."""
+        loaded, self._loaded = self._loaded, None
+        self._free(loaded)
+        self.load()
+
+    def use(self, folder: Path) -> None:
+        """Load the bundle in `folder`, then free the present model; slow.
+
+        Raises Q35Error, and then the present model stays.
+        """
+        if self._load_bundle is None:
+            raise UsageError("This chat has one model only. Start another one with --model-dir.")
+        load = partial(self._load_bundle, folder)
+        fresh = load()
+        former, self._loaded, self._load = self._loaded, fresh, load
+        self._free(former)
+
+    def reopen(self, conversation: Conversation) -> StoredConversation:
+        """The same conversation over the model as it is loaded now, stored or not.
+
+        Sampling that was another model's own becomes this one's own.
+        """
+        known = self._same(conversation)
+        if known.backend is self._backend():
+            return known
+        fresh = known.over(self._backend())
+        settings, own = fresh.settings(), self._defaults().sampling
+        if settings.sampling in self._own_samplings and settings.sampling != own:
+            fresh.change_settings(replace(settings, sampling=own))
+        with self._lock:
+            self._open[fresh.id] = fresh
+        return fresh
+
+    def _free(self, loaded: tuple[ChatBackend, ChatSettings] | None) -> None:
+        if loaded is None:
+            return
+        self._own_samplings.append(loaded[1].sampling)
+        try:
+            with self._gate.passing(Run()):
+                loaded[0].close()
+        except Exception:  # noqa: BLE001 - a runtime that died may not even close
+            _log.exception("a model could not be freed")
 
     @property
     def model(self) -> ModelInfo:
@@ -65,16 +127,14 @@ class StoredWorkspace:
     ) -> tuple[StoredConversation, Iterator[Event]]:
         """A new conversation, and the events of the model writing its summary of the old one.
 
-        The summary becomes part of the system prompt when the events are consumed to the end.
+        It is stored with its summary when the events are consumed to the end.
         """
         old = self._same(conversation)
         fresh = self.new()
 
         def begin(summary: str) -> None:
-            settings = old.settings()
-            prompt = with_summary(settings.system_prompt, summary)
             title = old.title.removesuffix(CONTINUED) + CONTINUED
-            fresh.begin(title, replace(settings, system_prompt=prompt))
+            fresh.begin(title, old.settings(), summary)
 
         return fresh, old.summarise(begin)
 
@@ -84,7 +144,7 @@ class StoredWorkspace:
         with self._lock:
             known = self._open.get(ident)
         if known is not None:
-            return known
+            return self.reopen(known)
         record, turns = self.store.load(ident)
         return self._opened(Journal(self.store, record, turns, stored=True))
 
@@ -119,13 +179,25 @@ class StoredWorkspace:
         """Write the branch being read as Markdown with its pictures beside it."""
         return self.store.export_markdown(session_id, folder)
 
+    def stop_idle(self) -> None:
+        """End what the model does between two turns: the program is about to leave."""
+        self._gate.stop_idle()
+
+    def wait_idle(self) -> None:
+        """Wait until the model has got ready for a follow-up."""
+        self._gate.wait_idle()
+
     def _opened(self, journal: Journal) -> StoredConversation:
         with self._lock:
-            conversation = StoredConversation(self._backend(), journal, self._gate)
+            conversation = StoredConversation(
+                self._backend(), journal, self._gate, reads_ahead=self._reads_ahead
+            )
             return self._open.setdefault(conversation.id, conversation)
 
     def _same(self, conversation: Conversation) -> StoredConversation:
         known = self._open.get(conversation.id)
+        if known is None and isinstance(conversation, StoredConversation):
+            return conversation
         return known if known is not None else self.open(conversation.id)
 
     def _backend(self) -> ChatBackend:

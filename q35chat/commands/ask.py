@@ -26,7 +26,7 @@ from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
 from q35chat.commands.report import stats_lines
 from q35chat.commands.sampling import chosen_sampling
 from q35chat.commands.streaming import call_in_worker
-from q35chat.settings import Settings, load_settings
+from q35chat.settings import Settings, Speculate, load_settings
 from q35chat.vision.loading import header, read_file
 
 Load = Callable[[ModelChoice, int | None], LoadedModel]
@@ -51,6 +51,7 @@ class AskOptions:
     threads: int | None = None
     npu: NpuOptions = DEFAULT_NPU
     snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
+    speculate: Speculate | None = None
     session: str | None = None
     continues: bool = False
     keep: bool = True
@@ -59,14 +60,23 @@ class AskOptions:
 def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
     chosen_sampling(SamplingSettings(), options.sampling, greedy=options.greedy)
-    prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
+    status = StatusLine(console)
+    status.show("reading what is piped in")
+    try:
+        prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
+    finally:
+        status.clear()
     for path in options.images:
         header(read_file(path), str(path))
     kept = keeping(console, options.session, latest=options.continues, keep=options.keep)
     settings = load_settings()
     choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
-    choice = replace(choice, npu=options.npu, snapshot_mib=options.snapshot_mib)
-    status = StatusLine(console)
+    choice = replace(
+        choice,
+        npu=options.npu,
+        snapshot_mib=options.snapshot_mib,
+        speculate=options.speculate or settings.speculate,
+    )
     status.show("loading the model")
     started = perf_counter()
     try:

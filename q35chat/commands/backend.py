@@ -34,5 +34,6 @@ def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
         device=device,
         is_demo=choice.is_demo,
         snapshot_bytes=choice.snapshot_mib << 20,
+        speculate=choice.speculate,
     )
     return LoadedModel(engine, engine.sampling_defaults)

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from q35chat.commands.backend import load_model
 from q35chat.commands.console import Console, StatusLine, is_terminal
-from q35chat.commands.model_choice import choose_model, make_demo
+from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.commands.streaming import call_in_worker
 from q35chat.errors import UsageError
-from q35chat.settings import Settings, load_settings
+from q35chat.settings import Settings, Speculate, load_settings
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
     from q35chat.chat.values import ChatSettings
     from q35chat.chat.workspace import StoredWorkspace
     from q35chat.store import Store
+    from q35chat.tui.graphics import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,10 @@ class ChatOptions:
     session: str | None = None
     images: tuple[Path, ...] = ()
     prompt: str = ""
-    no_images: bool = False
+    pictures: Wish | None = None
     npu: NpuOptions = DEFAULT_NPU
     snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
+    speculate: Speculate | None = None
 
 
 def open_chat(options: ChatOptions, console: Console) -> int:
@@ -71,21 +73,30 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         chat = LineChat(workspace.pick(session), workspace.new, console)
         for path in options.images:
             chat.attach(path)
-        return chat.loop(sys.stdin)
+        try:
+            return chat.loop(sys.stdin)
+        finally:
+            workspace.stop_idle()
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
+    from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
     from q35chat.store import Store  # noqa: PLC0415
     from q35chat.tui.app import run  # noqa: PLC0415
 
     with Store() as store:
-        return run(
-            stored_workspace(store, options, settings, _say_nothing),
-            session=options.session,
-            images=options.images,
-            prompt=options.prompt,
-            no_images=options.no_images,
-        )
+        workspace = stored_workspace(store, options, settings, _say_nothing)
+        try:
+            return run(
+                workspace,
+                session=options.session,
+                images=options.images,
+                prompt=options.prompt,
+                pictures=options.pictures,
+                exporter=ChildExporter(),
+            )
+        finally:
+            workspace.stop_idle()
 
 
 def stored_workspace(
@@ -96,8 +107,18 @@ def stored_workspace(
     from q35chat.chat.workspace import StoredWorkspace  # noqa: PLC0415
 
     def load() -> tuple[ChatBackend, ChatSettings]:
-        choice = choose_model(options.model_dir, settings, lambda: make_demo(say))
-        choice = replace(choice, npu=options.npu, snapshot_mib=options.snapshot_mib)
+        return load_choice(choose_model(options.model_dir, settings, lambda: make_demo(say)))
+
+    def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
+        return load_choice(ModelChoice(folder))
+
+    def load_choice(choice: ModelChoice) -> tuple[ChatBackend, ChatSettings]:
+        choice = replace(
+            choice,
+            npu=options.npu,
+            snapshot_mib=options.snapshot_mib,
+            speculate=options.speculate or settings.speculate,
+        )
         model = load_model(choice, options.threads)
         return model.backend, ChatSettings(
             sampling=model.sampling,
@@ -105,7 +126,7 @@ def stored_workspace(
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 
-    return StoredWorkspace(store, load)
+    return StoredWorkspace(store, load, load_bundle)
 
 
 def _say_nothing(_: str) -> None:

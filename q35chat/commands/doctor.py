@@ -16,6 +16,7 @@ from q35chat.safe_text import safe_line
 from q35chat.settings import load_settings
 
 _WIDTH = 400
+_NPU_GROUPS = ("NPU runtime", "CANN", "Driver", "NPU", "Custom operators", "Conversion")
 
 
 def diagnose(path: Path | None) -> list[Group]:
@@ -37,12 +38,21 @@ def diagnose(path: Path | None) -> list[Group]:
     return [*groups, run_probe("Bundle", lambda: bundle.bundle(path, groups))]
 
 
-def run_doctor(option: Path | None, console: Console, *, as_json: bool) -> int:
-    """Print the diagnosis; the exit code: 1 where the chosen bundle cannot run."""
+def run_doctor(
+    option: Path | None, console: Console, *, as_json: bool, everything: bool = False
+) -> int:
+    """Print the diagnosis; the exit code: 1 where the chosen bundle cannot run.
+
+    The table has one line for all that belongs to an NPU where there is nothing of it and the
+    bundle runs without, unless `everything` is wanted. JSON always has everything.
+    """
     path, trouble = _chosen(option)
     groups = [*trouble, *diagnose(path)]
     runs = can_run(groups)
-    text = _json(groups, path, runs=runs) if as_json else _table(groups, runs=runs)
+    if as_json:
+        text = _json(groups, path, runs=runs)
+    else:
+        text = _table(groups if everything else _without_npu(groups), runs=runs)
     console.out.write(text)
     console.out.flush()
     return 0 if runs else 1
@@ -72,6 +82,22 @@ def _converter_name() -> str | None:
 
     found = find_converter()
     return found.name if found else None
+
+
+def _without_npu(groups: Sequence[Group]) -> list[Group]:
+    """The groups with those of an NPU as one line, where nothing of an NPU is here or needed."""
+    found = [check for group in groups if group.title in _NPU_GROUPS for check in group.checks]
+    needed = {f"needs {check.name}" for check in found}.intersection(
+        check.name for check in groups[-1].checks
+    )
+    if needed or any(check.status in ("ok", "warning") for check in found):
+        return list(groups)
+    none = Check(
+        "NPU", "info", "none found, not needed by this bundle (--all lists what one needs)"
+    )
+    first = next(place for place, group in enumerate(groups) if group.title in _NPU_GROUPS)
+    rest = [group for group in groups if group.title not in _NPU_GROUPS]
+    return [*rest[:first], Group("Ascend NPU", (none,)), *rest[first:]]
 
 
 def _table(groups: Sequence[Group], *, runs: bool) -> str:

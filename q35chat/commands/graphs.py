@@ -28,7 +28,7 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
         device_id=npu.device_id,
         residency=npu.residency,
         host_states=npu.host_state_roundtrip,
-        needed=_needed(manifest),
+        needed=_needed(bundle),
         gears=_gears(manifest),
         metadata=_told(manifest),
         log=log_path(),
@@ -47,14 +47,12 @@ def _told(manifest: Manifest) -> Mapping[str, Mapping[str, str]]:
     return {"prefill": told}
 
 
-def _needed(manifest: Manifest) -> int:
-    """Bytes of the converted graphs, with something for states."""
-    sizes = [
-        entry.size
-        for name, entry in manifest.files.items()
-        if name.partition("/")[0] in manifest.graphs and "/model." not in name
-    ]
-    return int(sum(sizes) * _STATES_SHARE)
+def _needed(bundle: Bundle) -> int:
+    """Bytes of the converted graphs with their weights, and something for states."""
+    graphs = [bundle.graph_path(name) for name in bundle.manifest.graphs]
+    folders = [path.with_name(f"{path.stem.removesuffix('_graph')}_variables") for path in graphs]
+    weights = [file for folder in folders for file in folder.glob("*")]
+    return int(sum(file.stat().st_size for file in (*graphs, *weights)) * _STATES_SHARE)
 
 
 def _gears(manifest: Manifest) -> Mapping[str, tuple[Gear, ...]]:

@@ -24,7 +24,7 @@ class Keeping:
         """The conversation with its own settings, a new one with `fresh`; None if not kept."""
         if self.store is None:
             return None
-        workspace = StoredWorkspace(self.store, lambda: (model.backend, fresh))
+        workspace = StoredWorkspace(self.store, lambda: (model.backend, fresh), reads_ahead=False)
         workspace.load()
         return workspace.pick(self.session)
 

@@ -15,6 +15,7 @@ from q35chat.chat.values import Attachment
 from q35chat.commands.answering import show_turn
 from q35chat.commands.console import Console
 from q35chat.commands.render import StreamRenderer
+from q35chat.counting import counted
 from q35chat.errors import PictureError, Q35Error
 
 HELP = """\
@@ -91,7 +92,7 @@ class LineChat:
         picture = self._conversation.attach(path)
         self._pictures = (*self._pictures, picture)
         size = f"{picture.width} x {picture.height}"
-        self._console.note(f"{picture.name}: {size} pixels, {picture.tokens} tokens")
+        self._console.note(f"{picture.name}: {size} pixels, {counted(picture.tokens, 'token')}")
 
     def _add_picture(self, path: str) -> None:
         name = path.strip("'\"")

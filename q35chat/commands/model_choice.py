@@ -6,24 +6,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from q35chat.advice import DEFAULT_OUT as OUT
+from q35chat.advice import EXPORT_COMMAND
 from q35chat.bundle import is_bundle
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.demo import ensure_demo
-from q35chat.settings import Settings
+from q35chat.settings import Settings, Speculate
 
-DEFAULT_OUT = Path("out")
+DEFAULT_OUT = Path(OUT)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A bundle's folder, whether it is the demo, how an NPU would run it, and how much host memory
-    (MiB) snapshots of earlier turns may take."""
+    """A bundle's folder, whether it is the demo, how an NPU would run it, how much host memory
+    (MiB) snapshots of earlier turns may take, and whether tokens are guessed ahead."""
 
     path: Path
     is_demo: bool = False
     npu: NpuOptions = DEFAULT_NPU
     snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
+    speculate: Speculate = "auto"
 
 
 def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Path]) -> ModelChoice:
@@ -55,7 +58,7 @@ def make_demo(note: Callable[[str], None]) -> Path:
         run_export(request, _Quiet())
 
     path = ensure_demo(export)
-    note("this is the tiny demo model; for a real one run q35chat export Qwen/Qwen3.5-0.8B")
+    note(f"this is the tiny demo model; for a real one run {EXPORT_COMMAND}")
     return path
 
 

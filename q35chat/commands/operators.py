@@ -1,6 +1,7 @@
 """`q35chat doctor --operators`: every kernel of the 310P tried on this machine, in one report file.
 
-For the owner of a card to run once and send back.
+For the owner of a card to run once and send back. The file is written before each kernel is tried:
+one that ends the process is the one that it names as started.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from q35chat import __version__
 from q35chat.commands.console import Console
 from q35chat.commands.npu import log_path
 from q35chat.diagnosis.checks import Group
-from q35chat.errors import Q35Error
+from q35chat.errors import UsageError
 from q35chat.runtimes.mindspore_lite import LiteDevice, LiteSession
 from q35chat.runtimes.native_log import native_log
 from q35export.converter import Converter, Job, find_converter, run_converter
@@ -31,11 +32,13 @@ from q35export.verify.metrics import Difference, difference, worst
 
 _RUNS = 20
 _COSINE, _NRMSE = 0.999, 0.02
+_LOG_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one case ended. `stage` is where it stopped; `ms` is the median of a run."""
+    """How one case ended. `stage` is where it stopped; `ms` is the median of a run; `log` is the
+    end of what the converter or the library wrote, where it failed."""
 
     name: str
     required: bool
@@ -44,6 +47,7 @@ class Outcome:
     difference: Difference | None = None
     convert_ms: float = 0.0
     ms: float = 0.0
+    log: str = ""
 
     @property
     def passed(self) -> bool:
@@ -61,32 +65,36 @@ def try_operators(
     cases: Sequence[OperatorCase] | None = None,
 ) -> int:
     """Try every case and write the report; the exit code: 3 without a converter, 1 where a kernel
-    that the model needs does not work."""
+    that the model needs does not work. Raises UsageError for a report that cannot be written."""
     tool = find_converter(converter)
     if tool is None:
         console.note("no converter here: put converter_lite on PATH, or set MSLITE_HOME")
         return 3
-    outcomes = []
+    path = report or Path(f"q35chat-operators-{datetime.date.today():%Y%m%d}.json")
+    outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="q35chat-operators-") as folder:
         for number, case in enumerate(cases or operator_cases()):
+            started = Outcome(case.name, case.required, "started")
+            _write(path, _report([*outcomes, started], groups, tool))
             outcome = _try(case, tool, Path(folder) / str(number), device_id)
             outcomes.append(outcome)
             console.note(f"{'ok' if outcome.passed else outcome.stage:12} {outcome.name}"
                          f"{_numbers(outcome)}")  # fmt: skip
-    path = report or Path(f"q35chat-operators-{datetime.date.today():%Y%m%d}.json")
-    path.write_text(_report(outcomes, groups, tool), encoding="utf-8")
+    _write(path, _report(outcomes, groups, tool))
     console.note(f"report: {path}")
     return 0 if all(outcome.passed or not outcome.required for outcome in outcomes) else 1
 
 
 def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> Outcome:
-    """Convert, run, compare; a failure at any stage is an outcome."""
+    """Convert, run, compare; whatever fails at any stage is an outcome."""
     folder.mkdir()
     stage, started = "convert", perf_counter()
+    native = native_log(log_path())
+    mark, log = native.mark(), folder / "convert.log"
     try:
         case.save(folder / "model.onnx")
         (folder / "converter.ini").write_text(PRECISION, encoding="ascii")
-        log, made = folder / "convert.log", folder / "operator"
+        made = folder / "operator"
         job = Job(case.name, folder / "model.onnx", folder / "converter.ini", made, log)
         run_converter(tool, job, lambda: None)
         convert_ms = (perf_counter() - started) * 1e3
@@ -95,8 +103,10 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> O
         stage = "compare"
         pairs = zip(results, case.outputs, strict=True)
         found = worst([difference(result, wanted) for result, wanted in pairs])
-    except (Q35Error, StopIteration, ValueError) as error:
-        return Outcome(case.name, case.required, stage, " ".join(str(error).split()))
+    except Exception as error:  # noqa: BLE001  (the other kernels are still to be tried)
+        message = " ".join(str(error).split()) or type(error).__name__
+        text = _read(log) if stage == "convert" else native.since(mark)
+        return Outcome(case.name, case.required, stage, message, log=_end(text))
     right = found.cosine >= _COSINE and found.nrmse <= _NRMSE
     ended = "passed" if right else "wrong result"
     return Outcome(case.name, case.required, ended, "", found, convert_ms, ms)
@@ -107,8 +117,7 @@ def _run(case: OperatorCase, path: Path, device_id: int) -> tuple[list[Any], flo
     session = LiteSession(path, "operator", LiteDevice(device_id=device_id), native_log(log_path()))
     try:
         inputs = {}
-        for spec in session.inputs:
-            array = case.inputs[spec.name]
+        for spec, array in zip(session.inputs, case.inputs.values(), strict=True):
             inputs[spec.name] = session.allocate(array.shape, spec.dtype)
             inputs[spec.name].write(array.astype(spec.dtype, copy=False))
         outputs = {
@@ -133,6 +142,23 @@ def _numbers(outcome: Outcome) -> str:
         return f": {outcome.message}"
     found = outcome.difference
     return f": {outcome.ms:.2f} ms, cosine {found.cosine:.6f}, NRMSE {found.nrmse:.5f}"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the report {path}: {error.strerror}; name another file with --report"
+        ) from error
+
+
+def _read(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+
+
+def _end(text: str) -> str:
+    return "\n".join(text.splitlines()[-_LOG_LINES:])
 
 
 def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converter) -> str:

@@ -68,6 +68,14 @@ SnapshotMib = Annotated[
         rich_help_panel=_MODEL,
     ),
 ]
+Speculate = Annotated[
+    Literal["off", "lookup", "auto"] | None,
+    typer.Option(
+        help="Guess the next tokens from what was said and compute several at once: the same "
+        "answers, sooner where they repeat something. Default: auto, where it wins.",
+        rich_help_panel=_MODEL,
+    ),
+]
 DeviceId = Annotated[int, typer.Option(min=0, help="The chip to use.", rich_help_panel=_NPU)]
 Residency = Annotated[
     Literal["auto", "both", "swap"],
@@ -92,7 +100,14 @@ Session = Annotated[
     str | None, typer.Option(help="Open this conversation: its id, or the beginning of it.")
 ]
 FirstPrompt = Annotated[str, typer.Option("--prompt", help="Put this text into the composer.")]
-NoImages = Annotated[bool, typer.Option("--no-images", help="Show no pictures on the screen.")]
+Pictures = Annotated[
+    Literal["auto", "kitty", "sixel", "blocks", "none"] | None,
+    typer.Option(
+        help="How to show pictures: terminal graphics, half blocks, or not at all. "
+        "Default: the best that the terminal is known to do."
+    ),
+]
+NoImages = Annotated[bool, typer.Option("--no-images", help="The same as --pictures none.")]
 System = Annotated[str | None, typer.Option(help="Instructions before the conversation.")]
 MaxNewTokens = Annotated[
     int | None,

@@ -1,32 +1,50 @@
-"""The prompt of a command: from its argument, or from standard input."""
+"""The prompt of a command: its argument, what is piped in, or one after the other."""
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import BinaryIO
 
 from q35chat.errors import UsageError
 
 MAX_PROMPT_BYTES = 1_000_000
+_GAP = "\n\n"
 
 
 def read_prompt(argument: str | None, stdin: BinaryIO | None) -> str:
-    """The prompt's text: `argument`, or all of `stdin` where that is absent or "-".
+    """The prompt's text: `argument` and, after an empty line, what is piped into `stdin`.
 
-    One trailing newline of piped text is dropped. Raises UsageError for no prompt, an empty one,
-    one over `MAX_PROMPT_BYTES`, and bytes that are not UTF-8.
+    Without an argument, or with "-", all of it comes from `stdin`. One trailing newline of piped
+    text is dropped. Raises UsageError for no prompt, an empty one, one over `MAX_PROMPT_BYTES`,
+    and bytes that are not UTF-8.
     """
     if argument is None or argument == "-":
-        text = _from_stdin(stdin)
+        if stdin is None or stdin.isatty():
+            raise UsageError('no prompt; try q35chat ask "Hello", or pipe text into it')
+        parts = [_piped_text(stdin)]
     else:
-        text = _checked(argument.encode("utf-8", "surrogateescape"), "the prompt")
-    if not text.strip():
+        parts = [_checked(argument.encode("utf-8", "surrogateescape"), "the prompt")]
+        if stdin is not None and is_piped(stdin):
+            parts.append(_piped_text(stdin))
+    text = _GAP.join(part for part in parts if part.strip())
+    if not text:
         raise UsageError("the prompt is empty; say something, or pipe text into it")
+    if len(parts) > 1:
+        _checked(text.encode(), "the prompt with the text on stdin")
     return text
 
 
-def _from_stdin(stdin: BinaryIO | None) -> str:
-    if stdin is None or stdin.isatty():
-        raise UsageError('no prompt; try q35chat ask "Hello", or pipe text into it')
+def is_piped(stdin: BinaryIO) -> bool:
+    """Whether somebody feeds `stdin`: a file, a pipe or a socket, no terminal and no device."""
+    try:
+        mode = os.fstat(stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _piped_text(stdin: BinaryIO) -> str:
     text = _checked(stdin.read(MAX_PROMPT_BYTES + 1), "the text on stdin")
     return text.removesuffix("\n").removesuffix("\r")
 

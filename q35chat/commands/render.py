@@ -20,12 +20,13 @@ from q35chat.chat.events import (
 )
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.report import summary
+from q35chat.counting import counted
 from q35chat.safe_text import json_safe, safe_text
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 _ENDINGS = {
-    "length": "stopped after {n} new tokens; --max-new-tokens allows more",
+    "length": "stopped after {said}; --max-new-tokens allows more",
     "capacity": "stopped at the capacity of {total} slots; export with a larger --max-seq-len",
     "cancelled": "stopped",
     "loop": "stopped because the text was repeating itself",
@@ -145,11 +146,12 @@ def progress_text(event: Event) -> str:
     match event:
         case PromptPlan(prompt_tokens=total, image_tokens=pictures, capacity=capacity):
             of_them = f", {pictures} for pictures" if pictures else ""
-            return f"prompt: {total} of {capacity} slots{of_them}"
+            return f"prompt: {total:,} of {counted(capacity, 'slot')}{of_them}"
         case VisionProgress(done=done, total=total):
             return f"looking at pictures: {done} of {total}"
         case PrefillProgress(done=done, total=total, tokens_per_s=speed):
-            return f"reading the prompt: {done} of {total} tokens ({speed:.0f} tokens/s)"
+            of_all = f"{done:,} of {counted(total, 'token')}"
+            return f"reading the prompt: {of_all} ({speed:.0f} tokens/s)"
         case _:
             return ""
 
@@ -159,4 +161,5 @@ def show_ending(finished: Finished, console: Console) -> None:
     usage = finished.usage
     ending = _ENDINGS.get(finished.reason)
     if ending:
-        console.note(ending.format(n=usage.completion_tokens, total=usage.capacity_total))
+        said = counted(usage.completion_tokens, "new token")
+        console.note(ending.format(said=said, total=f"{usage.capacity_total:,}"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from q35chat.chat.events import Finished, Timings
+from q35chat.counting import counted
 
 
 def summary(finished: Finished, load_ms: float, session: str | None = None) -> dict[str, Any]:
@@ -24,6 +25,8 @@ def summary(finished: Finished, load_ms: float, session: str | None = None) -> d
         "reused_tokens": usage.reused_tokens,
         "completion_tokens": usage.completion_tokens,
         "image_tokens": usage.image_tokens,
+        "drafted_tokens": usage.drafted_tokens,
+        "accepted_tokens": usage.accepted_tokens,
         "finish_reason": finished.reason,
         "capacity": {
             "total": usage.capacity_total,
@@ -70,8 +73,8 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
     steps, wall_s = len(times.wall_ms), sum(times.wall_ms) / 1000
     lines = [
         f"load      {load_ms:.0f} ms",
-        f"prompt    {usage.prompt_tokens} tokens, {usage.image_tokens} for pictures, "
-        f"{usage.reused_tokens} reused; "
+        f"prompt    {counted(usage.prompt_tokens, 'token')}, {usage.image_tokens:,} for pictures, "
+        f"{usage.reused_tokens:,} reused; "
         f"vision {times.vision_ms:.0f} ms, prefill {times.prefill_ms:.0f} ms"
         + _speed(read, times.prefill_ms / 1000),
     ]
@@ -79,7 +82,7 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
         lines.append(f"route     {times.route}")
     thought = f"{usage.reasoning_tokens} of them reasoning"
     first = f"first token after {times.first_token_ms:.0f} ms"
-    lines.append(f"answer    {usage.completion_tokens} tokens, {thought}; {first}")
+    lines.append(f"answer    {counted(usage.completion_tokens, 'token')}, {thought}; {first}")
     if steps:
         lines.append(
             f"decode    {percentile(times.wall_ms, 50):.1f} ms a token (p50), "
@@ -87,6 +90,9 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
             + _speed(steps, wall_s)
             + f"; {sum(times.predict_ms) / steps:.1f} ms mean in the runtime"
         )
+    if usage.drafted_tokens:
+        guessed = counted(usage.drafted_tokens, "guessed token")
+        lines.append(f"ahead     {usage.accepted_tokens} of {guessed} came true")
     lines.append(f"capacity  {usage.capacity_used} of {usage.capacity_total} slots used")
     return lines if session is None else [*lines, f"session   {session}"]
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 from q35chat.commands.console import Console
-from q35chat.errors import StoreError, UsageError
+from q35chat.counting import counted
+from q35chat.errors import UsageError
 from q35chat.safe_text import json_safe, safe_line
 from q35chat.store import Store
 
@@ -22,15 +23,16 @@ SHOWN_ID = 8
 
 
 def show_list(console: Console, limit: int | None, *, as_json: bool) -> int:
-    """A line a conversation: id, time, questions, title."""
+    """A line a conversation: time, id, turns, title."""
     with _store(console) as store:
         sessions = store.sessions()[:limit]
     if as_json:
         _print_json(console, [asdict(session) for session in sessions])
         return 0
     for session in sessions:
-        questions = f"{session.turns:4}"
-        _print(console, _when(session.updated), session.id[:SHOWN_ID], questions, session.title)
+        said = counted(session.turns, "turn") if session.turns else "from a summary"
+        ident = session.id[:SHOWN_ID]
+        _print(console, _when(session.updated), ident, f"{said:>14}", session.title)
     if not sessions:
         console.note("no conversations yet; q35chat or q35chat ask begins one")
     return 0
@@ -59,24 +61,18 @@ def show_hits(console: Console, query: str, limit: int, *, as_json: bool) -> int
 
 
 def export_one(console: Console, session: str | None, kind: str, output: Path | None) -> int:
-    """Write one conversation as Markdown into a folder, or as JSON to a file or stdout."""
+    """Write one conversation as Markdown into a folder, or as JSON to a file, a folder or
+    stdout."""
     with _store(console) as store:
         ident = _named(store, session)
         if kind == "markdown":
             written = store.export_markdown(ident, output or Path())
-            _print(console, str(written))
+        elif output is not None:
+            written = store.export_json(ident, output)
+        else:
+            console.out.write(store.json(ident) + "\n")
             return 0
-        text = store.json(ident) + "\n"
-    if output is None:
-        console.out.write(text)
-        return 0
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(
-            f"{output} cannot be written: {error.strerror}. Choose another file."
-        ) from error
-    _print(console, str(output))
+    _print(console, str(written))
     return 0
 
 
@@ -115,7 +111,7 @@ def _agrees(console: Console, answers: TextIO | None, titles: dict[str, str]) ->
         raise UsageError("sessions delete asks first; without a terminal give --yes")
     for ident, title in titles.items():
         console.note(f"{ident[:SHOWN_ID]}  {title}")
-    console.err.write(f"Delete {len(titles)} for good? [y/N] ")
+    console.err.write(f"Delete {counted(len(titles), 'conversation')} for good? [y/N] ")
     console.err.flush()
     return answers.readline().strip().lower() in {"y", "yes"}
 

@@ -9,6 +9,7 @@ import typer
 
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
+from q35chat.errors import UsageError
 
 app = typer.Typer(
     name="sessions",
@@ -68,6 +69,9 @@ def search_sessions(
 @app.command("export")
 def export_session(
     session: OrLatest = None,
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="The same as --output.")
+    ] = None,
     kind: Annotated[
         Literal["markdown", "json"],
         typer.Option("--format", "-f", help="Markdown with pictures beside it, or all as JSON."),
@@ -77,7 +81,8 @@ def export_session(
         typer.Option(
             "--output",
             "-o",
-            help="Markdown: the folder, by default this one. JSON: the file, by default stdout.",
+            help="Markdown: the folder, by default this one. JSON: a file or folder, by default "
+            "stdout.",
         ),
     ] = None,
     _debug: opt.Debug = False,
@@ -85,7 +90,9 @@ def export_session(
     """Write a conversation to files of your own."""
     from q35chat.commands.session_work import export_one  # noqa: PLC0415
 
-    return export_one(Console.standard(), session, kind, output)
+    if target is not None and output is not None:
+        raise UsageError("FOLDER and --output name the same thing; give one of them")
+    return export_one(Console.standard(), session, kind, target or output)
 
 
 @app.command("rename")

@@ -70,4 +70,4 @@ def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 def work_is_running() -> bool:
     """Whether a worker thread is still inside native code and would hold up a normal exit."""
-    return any(thread.name == "q35chat-work" for thread in threading.enumerate())
+    return any(thread.name.startswith("q35chat-") for thread in threading.enumerate())

@@ -37,6 +37,7 @@ def as_markdown(loaded: Loaded, place: Place) -> str:
     record, turns = loaded
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated))
     blocks = [f"# {_line(record.title)}", f"*q35chat conversation {record.id}, {day}*"]
+    blocks += _quoted("What was said before, in short", record.summary)
     for turn in TurnTree(turns).path(record.head):
         blocks += _turn_blocks(turn, place)
     return "\n\n".join(blocks) + "\n"
@@ -49,16 +50,25 @@ def write_markdown(loaded: Loaded, folder: Path) -> Path:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        target = _free_name(folder, _file_name(loaded[0]))
+        target = _free_name(folder, _file_name(loaded[0]), ".md")
         pictures = _PictureFolder(target.with_name(f"{target.stem}-pictures"))
         text = as_markdown(loaded, pictures.add)
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise StoreError(
-            f"The conversation cannot be written to {folder}: {error.strerror}. "
-            "Choose another folder."
-        ) from error
+        raise _unwritable(folder, error) from error
+    return target
+
+
+def write_json(loaded: Loaded, place: Place, target: Path) -> Path:
+    """Write all of the conversation to the file `target`, or as `target/TITLE.json` where that is
+    a folder. Raises StoreError."""
+    try:
+        if target.is_dir():
+            target = _free_name(target, _file_name(loaded[0]), ".json")
+        target.write_text(as_json(loaded, place) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(target, error) from error
     return target
 
 
@@ -72,6 +82,7 @@ def as_json(loaded: Loaded, place: Place) -> str:
         "created": record.created,
         "updated": record.updated,
         "settings": asdict(record.settings),
+        "summary": record.summary,
         "active": [turn.id for turn in TurnTree(turns).path(record.head)],
         "turns": [_turn_value(turn, place) for turn in turns],
     }
@@ -99,12 +110,18 @@ def _turn_blocks(record: TurnRecord, place: Place) -> list[str]:
     turn = record.turn
     blocks = [f"## {_SPEAKERS[turn.role]}"]
     blocks += [_picture_block(picture, place) for picture in turn.attachments]
-    if turn.reasoning.strip():
-        lines = safe_text(turn.reasoning.strip()).split("\n")
-        blocks.append("\n".join(f"> {line}".rstrip() for line in ["*Reasoning*", "", *lines]))
+    blocks += _quoted("Reasoning", turn.reasoning)
     if turn.text:
         blocks.append(safe_text(turn.text))
     return blocks + [f"*({text})*" for text in (_mark(turn), _line(record.note)) if text]
+
+
+def _quoted(heading: str, text: str) -> list[str]:
+    """A quotation under its heading; nothing where there is no text."""
+    if not text.strip():
+        return []
+    lines = [f"*{heading}*", "", *safe_text(text.strip()).split("\n")]
+    return ["\n".join(f"> {line}".rstrip() for line in lines)]
 
 
 def _picture_block(picture: Attachment, place: Place) -> str:
@@ -129,12 +146,18 @@ def _file_name(record: ConversationRecord) -> str:
     return "-".join(words.split())[:_NAME_LENGTH].strip("-.") or f"conversation-{record.id}"
 
 
-def _free_name(folder: Path, stem: str) -> Path:
-    target, count = folder / f"{stem}.md", 1
+def _free_name(folder: Path, stem: str, suffix: str) -> Path:
+    target, count = folder / f"{stem}{suffix}", 1
     while target.exists() or target.with_name(f"{target.stem}-pictures").exists():
         count += 1
-        target = folder / f"{stem}-{count}.md"
+        target = folder / f"{stem}-{count}{suffix}"
     return target
+
+
+def _unwritable(target: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"The conversation cannot be written to {target}: {error.strerror}. Choose another place."
+    )
 
 
 def _turn_value(record: TurnRecord, place: Place) -> dict[str, Any]:

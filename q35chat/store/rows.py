@@ -20,7 +20,7 @@ from q35chat.store.codec import (
 )
 from q35chat.store.pictures import PictureFiles
 
-_CONVERSATION = "id, title, created, updated, head, settings, revision"
+_CONVERSATION = "id, title, created, updated, head, settings, revision, summary"
 _TURN = (
     "id, parent, role, text, reasoning, token_ids, finish, note, left_out, model, tokenizer, "
     "settings, usage, step_times, created"
@@ -39,7 +39,7 @@ _UPSERT = f"""
 def insert_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> None:
     """Add a conversation."""
     connection.execute(
-        f"INSERT INTO conversations ({_CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT INTO conversations ({_CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         (
             record.id,
             record.title,
@@ -48,12 +48,13 @@ def insert_conversation(connection: sqlite3.Connection, record: ConversationReco
             record.head,
             settings_to_text(record.settings),
             record.revision,
+            record.summary,
         ),
     )
 
 
 def update_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> int | None:
-    """Write everything but the title; the new revision, or None when it is gone."""
+    """Write everything but title and summary; the new revision, or None when it is gone."""
     row = connection.execute(
         "UPDATE conversations SET updated = ?, head = ?, settings = ?, revision = revision + 1 "
         "WHERE id = ? RETURNING revision",

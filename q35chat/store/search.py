@@ -55,7 +55,7 @@ def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchH
 
 
 def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
-    """Conversations whose title or one of whose turns holds every word of `query`."""
+    """Conversations whose title and summary, or one of whose turns, hold every word of `query`."""
     words = fold(query).split()
     where, values = _where(words)
     by_text = connection.execute(
@@ -64,8 +64,8 @@ def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
         values,
     )
     found = {session for (session,) in by_text}
-    titles = connection.execute("SELECT id, fold(title) FROM conversations")
-    return found | {ident for ident, title in titles if all(word in title for word in words)}
+    heads = connection.execute("SELECT id, fold(title || char(10) || summary) FROM conversations")
+    return found | {ident for ident, head in heads if all(word in head for word in words)}
 
 
 def excerpt(text: str, word: str) -> str:

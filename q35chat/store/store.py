@@ -187,6 +187,10 @@ class Store:
         """Write the branch being read as Markdown, with its pictures beside it, in `folder`."""
         return export.write_markdown(self.load(session), folder)
 
+    def export_json(self, session: str, target: Path) -> Path:
+        """Write all of a conversation as JSON to the file, or into the folder, `target`."""
+        return export.write_json(self.load(session), self._place, target)
+
     def _place(self, picture: Attachment) -> str:
         return str(self.pictures.path(picture.sha256))
 

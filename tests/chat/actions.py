@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -54,6 +55,7 @@ class WatchedBackend:
         self._inner = inner
         self.asked: list[tuple[Turn, ...]] = []
         self.dies_after: int | None = None
+        self.ahead_parts = 0
 
     @property
     def model(self) -> ModelInfo:
@@ -62,6 +64,9 @@ class WatchedBackend:
     @property
     def vocabulary(self) -> str:
         return self._inner.vocabulary
+
+    def close(self) -> None:
+        self._inner.close()
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         return self._inner.attach(path, max_tokens)
@@ -81,6 +86,13 @@ class WatchedBackend:
                 raise RuntimeFailure("The runtime died.")
             yield event
 
+    def read_ahead(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> None:
+        """Stops after `ahead_parts` parts, so that a test can be repeated."""
+        asked = count()
+        self._inner.read_ahead(turns, settings, lambda: next(asked) >= self.ahead_parts)
+
 
 class User:
     """Does actions in one conversation, and checks it after each."""
@@ -97,12 +109,14 @@ class User:
     def do(self, action: Action) -> None:
         """Do it, or be told in one line why not."""
         asked = len(self._backend.asked)
+        self._backend.ahead_parts = action.number
         with suppress(UsageError, CapacityError, RuntimeFailure, IndexError):
             self._perform(action)
+        self._workspace.wait_idle()
         self._backend.dies_after = None
         if len(self._backend.asked) > asked and action.kind != "summary":
             self._check_prompt()
-        if self._chat.steps:
+        if self._chat.steps or self._chat.summary:
             self._check_store()
 
     def _perform(self, action: Action) -> None:
@@ -151,7 +165,10 @@ class User:
             case "settings":
                 self._change_settings(action)
             case "summary":
-                list(self._workspace.new_from_summary(self._chat)[1])
+                fresh, events = self._workspace.new_from_summary(self._chat)
+                list(events)
+                if action.number % 2:
+                    self._chat, self._ever = fresh, {}
 
     def _check_store(self) -> None:
         """The store reopens as the conversation is, and lost or changed nothing."""
@@ -159,6 +176,7 @@ class User:
             again = self._opened(store).open(self._chat.id)
             assert again.steps == self._chat.steps
             assert again.settings() == self._chat.settings()
+            assert again.summary == self._chat.summary
             assert again.used_slots == self._chat.used_slots
             now = {turn.id: turn for turn in store.load(again.id)[1]}
         for ident, earlier in self._ever.items():
@@ -182,7 +200,7 @@ class User:
         return workspace
 
     def _reopen(self) -> None:
-        ident, stored = self._chat.id, bool(self._chat.steps)
+        ident, stored = self._chat.id, bool(self._chat.steps or self._chat.summary)
         self._store.close()
         self._store = Store(self._store.folder)
         self._workspace = self._opened(self._store)

@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.values import Attachment
+from q35chat.chat.workspace import StoredWorkspace
+from tests.chat.scripted_chat import open_workspace
 from tests.doubles.chat_model import SHAPE, ChatModel
+from tests.doubles.scripted_backend import ScriptedBackend
 from tests.support.tokenizer import write_processor_files
 
 
@@ -26,3 +31,25 @@ def tokenizer(processor: Path) -> ChatTokenizer:
 @pytest.fixture
 def model(processor: Path) -> ChatModel:
     return ChatModel(processor)
+
+
+@pytest.fixture
+def backend() -> ScriptedBackend:
+    return ScriptedBackend()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, backend: ScriptedBackend) -> StoredWorkspace:
+    return open_workspace(tmp_path, backend)
+
+
+@pytest.fixture
+def chat(workspace: StoredWorkspace) -> StoredConversation:
+    return workspace.new()
+
+
+@pytest.fixture
+def picture(tmp_path: Path, chat: StoredConversation) -> Attachment:
+    path = tmp_path / "cat.png"
+    path.write_bytes(b"a cat")
+    return chat.attach(path)

@@ -3,15 +3,19 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from q35chat.chat import reading
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from tests.chat.actions import ACTIONS, Action, User, WatchedBackend
-from tests.doubles.chat_model import ChatModel, never
+from tests.doubles.chat_model import END, ChatModel, never
 from tests.doubles.scripted_backend import Reply, ScriptedBackend, echo
+
+ENDS_EVERY = 9  # slots: many answers end by themselves, others at their limit
 
 
 def short(turns: Sequence[Turn]) -> Reply:
@@ -69,9 +73,11 @@ def test_whatever_the_user_does_the_answers_are_those_of_reading_everything(
     processor: Path, actions: list[Action], snapshot_bytes: int
 ) -> None:
     engine = ChatModel(processor, snapshot_bytes=snapshot_bytes)
-    backend = CheckedBackend(engine, ChatModel(processor, snapshot_bytes=0))
+    scratch = ChatModel(processor, snapshot_bytes=0)
+    engine.text.says = scratch.text.says = dict.fromkeys(range(0, 512, ENDS_EVERY), END)
+    backend = CheckedBackend(engine, scratch)
     sampling = SamplingSettings(temperature=1.0, seed=11)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(reading, "PART", 2):
         user = User(Path(folder), backend, ChatSettings(sampling=sampling, max_new_tokens=8))
         for action in actions:
             user.do(action)

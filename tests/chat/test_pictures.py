@@ -107,3 +107,40 @@ def test_without_a_vision_graph_pictures_are_refused(rules: PictureRules) -> Non
 
     with pytest.raises(BundleError, match="has no vision graph"):
         store.embeds(store.place(picture(64, 64), 1024))
+
+
+def test_a_picture_that_cannot_be_shown_is_refused_when_it_is_attached_with_the_reason(
+    rules: PictureRules, tmp_path: Path
+) -> None:
+    (tmp_path / "red.png").write_bytes(picture(64, 96).data)
+    store = Pictures(rules, 6, None, missing="its vision graph takes 60 patches")
+
+    with pytest.raises(PictureError, match=r"red\.png cannot be shown .* takes 60 patches"):
+        store.attach(tmp_path / "red.png", 1024)
+
+
+@pytest.fixture
+def square() -> VisionSession:
+    return VisionSession(fixed_patches=64, with_geometry=False)
+
+
+def test_a_graph_of_one_square_gets_every_picture_as_that(
+    rules: PictureRules, square: VisionSession, tmp_path: Path
+) -> None:
+    store = Pictures(rules, 6, VisionEncoder(square, 2))
+    (tmp_path / "long.png").write_bytes(picture(500, 40).data)
+    attachment = store.attach(tmp_path / "long.png", 1024)
+    place = store.place(attachment, 1024)
+
+    assert (attachment.tokens, place.rows, place.columns) == (16, 4, 4)
+    assert store.embeds(place).shape == (16, 6)
+
+
+def test_a_graph_of_one_square_cannot_make_fewer_tokens(
+    rules: PictureRules, square: VisionSession, tmp_path: Path
+) -> None:
+    store = Pictures(rules, 6, VisionEncoder(square, 2))
+    (tmp_path / "red.png").write_bytes(picture(64, 64).data)
+
+    with pytest.raises(PictureError, match="makes 16 tokens of every picture, no more than 9 are"):
+        store.attach(tmp_path / "red.png", 9)

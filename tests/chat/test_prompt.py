@@ -10,7 +10,7 @@ from q35chat.chat.pictures import PlacedPicture
 from q35chat.chat.prompt import Prompt, build_prompt
 from q35chat.chat.template import ConversationTemplate
 from q35chat.chat.thinking import ThinkTags
-from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.tokenizer import ChatTokenizer, Message
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import BundleError
 from q35chat.vision.positions import mrope_positions
@@ -23,7 +23,7 @@ SYSTEM = Turn("system", "Be brief.")
 class Builder:
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.template = ConversationTemplate(tokenizer, TAGS, frozenset({END}))
+        self.template = ConversationTemplate(tokenizer, TAGS, frozenset({END}), PICTURE)
 
     def __call__(
         self, *turns: Turn, pictures: Sequence[PlacedPicture] = (), thinking: bool = False
@@ -34,7 +34,6 @@ class Builder:
             pictures,
             thinking=thinking,
             image_token_id=PICTURE,
-            tags=TAGS,
         )
 
     def text(self, ids: Iterable[int]) -> str:
@@ -111,7 +110,7 @@ def test_a_picture_alone_is_a_question(build: Builder) -> None:
 
 
 def test_a_template_that_forgets_a_picture_is_refused(build: Builder) -> None:
-    with pytest.raises(BundleError, match="made 0 places for 1 pictures"):
+    with pytest.raises(BundleError, match="made 0 places for 1 picture"):
         build(user("Look"), pictures=[placed(1, 1)])
 
 
@@ -178,10 +177,57 @@ def test_ends_are_where_a_later_prompt_may_part(build: Builder) -> None:
     follow_up = build(*turns, wrote(build.tokenizer, "fine"), user("four"))
 
     shared = [count_shared(prompt, later) for later in (other, follow_up)]
-    assert len(prompt.ends) == 2
-    assert 0 <= shared[0] - prompt.ends[0] <= 1  # both may begin with the same letter
-    assert 0 <= shared[1] - prompt.ends[1] <= 3  # the same header of the answer
-    assert prompt.ends[1] < len(prompt)
+    _, first_question, answer, question = prompt.ends
+    assert build.text(prompt.ids[:first_question]).endswith("one<|im_end|>")
+    assert 0 <= shared[0] - answer <= 6  # the end of a line, and the header of the question
+    assert 0 <= shared[1] - question <= 3  # the same header of the answer
+    assert question < len(prompt)
+
+
+def test_a_conversation_is_rendered_once(build: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = [user("one"), wrote(build.tokenizer, "ok"), user("two")]
+    build(*turns)
+    rendered: list[int] = []
+    original = ChatTokenizer.render
+
+    def noted(self: ChatTokenizer, messages: Sequence[Message], **options: bool) -> str:
+        rendered.append(len(messages))
+        return original(self, messages, **options)
+
+    monkeypatch.setattr(ChatTokenizer, "render", noted)
+    build(*turns)
+
+    assert rendered == [3]
+
+
+def test_only_what_is_new_is_tokenised(build: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = build.tokenizer.encode("the picture")
+    turns: list[Turn] = []
+    for _ in range(20):
+        turns += [user("Hello"), wrote(build.tokenizer, "the picture", "", *own, END)]
+    build(*turns, user("on"))
+    encoded: list[str] = []
+    original = ChatTokenizer.encode
+
+    def noted(self: ChatTokenizer, text: str) -> list[int]:
+        encoded.append(text)
+        return original(self, text)
+
+    monkeypatch.setattr(ChatTokenizer, "encode", noted)
+    prompt = build(*turns, user("once"))
+
+    (text,) = encoded
+    assert "once" in text
+    assert "Hello" not in text
+    assert len(prompt.ends) == 41
+
+
+def test_a_picture_that_the_model_wrote_itself_takes_no_place(build: Builder) -> None:
+    ids = build.tokenizer.encode("red")
+    answer = wrote(build.tokenizer, "red", "", *ids, PICTURE)
+
+    assert PICTURE not in build(user("a"), answer, user("b")).ids
+    assert build(user("a"), answer).written == tuple(ids)
 
 
 def test_ends_count_picture_tokens(build: Builder) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from q35chat.chat import reading
 from q35chat.chat.events import Finished, Token
 from q35chat.chat.values import ChatSettings, Turn
 from tests.doubles.chat_model import GREEDY, ChatModel, answered, picture, user
@@ -28,6 +30,7 @@ ACTIONS = st.lists(
         st.tuples(st.just("continue"), st.just(0), st.just(set())),
         st.tuples(st.just("drop"), st.just(0), st.just(set())),
         st.tuples(st.just("think"), st.just(0), st.just(set())),
+        st.tuples(st.just("ahead"), st.integers(0, 4), st.just(set())),
         st.tuples(st.just("system"), st.integers(0, 4), st.just(set())),
     ),
     min_size=2,
@@ -61,6 +64,9 @@ class User:
             self.answer([*self.turns, question], stop_after=number)
         elif action == "continue":
             self.go_on()
+        elif action == "ahead":
+            parts = count()
+            self.model.engine.read_ahead(self.turns, self.settings, lambda: next(parts) >= number)
         elif action == "drop" and len(self.turns) > 2:
             self.answer([*self.turns[2:], question])
 
@@ -111,8 +117,9 @@ def test_any_sequence_of_actions_answers_like_a_fresh_engine(
     processor: Path, actions: list[tuple[str, int, set[int]]]
 ) -> None:
     someone = User(ChatModel(processor, capacity=2048))
-    for action in actions:
-        someone.act(*action)
+    with mock.patch.object(reading, "PART", 2):
+        for action in actions:
+            someone.act(*action)
 
 
 @pytest.mark.parametrize("thinking", [True, False])
@@ -143,7 +150,7 @@ def test_editing_the_last_question_reads_only_that_question(processor: Path) -> 
 
     plan = someone.model.engine.plan([*someone.turns[:-2], user("other")], SHORT)
 
-    assert plan.new_tokens < 20
+    assert plan.new_tokens < 24
 
 
 def test_any_earlier_turn_is_at_most_one_turn_away(processor: Path) -> None:
@@ -157,6 +164,32 @@ def test_any_earlier_turn_is_at_most_one_turn_away(processor: Path) -> None:
     for place in range(0, 10, 2):
         plan = someone.model.engine.plan([*someone.turns[:place], user("other")], SHORT)
         assert plan.new_tokens < longest + 30
+
+
+def test_any_earlier_turn_is_near_after_reading_everything_again(processor: Path) -> None:
+    someone = User(ChatModel(processor, capacity=2048))
+    for number in range(5):
+        someone.act("send", number, {0})
+    again = User(ChatModel(processor, capacity=2048), someone.turns)
+    again.answer([*again.turns, user("more")])
+    longest = max(
+        again.model.engine.plan(again.turns[: place + 1], SHORT).prompt_tokens
+        - again.model.engine.plan(again.turns[:place], SHORT).prompt_tokens
+        for place in range(2, 10, 2)
+    )
+
+    for place in range(0, 10, 2):
+        plan = again.model.engine.plan([*again.turns[:place], user("other")], SHORT)
+        assert plan.new_tokens < max(longest, reading.SPACING) + 30
+
+
+def test_snapshots_are_no_closer_than_they_need_to_be() -> None:
+    ends = [10, 20, 64, 90, 140, 150, 300, 310]
+
+    assert reading.spaced(ends, 0) == [64, 140, 300, 310]
+    assert reading.spaced(ends, 100) == [300, 310]
+    assert reading.spaced(ends, 305) == [310]
+    assert reading.spaced([5, 9], 0) == [5, 9]
 
 
 def test_going_on_costs_one_token(processor: Path) -> None:

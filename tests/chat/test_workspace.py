@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.events import Event, Finished, Notice
-from q35chat.chat.summary import INTRODUCTION, REQUEST
+from q35chat.chat.summary import INTRODUCTION, REQUEST, with_summary
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import CapacityError, StoreError, UsageError
@@ -143,15 +143,37 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     assert finished.text == "They like tea."
     assert finished.usage.reused_tokens > 0
     assert old.steps == steps
-    assert fresh.settings().system_prompt == f"Be kind.\n\n{INTRODUCTION}\nThey like tea."
-    assert fresh.settings().thinking
+    assert fresh.summary == "They like tea."
+    assert fresh.settings() == SETTINGS
     assert fresh.title == "I like tea (continued)"
     assert [session.id for session in workspace.sessions()] == [fresh.id, old.id]
+    assert workspace_of(tmp_path, backend).open(fresh.id).summary == "They like tea."
     finish(fresh.send("What do I like?"))
     assert [turn.text for turn in backend.prompts[-1]] == ["What do I like?"]
+    assert backend.systems[-1] == f"Be kind.\n\n{INTRODUCTION}\nThey like tea."
     again = workspace.new_from_summary(fresh)[1]
     finish(again)
+    assert backend.systems[-1] == f"Be kind.\n\n{INTRODUCTION}\nThey like tea."
     assert workspace.sessions()[0].title == "I like tea (continued)"
+
+
+def test_another_system_prompt_leaves_the_summary(tmp_path: Path) -> None:
+    backend = ScriptedBackend(summarising)
+    workspace = workspace_of(tmp_path, backend)
+    old = workspace.new()
+    finish(old.send("I like tea"))
+    fresh, events = workspace.new_from_summary(old)
+    finish(events)
+    fresh.change_settings(ChatSettings(system_prompt="Be brief."))
+    plan = fresh.forecast("What do I like?")
+    usage = finish(fresh.send("What do I like?")).usage
+    assert backend.systems[-1] == f"Be brief.\n\n{INTRODUCTION}\nThey like tea."
+    assert usage.prompt_tokens == plan.used_slots + plan.turn_slots
+
+
+def test_a_summary_is_all_of_the_system_prompt_where_there_is_no_other() -> None:
+    assert with_summary(ChatSettings(), "Tea.").system_prompt == f"{INTRODUCTION}\nTea."
+    assert with_summary(SETTINGS, "") is SETTINGS
 
 
 def test_a_full_conversation_is_summarised_in_parts(tmp_path: Path) -> None:
@@ -172,7 +194,7 @@ def test_a_full_conversation_is_summarised_in_parts(tmp_path: Path) -> None:
     assert len(backend.prompts) > 1
     asked = [turn.text for prompt in backend.prompts for turn in prompt if turn.role == "user"]
     assert [text for text in asked if text != REQUEST] == questions
-    assert fresh.settings().system_prompt == f"{INTRODUCTION}\nThey like tea."
+    assert fresh.summary == "They like tea."
 
 
 def test_a_stopped_summary_changes_nothing(tmp_path: Path) -> None:
@@ -184,7 +206,7 @@ def test_a_stopped_summary_changes_nothing(tmp_path: Path) -> None:
     old.cancel()
     backend.before_token = lambda number: old.cancel()
     assert finish(events).reason == "cancelled"
-    assert fresh.settings().system_prompt == "Be kind."
+    assert fresh.summary == ""
     assert [session.id for session in workspace.sessions()] == [old.id]
 
 

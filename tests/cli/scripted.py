@@ -109,6 +109,14 @@ class ScriptedBackend:
             raise self.error
         yield from self.events
 
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def read_ahead(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> None:
+        raise AssertionError("a command that ends reads nothing ahead")
+
 
 def loaded(backend: ScriptedBackend, sampling: SamplingSettings | None = None) -> LoadedModel:
     return LoadedModel(backend, sampling or SamplingSettings())

@@ -11,6 +11,7 @@ from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands import chat as command
 from q35chat.commands.backend import LoadedModel
 from q35chat.commands.chat import ChatOptions, open_chat
+from q35chat.commands.exporting import ChildExporter
 from q35chat.commands.model_choice import ModelChoice
 from q35chat.errors import UsageError
 from q35chat.settings import Settings, save_settings
@@ -54,11 +55,12 @@ def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
     assert model.name == "scripted"
     assert settings.sampling.temperature == 0.6
     assert (settings.thinking, settings.max_image_tokens) == (True, 99)
+    assert isinstance(given.pop("exporter"), ChildExporter)
     assert given == {
         "session": "s1",
         "images": (Path("a.png"),),
         "prompt": "Hi",
-        "no_images": False,
+        "pictures": None,
     }
 
 

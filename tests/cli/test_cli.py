@@ -74,7 +74,7 @@ def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch
         "ask -i a.png --image b.png --system S --thinking --max-new-tokens 9 --stop X --stop Y "
         "--json --stats --temperature 0.5 --top-p 0.6 --top-k 7 --min-p 0.1 "
         "--presence-penalty 1.5 --repetition-penalty 1.1 --seed 3 -m M --max-image-tokens 64 "
-        "--threads 2 Hello"
+        "--threads 2 --speculate lookup Hello"
     )
     assert run(arguments.split()) == 130
     assert seen == [
@@ -99,6 +99,7 @@ def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch
             model_dir=Path("M"),
             max_image_tokens=64,
             threads=2,
+            speculate="lookup",
         )
     ]
     run(["ask", "--no-thinking", "--greedy", "Hello"])

@@ -62,6 +62,53 @@ def test_a_bundle_for_the_cpu_can_run(exported: Path) -> None:
     assert "\x1b" not in text
 
 
+@pytest.fixture
+def no_npu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with nothing of an NPU."""
+    for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_OPP_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    nowhere = ascend.Places({}, tmp_path / "toolkit", tmp_path / "driver", tmp_path / "dev")
+    monkeypatch.setattr(ascend.Places, "here", lambda: nowhere)
+    monkeypatch.setattr(ascend, "npus", list)
+    monkeypatch.setattr(runtimes, "lite_library", lambda: Library(None, note="No module"))
+    monkeypatch.setattr("q35chat.commands.doctor._converter_name", lambda: None)
+
+
+def test_an_npu_that_is_neither_here_nor_needed_is_one_calm_line(
+    exported: Path, no_npu: None
+) -> None:
+    calm, full, data = recorded(), recorded(), recorded()
+
+    assert run_doctor(exported / "cpu", calm.console, as_json=False) == 0
+    assert run_doctor(exported / "cpu", full.console, as_json=False, everything=True) == 0
+    assert run_doctor(exported / "cpu", data.console, as_json=True) == 0
+    text = calm.out.getvalue()
+    assert "Ascend NPU\n  info     NPU              none found, not needed by this bundle" in text
+    assert "missing" not in text
+    assert full.out.getvalue().count("  missing ") == 6
+    statuses = [check["status"] for group in json.loads(data.out.getvalue())["groups"]
+                for check in group["checks"]]  # fmt: skip
+    assert statuses.count("missing") == 6
+
+
+def test_what_a_needed_npu_lacks_is_listed_line_by_line(exported: Path, no_npu: None) -> None:
+    seen = recorded()
+
+    assert run_doctor(exported / "ascend-310p", seen.console, as_json=False) == 1
+    assert "  missing  CANN " in seen.out.getvalue()
+    assert "Ascend NPU" not in seen.out.getvalue()
+
+
+def test_half_an_npu_is_listed_line_by_line(
+    exported: Path, no_npu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtimes, "lite_library", lambda: Library("2.9.0"))
+    seen = recorded()
+
+    assert run_doctor(exported / "cpu", seen.console, as_json=False) == 0
+    assert "  missing  CANN " in seen.out.getvalue()
+
+
 def test_a_bundle_for_the_npu_lacks_everything_here(exported: Path) -> None:
     seen = recorded()
 

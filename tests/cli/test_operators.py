@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from q35chat.commands import operators
-from q35chat.commands.operators import try_operators
+from q35chat.commands.operators import Outcome, try_operators
 from q35chat.diagnosis.checks import Check, Group
+from q35chat.errors import UsageError
 from q35chat.runtimes.native_log import native_log
 from q35export.operator_cases import OperatorCase, operator_cases
 from tests.cli.scripted import recorded
@@ -98,10 +99,56 @@ def test_a_kernel_that_the_model_does_not_need_may_fail(
 
 def test_a_failure_on_the_device_names_the_cause(machine: Npu, tmp_path: Path) -> None:
     machine.fail_predicts = 1
-    code, _, text = run(tmp_path, [first("Recurrent")])
+    code, report, text = run(tmp_path, [first("Recurrent")])
 
     assert code == 1
+    assert "Execute graph failed" in str(report["outcomes"])
     assert "run          RecurrentGatedDeltaRule, fresh: the operator graph failed: Exec" in text
+
+
+def test_an_error_of_any_kind_leaves_the_other_kernels_to_be_tried(
+    machine: Npu, tmp_path: Path
+) -> None:
+    def broken(graph: object, inputs: object) -> tuple[()]:
+        raise LookupError
+
+    cases = [replace(first("Scatter"), build=broken), first("Recurrent")]
+    code, report, _ = run(tmp_path, cases)
+
+    stages = [(found["stage"], found["message"]) for found in report["outcomes"]]  # type: ignore[attr-defined]
+    assert stages == [("convert", "LookupError"), ("passed", "")]
+    assert code == 1
+
+
+def test_the_report_names_the_kernel_that_is_being_tried(
+    machine: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object) -> Outcome:
+        raise SystemExit  # as a kernel that takes the process with it
+
+    monkeypatch.setattr(operators, "_try", ended)
+    with pytest.raises(SystemExit):
+        run(tmp_path, [first("Chunk")])
+
+    (found,) = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["outcomes"]
+    assert (found["name"], found["stage"]) == (NAMES[11], "started")
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_tried(
+    machine: Npu, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"cannot write the report .*gone.*; name another file"):
+        run(tmp_path / "gone", [first("Scatter")])
+    assert machine.builds == 0
+
+
+def test_a_file_that_lost_its_names_is_fed_in_order(
+    machine: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_RENAMES", "1")
+    code, _, _ = run(tmp_path, [first("Scatter"), first("Recurrent")])
+
+    assert code == 0
 
 
 def test_without_a_converter_nothing_can_be_tried(

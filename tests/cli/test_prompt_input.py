@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, read_prompt
+from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, is_piped, read_prompt
 from q35chat.errors import UsageError
 
 
@@ -13,10 +18,55 @@ class TerminalInput(BytesIO):
         return True
 
 
-def test_the_argument_wins_and_stdin_is_left_alone() -> None:
-    stdin = BytesIO(b"piped")
-    assert read_prompt("typed", stdin) == "typed"
-    assert stdin.read() == b"piped"
+@contextmanager
+def piped(text: bytes) -> Iterator[BinaryIO]:
+    """The reading end of a pipe into which all of `text` was written."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(text)
+    with os.fdopen(reading, "rb") as stdin:
+        yield stdin
+
+
+def test_piped_text_comes_after_the_prompt() -> None:
+    with piped("你好\nthere\n".encode()) as stdin:
+        assert read_prompt("Summarise this:", stdin) == "Summarise this:\n\n你好\nthere"
+
+
+def test_a_file_on_stdin_comes_after_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("tea\n")
+    with (tmp_path / "notes.txt").open("rb") as stdin:
+        assert read_prompt("What is it?", stdin) == "What is it?\n\ntea"
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"  \n"])
+def test_an_empty_pipe_adds_nothing_to_a_prompt(text: bytes) -> None:
+    with piped(text) as stdin:
+        assert read_prompt("Hello", stdin) == "Hello"
+
+
+def test_piped_text_is_the_prompt_where_the_argument_is_empty() -> None:
+    with piped(b"Hello") as stdin:
+        assert read_prompt("", stdin) == "Hello"
+
+
+def test_a_terminal_or_a_device_is_left_alone() -> None:
+    assert read_prompt("typed", TerminalInput(b"not read")) == "typed"
+    with Path(os.devnull).open("rb") as device:
+        assert not is_piped(device)
+        assert read_prompt("typed", device) == "typed"
+
+
+def test_prompt_and_pipe_together_have_one_limit(tmp_path: Path) -> None:
+    half = tmp_path / "half.txt"
+    half.write_bytes(b"a" * (MAX_PROMPT_BYTES - 10))
+    with half.open("rb") as stdin:
+        assert len(read_prompt("b" * 8, stdin)) == MAX_PROMPT_BYTES
+    with (
+        half.open("rb") as stdin,
+        pytest.raises(UsageError, match="with the text on stdin is over"),
+    ):
+        read_prompt("b" * 9, stdin)
 
 
 @pytest.mark.parametrize("argument", [None, "-"])

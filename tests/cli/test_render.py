@@ -57,7 +57,7 @@ def test_progress_is_written_over_and_gone_before_the_answer(
     monkeypatch.setenv("TERM", "xterm")
     seen = streamed(turn_events("Hi"), terminal=True)
     shown = seen.err.getvalue()
-    assert "\r\x1b[Kprompt: 100 of 2048 slots, 64 for pictures" in shown
+    assert "\r\x1b[Kprompt: 100 of 2,048 slots, 64 for pictures" in shown
     assert "\r\x1b[Klooking at pictures: 1 of 1" in shown
     assert "\r\x1b[Kreading the prompt: 80 of 80 tokens (100 tokens/s)" in shown
     assert shown.endswith("\r\x1b[K")
@@ -85,7 +85,10 @@ def test_markup_from_the_model_is_printed_as_it_is() -> None:
     [
         ("stop", ""),
         ("length", "stopped after 4 new tokens; --max-new-tokens allows more\n"),
-        ("capacity", "stopped at the capacity of 2048 slots; export with a larger --max-seq-len\n"),
+        (
+            "capacity",
+            "stopped at the capacity of 2,048 slots; export with a larger --max-seq-len\n",
+        ),
         ("cancelled", "stopped\n"),
         ("loop", "stopped because the text was repeating itself\n"),
     ],
@@ -121,6 +124,8 @@ def test_json_is_one_object_with_exactly_the_named_fields() -> None:
         "reused_tokens": 20,
         "completion_tokens": 4,
         "image_tokens": 64,
+        "drafted_tokens": 0,
+        "accepted_tokens": 0,
         "finish_reason": "stop",
         "capacity": {"total": 2048, "used": 104, "free": 1944},
         "timings": {

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from q35chat.commands.report import percentile, stats_lines
+from q35chat.commands.report import percentile, stats_lines, summary
 from tests.cli.scripted import finished
 
 
@@ -38,6 +40,19 @@ def test_stats_name_speed_latency_and_capacity() -> None:
 
 def test_stats_name_the_conversation_that_keeps_the_turn() -> None:
     assert stats_lines(finished(), 1.0, session="abc")[-1] == "session   abc"
+
+
+def test_stats_name_the_tokens_guessed_ahead_where_there_were_any() -> None:
+    plain = finished()
+    usage = replace(plain.usage, drafted_tokens=12, accepted_tokens=9)
+    guessed = replace(plain, usage=usage)
+
+    lines = stats_lines(guessed, load_ms=1.0)
+
+    assert "ahead     9 of 12 guessed tokens came true" in lines
+    assert not any(line.startswith("ahead") for line in stats_lines(plain, load_ms=1.0))
+    assert summary(guessed, 1.0)["drafted_tokens"] == 12
+    assert summary(guessed, 1.0)["accepted_tokens"] == 9
 
 
 def test_stats_of_a_turn_without_decode_steps_leave_them_out() -> None:

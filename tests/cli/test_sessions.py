@@ -56,6 +56,14 @@ def test_list_shows_the_latest_first_and_nothing_that_steers(
     assert run(capsys, "list", "--limit", "1")[1].splitlines() == [first]
 
 
+def test_list_counts_turns_and_says_what_began_with_a_summary(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = run(capsys, "list")[1].splitlines()
+    assert "aaaa1111          1 turn  Tea" in first
+    assert "aaaa2222  from a summary  Evil" in second
+
+
 def test_list_as_json_names_whole_ids(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(run(capsys, "list", "--json")[1])
     assert [session["id"] for session in found] == ["aaaa1111bbbb", "aaaa2222cccc"]
@@ -115,6 +123,18 @@ def test_export_writes_markdown_into_a_folder_and_names_it(
     _, out, _ = run(capsys, "export", "aaaa1", "-o", str(tmp_path / "out"))
     assert Path(out.strip()) == tmp_path / "out" / "Tea.md"
     assert "龙井茶" in (tmp_path / "out" / "Tea.md").read_text()
+
+
+def test_export_takes_the_folder_after_the_id(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    assert run(capsys, "export", "aaaa1", str(folder))[:2] == (0, f"{folder / 'Tea.md'}\n")
+    arguments = ("export", "aaaa1", str(folder), "--format", "json")
+    assert run(capsys, *arguments)[:2] == (0, f"{folder / 'Tea.json'}\n")
+    code, _, err = run(capsys, "export", "aaaa1", str(folder), "-o", str(folder))
+    assert code == 2
+    assert "give one of them" in err
 
 
 def test_export_as_json_goes_to_stdout_or_a_file(

@@ -27,6 +27,7 @@ def test_the_file_lies_in_the_configuration_folder(
         Settings(),
         Settings(model_dir='/models/我的 "best"\\\n', max_image_tokens=64, thinking=True),
         Settings(model_dir="a\x7f\t"),
+        Settings(speculate="off"),
     ],
 )
 def test_what_is_saved_is_loaded(tmp_path: Path, settings: Settings) -> None:
@@ -62,6 +63,7 @@ def test_a_failed_write_leaves_the_old_file(
         ("\n\nthinking = 1\n", "line 3: thinking must be true or false, not 1"),
         ("max_image_tokens = true\n", "line 1: max_image_tokens must be a whole number, not True"),
         ("max_image_tokens = 0\n", "line 1: max_image_tokens must be at least 1, not 0"),
+        ("speculate = 'on'\n", "line 1: speculate must be one of off, lookup, auto, not 'on'"),
         ("model_dir = 3.5\n", "line 1: model_dir must be a text"),
         ("[model_dir]\nx = 1\n", "line 1: model_dir must be a text"),
         ("x = 1\nthinking = a\n", "is not TOML: .*line 2"),

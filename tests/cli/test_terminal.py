@@ -12,6 +12,13 @@ from pathlib import Path
 
 from tests.support.imports import ROOT
 
+# Not a function between fork and exec: other tests may have left threads in this process.
+TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
 
 class Typist:
     """Types on the master side of a terminal and reads what appears there."""
@@ -40,13 +47,12 @@ def terminal(
     master, slave = pty.openpty()
     paths = os.pathsep.join([str(ROOT), str(ROOT / "export")])
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.scripted_main", script, *arguments],
+        [sys.executable, "-c", TAKE_TERMINAL, "-m", "tests.cli.scripted_main", script, *arguments],
         env=os.environ | {"PYTHONPATH": paths, "TERM": term, "HOME": str(home)},
         stdin=slave,
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        preexec_fn=_take_terminal,  # noqa: PLW1509  (the tests start no thread before)
     )
     os.close(slave)
     try:
@@ -55,13 +61,6 @@ def terminal(
         process.kill()
         process.wait()
         os.close(master)
-
-
-def _take_terminal() -> None:
-    import fcntl  # noqa: PLC0415
-    import termios  # noqa: PLC0415
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:

@@ -44,6 +44,34 @@ def test_markdown_shows_the_branch_being_read_with_pictures_beside_it(
     assert (folder / "picture-2.jpg").read_bytes() == b"dog"
 
 
+def test_a_summary_stands_quoted_before_the_turns(store: Store) -> None:
+    begun = conversation("c2", title="Cats (continued)")
+    store.create(replace(begun, summary="They like cats.\n\x1b[2JNo dogs."), ())
+    heading, _, quotation = store.markdown("c2").rstrip().split("\n\n")
+    assert heading == "# Cats (continued)"
+    assert quotation.split("\n") == [
+        "> *What was said before, in short*",
+        ">",
+        "> They like cats.",
+        "> ␛[2JNo dogs.",
+    ]
+    assert json.loads(store.json("c2"))["summary"] == "They like cats.\n\x1b[2JNo dogs."
+    assert json.loads(store.json("c1"))["summary"] == ""
+    assert "said before" not in store.markdown("c1")
+
+
+def test_json_goes_into_a_folder_or_a_file(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    written = [store.export_json("c1", folder) for _ in range(2)]
+    assert [path.name for path in written] == ["Cats-dogs-who-谁.json", "Cats-dogs-who-谁-2.json"]
+    assert store.export_json("c1", tmp_path / "mine.json") == tmp_path / "mine.json"
+    texts = {path.read_text() for path in (*written, tmp_path / "mine.json")}
+    assert texts == {store.json("c1") + "\n"}
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.export_json("c1", tmp_path / "no" / "mine.json")
+
+
 def test_an_earlier_export_is_never_written_over(store: Store, tmp_path: Path) -> None:
     first = store.export_markdown("c1", tmp_path)
     first.write_text("mine")

@@ -86,6 +86,7 @@ def test_turns_written_before_search_existed_are_found(tmp_path: Path) -> None:
     connection.close()
     with Store(tmp_path) as store:
         assert [hit.turn for hit in store.search("long ago")] == ["u"]
+        assert store.record("c").summary == ""
 
 
 def damage_header(path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,10 @@ def test_more_turns_than_one_batch_are_all_indexed(store: Store) -> None:
     store.create(conversation("many"), turns)
     assert len(store.search("zebra", limit=1000)) == 450
     assert len(store.search("zebra", limit=7)) == 7
+
+
+def test_a_conversation_is_found_by_its_summary(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.create(replace(conversation("c1"), summary="They like 龙井茶."), ())
+        assert [session.id for session in store.sessions("龙井 like")] == ["c1"]
+        assert store.sessions("coffee") == []

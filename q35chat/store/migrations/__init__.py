@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
-from q35chat.store.migrations import m0001_conversations, m0002_search
+from q35chat.store.migrations import m0001_conversations, m0002_search, m0003_summaries
 
-STEPS: tuple[tuple[str, ...], ...] = (m0001_conversations.SQL, m0002_search.SQL)
+STEPS: tuple[tuple[str, ...], ...] = (
+    m0001_conversations.SQL,
+    m0002_search.SQL,
+    m0003_summaries.SQL,
+)
 SCHEMA = len(STEPS)

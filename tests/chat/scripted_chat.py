@@ -1,0 +1,50 @@
+"""Conversations with a scripted model over a real store, and what is often asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.events import Event, Finished
+from q35chat.chat.values import ChatSettings
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.store import Store
+from tests.doubles.scripted_backend import ScriptedBackend
+
+SETTINGS = ChatSettings(system_prompt="Be kind.")
+
+
+def open_workspace(folder: Path, backend: ScriptedBackend) -> StoredWorkspace:
+    workspace = StoredWorkspace(Store(folder / "data"), lambda: (backend, SETTINGS))
+    workspace.load()
+    return workspace
+
+
+def store_of(workspace: StoredWorkspace) -> Store:
+    assert isinstance(workspace.store, Store)
+    return workspace.store
+
+
+def finish(events: Iterator[Event]) -> Finished:
+    *_, last = events
+    assert isinstance(last, Finished)
+    return last
+
+
+def texts(chat: StoredConversation) -> list[str]:
+    return [step.turn.text for step in chat.steps]
+
+
+def assert_reopens_as_it_is(workspace: StoredWorkspace, chat: StoredConversation) -> None:
+    with Store(store_of(workspace).folder) as store:
+        other = StoredWorkspace(store, lambda: (ScriptedBackend(), SETTINGS))
+        other.load()
+        again = other.open(chat.id)
+        assert again.steps == chat.steps
+        assert again.settings() == chat.settings()
+        assert again.title == chat.title
+
+
+def stop_before(backend: ScriptedBackend, number: int, stop: Callable[[], None]) -> None:
+    backend.before_token = lambda token: stop() if token == number else None

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.values import Attachment
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.errors import RuntimeFailure, UsageError
+from tests.chat.scripted_chat import (
+    assert_reopens_as_it_is,
+    finish,
+    texts,
+)
+from tests.doubles.scripted_backend import ScriptedBackend
+
+
+def test_regenerate_puts_another_answer_beside_the_first(
+    workspace: StoredWorkspace, chat: StoredConversation
+) -> None:
+    finish(chat.send("Q"))
+    first = chat.steps[-1].id
+    usage = finish(chat.regenerate()).usage
+    assert usage.reused_tokens == usage.prompt_tokens - 1
+    step = chat.steps[-1]
+    assert step.id != first
+    assert (step.branch, step.branches) == (1, 2)
+    assert_reopens_as_it_is(workspace, chat)
+    chat.choose_branch(step.id, 0)
+    assert chat.steps[-1].id == first
+    assert_reopens_as_it_is(workspace, chat)
+
+
+def test_an_earlier_answer_is_regenerated_on_its_own_branch(chat: StoredConversation) -> None:
+    finish(chat.send("One"))
+    finish(chat.send("Two"))
+    first, answer, *_ = chat.steps
+    finish(chat.regenerate(answer.id))
+    assert [step.id for step in chat.steps[:1]] == [first.id]
+    assert len(chat.steps) == 2
+    chat.choose_branch(chat.steps[1].id, 0)
+    assert texts(chat)[2:] == ["Two", "Answer 2 to: Two"]
+
+
+def test_regenerate_answers_a_question_that_has_no_answer(
+    chat: StoredConversation, backend: ScriptedBackend
+) -> None:
+    backend.fails_at = 0
+    with pytest.raises(RuntimeFailure):
+        finish(chat.send("Q"))
+    backend.fails_at = None
+    finish(chat.regenerate())
+    assert texts(chat) == ["Q", "Answer 1 to: Q"]
+
+
+def test_an_earlier_question_is_edited_with_its_pictures_and_the_first_one_kept(
+    workspace: StoredWorkspace, chat: StoredConversation, picture: Attachment
+) -> None:
+    finish(chat.send("Whta?", [picture]))
+    finish(chat.send("And then?"))
+    question = chat.steps[0]
+    finish(chat.edit(question.id, "What?", question.turn.attachments))
+    assert texts(chat) == ["What?", "Answer 1 with 1 pictures to: What?"]
+    assert (chat.steps[0].branch, chat.steps[0].branches) == (1, 2)
+    assert_reopens_as_it_is(workspace, chat)
+    chat.choose_branch(chat.steps[0].id, 0)
+    assert texts(chat)[0] == "Whta?"
+    assert len(chat.steps) == 4
+
+
+def test_an_edited_answer_is_kept_beside_the_first_and_can_go_on(
+    workspace: StoredWorkspace, chat: StoredConversation, backend: ScriptedBackend
+) -> None:
+    finish(chat.send("Q"))
+    assert list(chat.edit(chat.steps[-1].id, "My own words")) == []
+    assert texts(chat) == ["Q", "My own words"]
+    assert (chat.steps[-1].branch, chat.steps[-1].note) == (1, "edited")
+    finish(chat.continue_answer())
+    assert texts(chat) == ["Q", "My own words And so on."]
+    assert chat.steps[-1].turn.token_ids == ()
+    assert backend.prompts[-1][-1].text == "My own words"
+    assert_reopens_as_it_is(workspace, chat)
+
+
+def test_an_unknown_turn_or_branch_is_refused(chat: StoredConversation) -> None:
+    finish(chat.send("Q"))
+    with pytest.raises(UsageError, match="no turn 'x'"):
+        next(chat.edit("x", "text"))
+    with pytest.raises(UsageError, match="no branch 2"):
+        chat.choose_branch(chat.steps[0].id, 1)
+    with pytest.raises(UsageError, match="no branch 0"):
+        chat.choose_branch(chat.steps[0].id, -1)
+
+
+def test_nothing_to_regenerate_is_said(chat: StoredConversation) -> None:
+    with pytest.raises(UsageError, match="no question"):
+        next(chat.regenerate())
