@@ -1,7 +1,7 @@
 """Converted graphs that other scripts made: a folder without a manifest, as a bundle.
 
 Reads names of files and the checkpoint's `config.json`. The graphs' own shapes decide everything
-else, so nothing here is said about capacity or gears.
+else, so nothing here is said about capacity, gears or the one size of picture that they take.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 from q35chat.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source, is_bundle
 from q35chat.errors import BundleError
 
-_KINDS = ("prefill", "decode")
+_KINDS = ("vision", "prefill", "decode")
+_NEEDED_KINDS = ("prefill", "decode")
 _PROCESSOR = ("processor", "tokenizer", ".")
 _NEEDED = ("tokenizer.json", "config.json", "preprocessor_config.json")
 
@@ -35,17 +36,15 @@ class AdoptedBundle(Bundle):
 
 
 def open_bundle(path: Path) -> Bundle:
-    """The bundle at `path`, or one made of the converted graphs that lie there.
-
-    A picture tower of the other scripts is left out: it wants every picture in a black square.
-    Raises BundleError.
+    """The bundle at `path`, or one made of the converted graphs that lie there: prefill and
+    decode, and vision where there is one. Raises BundleError.
     """
     if is_bundle(path) or not path.is_dir():
         return Bundle.open(path)
     graphs = _graphs(path)
     if not graphs:
         return Bundle.open(path)  # says that this is no bundle
-    if missing := [kind for kind in _KINDS if kind not in graphs]:
+    if missing := [kind for kind in _NEEDED_KINDS if kind not in graphs]:
         raise BundleError(f"{path} has converted graphs but no {missing[0]} graph: add it")
     processor = _processor(path)
     return AdoptedBundle(path, _manifest(path, graphs, processor), processor)
@@ -55,15 +54,20 @@ def _graphs(path: Path) -> dict[str, str]:
     """Converted graphs by kind, from their names or their folders'; paths relative to `path`."""
     found: dict[str, str] = {}
     for file in sorted([*path.glob("*.mindir"), *path.glob("*/*.mindir")]):
-        name = file.relative_to(path).as_posix()
-        kind = next((kind for kind in _KINDS if kind in name.lower()), None)
+        kind = _kind(file.stem) or _kind(file.parent.relative_to(path).name)
         if kind is not None:
-            found.setdefault(kind, name)
+            found.setdefault(kind, file.relative_to(path).as_posix())
     return found
 
 
+def _kind(name: str) -> str | None:
+    return next((kind for kind in _KINDS if kind in name.lower()), None)
+
+
 def _processor(path: Path) -> Path:
-    for name in _PROCESSOR:
+    """Where the checkpoint's small files are: a folder of that name, here, or its own folder."""
+    others = sorted(folder.name for folder in path.iterdir() if folder.is_dir())
+    for name in (*_PROCESSOR, *others):
         folder = path / name
         if all((folder / file).is_file() for file in _NEEDED):
             return folder

@@ -14,7 +14,11 @@ from tests.support.checkpoints import make_checkpoint
 def folder(tmp_path: Path) -> Path:
     """As the reference scripts leave it, with the checkpoint's small files beside it."""
     checkpoint, out = make_checkpoint(tmp_path / "checkpoint"), tmp_path / "qwen"
-    for name in ("prefill/prefill_graph.mindir", "decode/decode_graph.mindir", "vision.mindir"):
+    for name in (
+        "qwen3_5_vision.mindir",
+        "qwen3_5_llm_prefill_graph.mindir",
+        "qwen3_5_llm_decode_graph.mindir",
+    ):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_bytes(b"graph")
     (out / "processor").mkdir()
@@ -27,7 +31,12 @@ def folder(tmp_path: Path) -> Path:
 def test_graphs_and_facts_are_found(folder: Path) -> None:
     bundle = open_bundle(folder)
 
-    assert bundle.graph_path("decode") == folder / "decode" / "decode_graph.mindir"
+    assert bundle.manifest.graphs == {
+        "decode": "qwen3_5_llm_decode_graph.mindir",
+        "prefill": "qwen3_5_llm_prefill_graph.mindir",
+        "vision": "qwen3_5_vision.mindir",
+    }
+    assert bundle.graph_path("decode") == folder / "qwen3_5_llm_decode_graph.mindir"
     assert bundle.processor_dir == folder / "processor"
     facts = bundle.manifest.model
     assert (facts.vocab_size, facts.hidden_size, facts.position_grid_side) == (384, 128, 6)
@@ -35,16 +44,30 @@ def test_graphs_and_facts_are_found(folder: Path) -> None:
     assert len(bundle.manifest.files["processor/tokenizer.json"].sha256) == 64
 
 
-def test_their_picture_tower_is_left_out(folder: Path) -> None:
-    with pytest.raises(BundleError, match="has no vision graph"):
-        open_bundle(folder).graph_path("vision")
+def test_without_a_picture_tower_it_is_a_bundle_for_text(folder: Path) -> None:
+    (folder / "qwen3_5_vision.mindir").unlink()
+
+    assert open_bundle(folder).manifest.graphs.keys() == {"prefill", "decode"}
 
 
-def test_graphs_beside_one_another_are_told_apart_by_name(folder: Path) -> None:
-    for name in ("prefill", "decode"):
-        (folder / name / f"{name}_graph.mindir").rename(folder / f"Qwen_{name}_graph.mindir")
+def test_a_graph_is_known_by_its_own_name_before_its_folders(folder: Path) -> None:
+    for name, place in (("prefill", "vision and text"), ("decode", "decode")):
+        (folder / place).mkdir()
+        old = folder / f"qwen3_5_llm_{name}_graph.mindir"
+        old.rename(folder / place / ("model.mindir" if place == name else f"{name}.mindir"))
+    found = open_bundle(folder).manifest.graphs
 
-    assert open_bundle(folder).graph_path("prefill") == folder / "Qwen_prefill_graph.mindir"
+    assert (found["prefill"], found["decode"], found["vision"]) == (
+        "vision and text/prefill.mindir",
+        "decode/model.mindir",
+        "qwen3_5_vision.mindir",
+    )
+
+
+def test_the_checkpoints_own_folder_beside_the_graphs_will_do(folder: Path) -> None:
+    (folder / "processor").rename(folder / "Qwen3.5-4B")
+
+    assert open_bundle(folder).processor_dir == folder / "Qwen3.5-4B"
 
 
 def test_without_a_tokenizer_it_says_what_to_copy(folder: Path) -> None:
@@ -55,7 +78,7 @@ def test_without_a_tokenizer_it_says_what_to_copy(folder: Path) -> None:
 
 
 def test_half_a_pair_is_refused(folder: Path) -> None:
-    (folder / "prefill" / "prefill_graph.mindir").unlink()
+    (folder / "qwen3_5_llm_prefill_graph.mindir").unlink()
 
     with pytest.raises(BundleError, match="has converted graphs but no prefill graph"):
         open_bundle(folder)

@@ -17,12 +17,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from q35chat.errors import ExportError, UsageError
-from q35export.converter_failures import explain
+from q35export.converter_failures import DISK_FULL, explain
 
 TOOL = "converter_lite"
 SUCCESS = "CONVERT RESULT SUCCESS"
 _IN_PACKAGE = Path("tools/converter/converter") / TOOL
 _POLL_S = 0.05
+_FULL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,16 @@ def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -
 
     Everything that is printed goes to `job.log`. Raises ExportError with the cause.
     """
+    code = _run(converter, job, on_poll)
+    text = job.log.read_text(encoding="utf-8", errors="replace")
+    if code != 0 or SUCCESS not in text:
+        full = shutil.disk_usage(job.log.parent).free < _FULL_BYTES  # the log may tell nothing
+        cause = DISK_FULL if full else explain(text, code)
+        raise ExportError(f"{job.name} was not converted: {cause}; log: {job.log}")
+
+
+def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
+    """The exit code of the converter's process."""
     line = converter.arguments(job.graph, job.config, job.output)
     with job.log.open("wb") as log:
         log.write((shlex.join(line) + "\n").encode())
@@ -110,11 +121,7 @@ def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    text = job.log.read_text(encoding="utf-8", errors="replace")
-    if process.returncode != 0 or SUCCESS not in text:
-        raise ExportError(
-            f"{job.name} was not converted: {explain(text, process.returncode)}; log: {job.log}"
-        )
+    return process.returncode
 
 
 def _tool(path: Path) -> Converter:

@@ -6,9 +6,8 @@ quotes kept, `#` only in the first column. Runs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 import onnx_ir as ir
@@ -16,8 +15,9 @@ import onnx_ir as ir
 from q35chat.errors import ExportError
 
 PRECISION = "[acl_init_options]\nge.exec.precision_mode=force_fp32\n"
-_GEARS = {"T": "q35chat.gears", "M": "q35chat.image_gears", "P": "q35chat.image_gears"}
-_MAX_DIMS = 128
+_TOKENS, _ROWS, _PATCHES = "T", "M", "P"
+_GEARS = {_TOKENS: "q35chat.gears", _ROWS: "q35chat.image_gears", _PATCHES: "q35chat.image_gears"}
+_MAX_DIMS, _MAX_GEARS = 128, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,47 +54,71 @@ def read_inputs(path: Path) -> GraphInputs:
 def config_text(graph: GraphInputs, patches_per_token: int) -> str:
     """The file. `patches_per_token` turns gears of picture tokens into patches.
 
-    A graph without free axes gets no shapes; one whose cache grows gets shapes without gears.
-    Raises ExportError for a graph that the converter would not take.
+    A graph without free axes gets no shapes. Raises ExportError for a graph that the converter
+    would not take.
     """
     if not graph.free_axes:
         return PRECISION
     dims = sum(len(shape) for shape in graph.shapes.values())
     if dims > _MAX_DIMS:
         raise ExportError(f"the graph's inputs have {dims} axes, the converter takes {_MAX_DIMS}")
+    input_shape, dynamic_dims = shapes(graph, patches_per_token)
     lines = [
         PRECISION,
         "[acl_build_options]",
         'input_format="ND"',
-        f'input_shape="{template(graph)}"',
+        f'input_shape="{input_shape}"',
     ]
-    if found := gears(graph, patches_per_token):
-        lines.append(f'ge.dynamicDims="{dynamic_dims(graph, found)}"')
+    if dynamic_dims:
+        lines.append(f'ge.dynamicDims="{dynamic_dims}"')
     return "\n".join(lines) + "\n"
 
 
-def template(graph: GraphInputs) -> str:
-    """Every input with its shape, free axes as -1."""
-    return ";".join(
-        f"{name}:{','.join('-1' if isinstance(axis, str) else str(axis) for axis in shape)}"
+def shapes(graph: GraphInputs, patches_per_token: int) -> tuple[str, str]:
+    """`input_shape` with every input, and `ge.dynamicDims`: for each gear the values of the -1s, in
+    order. CANN compiles 2 to 100 gears, so a single one is written into the shapes themselves; a
+    cache that grows has none.
+
+    Raises ExportError for more than 100.
+    """
+    found = gears(graph, patches_per_token)
+    if len(found) > _MAX_GEARS:
+        raise ExportError(
+            f"the graph has {len(found)} gears, the converter takes {_MAX_GEARS}: "
+            "export with fewer --gears or --image-gears"
+        )
+    fixed = found[0] if len(found) == 1 else {}
+    template = ";".join(
+        f"{name}:{','.join(_size(axis, fixed) for axis in shape)}"
         for name, shape in graph.shapes.items()
+    )
+    if fixed:
+        return template, ""
+    return template, ";".join(
+        ",".join(str(gear[axis]) for axis in graph.free_axes) for gear in found
     )
 
 
 def gears(graph: GraphInputs, patches_per_token: int) -> list[dict[str, int]]:
-    """Each gear as a length for every free axis by its name; none where an axis has no gears."""
-    names = sorted(set(graph.free_axes), reverse=True)
-    if not set(names) <= _GEARS.keys():
+    """Each gear as a length for every free axis by its name; none where an axis has no gears.
+
+    A prefill has one for each prompt length: with rows for the largest picture, but no more than
+    tokens, since each row belongs to one. Fewer rows would save nothing that can be measured, and
+    each gear is compiled.
+    """
+    axes = set(graph.free_axes)
+    tokens, rows, patches = (_lengths(graph, axis) for axis in (_TOKENS, _ROWS, _PATCHES))
+    if axes == {_PATCHES}:
+        return [{_PATCHES: count * patches_per_token} for count in patches]
+    if axes != {_TOKENS, _ROWS} or not rows:
         return []
-    choices: list[Sequence[int]] = []
-    for name in names:
-        text = graph.metadata.get(_GEARS[name], "")
-        lengths = [int(part) for part in text.split(",") if part.strip().isdecimal()]
-        factor = patches_per_token if name == "P" else 1
-        choices.append([length * factor for length in lengths])
-    return [dict(zip(names, lengths, strict=True)) for lengths in product(*choices)]
+    return [{_TOKENS: length, _ROWS: min(length, max(rows))} for length in tokens]
 
 
-def dynamic_dims(graph: GraphInputs, found: Sequence[Mapping[str, int]]) -> str:
-    """The gears as the converter wants them: the values of the -1s in order."""
-    return ";".join(",".join(str(gear[axis]) for axis in graph.free_axes) for gear in found)
+def _lengths(graph: GraphInputs, axis: str) -> list[int]:
+    text = graph.metadata.get(_GEARS[axis], "")
+    return [int(part) for part in text.split(",") if part.strip().isdecimal()]
+
+
+def _size(axis: int | str, fixed: Mapping[str, int]) -> str:
+    return str(axis if isinstance(axis, int) else fixed.get(axis, -1))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 
+DISK_FULL = "the disk is full: free space beside the bundle and run the command again"
+
+_NO_MEMORY = (
+    "the converter ran out of memory, it needs two to four times the weights: close other programs "
+    "or add swap"
+)
 _KILLED = (-9, 137)
 _CAUSES: tuple[tuple[str, str], ...] = (
-    (
-        r"No space left on device|ENOSPC|errno = 28",
-        "the disk is full: free space beside the bundle and run the command again",
-    ),
-    (
-        r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|MemoryError",
-        (
-            "the converter ran out of memory, it needs about four times the weights: close other "
-            "programs or add swap"
-        ),
-    ),
+    (r"No space left on device|ENOSPC|errno = 28", DISK_FULL),
+    (r"bad_alloc|[Cc]annot allocate memory|[Oo]ut of memory|MemoryError", _NO_MEMORY),
     (
         (
             r"Failed to create acl pass|libascend\w*\.so|libge_\w+\.so|libgraph\.so"
@@ -41,13 +38,18 @@ _CAUSES: tuple[tuple[str, str], ...] = (
     ),
 )
 _UNKNOWN = re.compile(r"(?:not support onnx data type|OP TYPE:)\s*(?P<name>\w+)")
-_ERROR = re.compile(r"^\[(?:ERROR|CRITICAL)\].*?\]\s*[\w:~<>]*\]\s*(?P<message>.+)$", re.MULTILINE)
+# `[ERROR] ... [file:line] Function] message`, or CANN's `[file:line]thread Function: message`
+_ERROR = re.compile(
+    r"^\[(?:ERROR|CRITICAL)\].*?\[[^\]]*:\d+\]\s*(?:\d+\s+)?[\w:~<>]*?[\]:]\s+(?P<message>.+)$",
+    re.MULTILINE,
+)
+_MORE = "; for CANN's own messages set ASCEND_SLOG_PRINT_TO_STDOUT=1 and run it again"
 
 
 def explain(log: str, code: int) -> str:
     """One line: what happened and what to do; from the converter's `log` and exit `code`."""
     if code in _KILLED:
-        return _CAUSES[1][1]
+        return _NO_MEMORY
     unknown = sorted(set(_UNKNOWN.findall(log)))
     if unknown == ["Custom"]:
         return "this converter has no Custom operators: use MindSpore Lite 2.7 or newer"
@@ -60,6 +62,6 @@ def explain(log: str, code: int) -> str:
         if re.search(pattern, log):
             return advice
     if error := _ERROR.search(log):
-        return " ".join(error["message"].split())
+        return " ".join(error["message"].split()) + _MORE
     lines = [line for line in log.splitlines() if line.strip()]
-    return f"exit code {code}" + (f": {lines[-1].strip()}" if lines else "")
+    return f"exit code {code}" + (f": {lines[-1].strip()}" if lines else "") + _MORE

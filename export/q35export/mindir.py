@@ -25,6 +25,7 @@ CONFIG_FILE = "converter.ini"
 ORDER = ("vision", "prefill", "decode")
 _STAGING = ".converting"
 _TARGET = "ascend-310p"
+_SPREAD = 2.2  # 21 GB for a 4B prefill of 9.7 GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,19 @@ def convert(
     A result that was made by hand is taken over. `drop_onnx` deletes the ONNX files of converted
     graphs.
     """
+    try:
+        return _converted(path, converter, reporter, drop_onnx=drop_onnx)
+    except OSError as error:
+        place = error.filename or path
+        raise ExportError(
+            f"cannot write {place}: {error.strerror}; make room or give yourself the right to, and "
+            "run the command again: it goes on where it stopped"
+        ) from error
+
+
+def _converted(
+    path: Path, converter: Converter | None, reporter: Reporter, *, drop_onnx: bool
+) -> ConvertResult:
     bundle = Bundle.open(path)
     if bundle.manifest.target != _TARGET:
         raise ExportError(
@@ -101,6 +115,11 @@ def _convert(
         raise ExportError(
             f"converting {name} needs {readable_size(size)} beside {folder}, "
             f"{readable_size(free)} are free; free {readable_size(size - free)}"
+        )
+    if free < size * _SPREAD:
+        reporter.note(
+            f"{name}: {readable_size(free)} are free; the result of a graph of several lengths has "
+            f"been seen to take {readable_size(int(size * _SPREAD))}"
         )
     staging = folder / _STAGING
     shutil.rmtree(staging, ignore_errors=True)

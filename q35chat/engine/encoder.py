@@ -1,10 +1,12 @@
 """Pictures to rows of embeddings, one picture per run of the vision graph.
 
 Knows names and shapes of the graph, and pads to its gears; geometry and patches are made elsewhere.
+A graph that is told no geometry has that of one square built in.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,11 +17,17 @@ from q35chat.errors import BundleError, PictureError
 _PIXELS, _MASK, _ROWS = "pixel_values", "patch_mask", "image_embeds"
 
 
+class SquareError(BundleError):
+    """A vision graph with a built-in geometry that cannot be told."""
+
+
 class VisionEncoder:
     """A vision graph that turns the patches of one picture into `image_embeds`.
 
     A graph with gears has a `patch_mask` [1, P], which is filled here: ones, then zeros. `width`
-    is used where the graph does not tell its own.
+    is used where the graph does not tell its own. `square_side` is the number of patches along a
+    side of the only picture that the graph takes, None where it takes any. Raises BundleError for
+    another graph, SquareError for one that only its maker could feed.
     """
 
     def __init__(self, session: GraphSession, merge_size: int, width: int | None = None) -> None:
@@ -34,6 +42,7 @@ class VisionEncoder:
         self._output = outputs[_ROWS]
         self._width = self._output.shape[-1] if self._output.shape else width
         self._gears = _gears(session)
+        self.square_side = None if len(self._inputs) > 1 else self._built_in_side(merge_size)
 
     @property
     def width(self) -> int:
@@ -45,6 +54,8 @@ class VisionEncoder:
     @property
     def max_rows(self) -> int | None:
         """The most rows that a picture may take; None where any number is accepted."""
+        if self.square_side is not None:
+            return self.square_side**2 // self._merged
         return max(self._gears) // self._merged if self._gears else None
 
     def encode(self, arrays: Mapping[str, Array]) -> Array:
@@ -73,6 +84,21 @@ class VisionEncoder:
     def close(self) -> None:
         """Free the graph; further calls are errors."""
         self._session.close()
+
+    def _built_in_side(self, merge_size: int) -> int:
+        """A square is all that a number of patches can tell."""
+        patches = self._inputs[_PIXELS].shape[0]
+        if patches is None:
+            raise SquareError(
+                "its vision graph takes any number of patches but not where they lie in a picture"
+            )
+        side = math.isqrt(patches)
+        if side**2 != patches or side % merge_size:
+            raise SquareError(
+                f"its vision graph takes {patches} patches, which are no square of "
+                f"{merge_size} x {merge_size} blocks, and does not take where they lie"
+            )
+        return side
 
     def _gear(self, patches: int) -> int:
         if not self._gears:

@@ -136,7 +136,7 @@ def plan(
     restart = again is not None and (onward is None or again.cost < onward.cost)
     best = again if restart else onward
     if best is None:
-        raise _unreachable(prompt, prefill.gears)
+        raise _unreachable(prompt, prefill)
     return Route(best.pieces(), restart, best.cost)
 
 
@@ -215,9 +215,14 @@ def _prior(gear: Gear | None) -> float:
     return _CALL + _TOKEN * gear.tokens + _IMAGE_ROW * gear.image_rows
 
 
-def _unreachable(prompt: Prompt, gears: Sequence[Gear]) -> PromptGearError:
-    listed = ", ".join(f"{gear.tokens} ({gear.image_rows} of pictures)" for gear in sorted(gears))
+def _unreachable(prompt: Prompt, prefill: Prefill) -> PromptGearError:
+    gears = sorted(prefill.gears)
+    listed = ", ".join(f"{gear.tokens} ({gear.image_rows} of pictures)" for gear in gears)
+    takes, advice = "takes", "use smaller pictures, or export with other --gears and --image-gears"
+    if prefill.exact:
+        takes = "takes no padding, only exactly"
+        advice = "ask at more length, with pictures first, or export the model with q35chat"
     return PromptGearError(
         f"prompt has {prompt.total} tokens, {prompt.image_ends[-1]} of pictures; the prefill graph "
-        f"takes {listed}: use smaller pictures, or export with other --gears and --image-gears"
+        f"{takes} {listed}: {advice}"
     )

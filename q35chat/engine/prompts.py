@@ -52,8 +52,9 @@ class PromptGraph:
         ability = Prefill(
             gears, stateful, decode_first=fixed or offset > 0, exact=self._contract.every_token
         )
-        route = plan(Prompt(ends, start), ability, self._costs, self._loads())
-        self.route = _described(route, len(new))
+        loads = self._loads()
+        route = plan(Prompt(ends, start), ability, self._costs, loads)
+        self.route = _described(route, len(new), loads)
         return todo, route, offset
 
     def call(self, gear: Gear, states: StateBuffers, logits: Buffer) -> PrefillCall:
@@ -115,7 +116,21 @@ def _reload_ms(session: GraphSession) -> float:
     return session.reload_ms if isinstance(session, Swappable) else 0.0
 
 
-def _described(route: Route, count: int) -> str:
+def _swapped_in(route: Route, loads: Loads) -> list[Graph]:
+    """The graphs to load on the way, in order: none where both stay on the device."""
+    if not (loads.prefill_ms or loads.decode_ms):
+        return []
+    wanted: list[Graph] = ["decode" if piece.gear is None else "prefill" for piece in route.pieces]
+    loaded: list[Graph] = []
+    current = loads.ready
+    for graph in (*wanted, "decode"):
+        if graph != current:
+            loaded.append(graph)
+            current = graph
+    return loaded
+
+
+def _described(route: Route, count: int, loads: Loads) -> str:
     steps = sum(piece.gear is None for piece in route.pieces)
     gears = [str(piece.gear.tokens) for piece in route.pieces if piece.gear is not None]
     ways = []
@@ -124,4 +139,6 @@ def _described(route: Route, count: int) -> str:
         ways.append(f"prefill {' + '.join(gears)}{again}")
     if steps:
         ways.append(f"decode {steps}")
+    if loaded := _swapped_in(route, loads):
+        ways[-1] += f", loading {' and '.join(loaded)}"
     return f"{count} tokens: {', then '.join(ways)}, about {route.cost_ms:.0f} ms"

@@ -71,8 +71,14 @@ def read_gears(input_shape: str, dynamic_dims: str, renamed: Mapping[str, str]) 
 def manifest_gears(
     kind: str, gears: str, image_gears: str, patches_per_token: int
 ) -> tuple[Gear, ...]:
-    """The gears of a graph from what it was exported with: lengths separated by commas."""
+    """The gears of a graph from what it was exported with: lengths separated by commas.
+
+    A prefill has one for every length of a prompt, with rows for the largest picture, but no more
+    rows than tokens, as its converter's configuration has it.
+    """
     lengths, pictures = ([int(x) for x in text.split(",") if x] for text in (gears, image_gears))
+    if not pictures:
+        return ()
     if kind == "vision":
         patches = [rows * patches_per_token for rows in pictures]
         return tuple({("pixel_values", 0): count} for count in patches)
@@ -82,10 +88,9 @@ def manifest_gears(
                 ("input_ids", 1): tokens,
                 ("attention_mask", 1): tokens,
                 ("position_ids", 2): tokens,
-                ("image_embeds", 0): rows,
+                ("image_embeds", 0): min(tokens, max(pictures)),
             }
             for tokens in lengths
-            for rows in pictures
         )
     return ()
 

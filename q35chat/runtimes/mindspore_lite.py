@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
+from traceback import clear_frames
 from typing import Any, Literal
 
 import numpy as np
@@ -156,8 +157,9 @@ class LiteSession:
         return self.load_ms if self._residency.swaps else 0.0
 
     def load(self) -> None:
-        """Bring the graph to the device. Raises RuntimeFailure."""
+        """Bring the graph to the device, in place of one that failed. Raises RuntimeFailure."""
         started = perf_counter()
+        self.unload()  # two of them may not fit
         model = self._library.Model()
         with self._translated(f"cannot load {self._path}"):
             model.build_from_file(str(self._path), self._library.ModelType.MINDIR, self._context())
@@ -227,18 +229,21 @@ class LiteSession:
         self._inputs = tuple(map(_spec, names.inputs, inputs))
         self._outputs = tuple(map(_spec, names.outputs, outputs))
         renamed = {tensor.name: name for tensor, name in zip(inputs, names.inputs, strict=True)}
-        self._gears = tuple(read_gears(template, dims, renamed)) or tuple(gears)
+        told = read_gears(template, dims, renamed)
+        self._gears = told or tuple(gears)
         free = any(axis is None for spec in self._inputs for axis in spec.shape)
-        self._dynamic = free or bool(self._gears)
+        self._dynamic = free or bool(told)
         if self._gears:
             self._metadata["q35chat.gear_shapes"] = write_gears(self._gears)
 
     def _resize(self, shapes: list[list[int]]) -> None:
-        """Tell the graph its shapes, only when they change and only where they are a gear."""
-        if not self._dynamic or shapes == self._shapes:
+        """Tell the graph its shapes, only when they change and only where they are a gear; a graph
+        of fixed shapes is told nothing."""
+        if shapes == self._shapes:
             return
         self._check_gear(shapes)
-        self._model.resize(self._model.get_inputs(), shapes)
+        if self._dynamic:
+            self._model.resize(self._model.get_inputs(), shapes)
         self._shapes = shapes
 
     def _check_gear(self, shapes: list[list[int]]) -> None:
@@ -302,6 +307,7 @@ class LiteSession:
             raise
         except _ERRORS as error:
             self._poisoned = True
+            clear_frames(error.__traceback__)  # they would keep the failed model on the device
             cause = self._log.cause(mark) or " ".join(str(error).split())
             hint = advice(cause)
             kind = DeviceMemoryError if "memory left" in hint else RuntimeFailure

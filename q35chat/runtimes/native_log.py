@@ -1,8 +1,8 @@
 """Descriptor 2 of the process, sent to a file, so that a native library cannot tear the screen.
 
 The file also holds the only real cause behind the library's generic errors. Python's own standard
-error goes on to the terminal, through a descriptor of its own. Knows the form of MindSpore Lite's
-log lines and nothing else of it.
+error goes on to the terminal, through a descriptor of its own. Knows the form of log lines of
+MindSpore Lite and CANN and nothing else of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from typing import TextIO
 
 _STDERR = 2
 _KEPT_BYTES = 8 << 20
-_LINE = re.compile(r"^\[ERROR\].*?\[[^\]]*\]\s*[\w:~<>]*\]\s*(?P<message>.*)$", re.MULTILINE)
+# `[ERROR] ... [file:line] Function] message` of the one, `[file:line]thread Function: message` of
+# the other
+_LINE = re.compile(
+    r"^\[ERROR\].*?\[[^\]]*:\d+\]\s*(?:\d+\s+)?[\w:~<>]*?[\]:]\s+(?P<message>.*)$", re.MULTILINE
+)
 _LOCK = threading.Lock()
 _installed: list[NativeLog] = []
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from q35chat.vision.loading import decode
 from q35chat.vision.resize import fitted_size
 from q35chat.vision.rules import DEFAULT_MAX_IMAGE_TOKENS, PictureRules
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 FloatArray = npt.NDArray[np.float32]
+
+_LARGEST_SQUARE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +69,8 @@ def patchify(
 ) -> tuple[FloatArray, int, int]:
     """Patches [P, V] float32 of an RGB image and its grid's height and width in patches."""
     size = fitted_size(image.width, image.height, rules, cap, name=name)
+    if rules.square is not None:
+        image = _in_square(image, rules.resample)
     resized = image.resize(size, resample=rules.resample)
     # float64 for the scaling, float32 after it: as the processor does, for equal bits
     scaled = (np.asarray(resized).astype(np.float64) * rules.rescale_factor).astype(np.float32)
@@ -82,3 +83,18 @@ def patchify(
     frames = (*ordered.shape[:5], rules.temporal_patch_size, patch, patch)
     rows = np.broadcast_to(ordered, frames).reshape(grid_h * grid_w, rules.patch_values)
     return rows, grid_h, grid_w
+
+
+def _in_square(image: Image.Image, resample: int) -> Image.Image:
+    """The picture in the middle of a black square as wide as its longer side.
+
+    A longer side than 4096 pixels is shrunk first: a thin picture's square would be huge.
+    """
+    longest = max(image.size)
+    if longest > _LARGEST_SQUARE:
+        shrink = _LARGEST_SQUARE / longest
+        width, height = (max(1, round(side * shrink)) for side in image.size)
+        image, longest = image.resize((width, height), resample=resample), _LARGEST_SQUARE
+    square = Image.new("RGB", (longest, longest))
+    square.paste(image, ((longest - image.width) // 2, (longest - image.height) // 2))
+    return square

@@ -23,7 +23,8 @@ def fitted_size(
     *,
     name: str = "the picture",
 ) -> tuple[int, int]:
-    """Width and height in pixels that a picture is resized to: at most `cap` tokens.
+    """Width and height in pixels that a picture is resized to: at most `cap` tokens, but for rules
+    of one square, which know only that one.
 
     `name` is for messages only. Raises PictureError if the aspect ratio is
     over 200:1, ValueError if `cap` is under 1.
@@ -35,6 +36,8 @@ def fitted_size(
             f"{safe_line(name)} has {width} x {height} pixels, more than {MAX_ASPECT_RATIO} times "
             "as long as wide; crop it"
         )
+    if rules.square is not None:
+        return rules.square, rules.square
     factor = rules.factor
     max_pixels = min(rules.max_pixels, cap * factor**2)
     min_pixels = min(rules.min_pixels, max_pixels)

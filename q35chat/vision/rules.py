@@ -22,7 +22,10 @@ _RESAMPLING_FILTERS = range(6)
 
 @dataclass(frozen=True, slots=True)
 class PictureRules:
-    """Sizes in pixels. `merge_size` patches a side form one token."""
+    """Sizes in pixels. `merge_size` patches a side form one token.
+
+    `square` is the side of the black square that every picture is put into; None keeps its shape.
+    """
 
     patch_size: int
     temporal_patch_size: int
@@ -33,6 +36,7 @@ class PictureRules:
     std: tuple[float, float, float]
     rescale_factor: float = 1 / 255
     resample: int = _BICUBIC
+    square: int | None = None
 
     @property
     def factor(self) -> int:

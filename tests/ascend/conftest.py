@@ -1,14 +1,23 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from q35chat.bundle import Bundle
+from q35chat.chat.engine import ChatEngine
+from q35chat.commands.graphs import graph_opener
+from q35chat.commands.npu import NpuOptions
+from q35chat.runtimes.native_log import NativeLog, native_log
 from q35export.graphs.ascend import AscendOptions
+from tests.ascend.chatting import Bundles, OpenChat, converted_bundle
+from tests.ascend.decoding import GEARS, SHAPE, Open
+from tests.doubles.mindspore_lite.npu import Npu
 from tests.support.ascend import Exported, export_ascend
 from tests.support.checkpoints import make_checkpoint
+from tests.support.lite import LiteGraphs
 
 Export = Callable[..., Exported]
 
@@ -32,3 +41,49 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Export:
         return made[key]
 
     return export
+
+
+@pytest.fixture
+def graphs(exported: Export, tmp_path: Path, npu: Npu) -> Iterator[Open]:
+    """Graphs of the shared shape, converted for the stand-in."""
+    count, log = 0, NativeLog(tmp_path / "native.log")
+
+    def open_graphs(options: dict[str, Any] | None = None, **arguments: Any) -> LiteGraphs:
+        nonlocal count
+        count += 1
+        made = exported(SHAPE, **{**GEARS, **(options or {})})
+        folder = made.graphs["decode"].path.parent.parent
+        return LiteGraphs(folder, tmp_path / str(count), log=log, **arguments)
+
+    yield open_graphs
+    log.remove()
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+    """Exported and converted bundles by name, each made once a session."""
+    made: dict[str, Path] = {}
+
+    def bundle(name: str, **options: object) -> Path:
+        if name not in made:
+            made[name] = converted_bundle(tmp_path_factory.mktemp(name), name, **options)
+        return made[name]
+
+    return bundle
+
+
+@pytest.fixture
+def open_chat(
+    bundles: Bundles, npu: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OpenChat]:
+    """Opens the bundle of a name, or the one in a folder, on the stand-in."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def open_it(
+        name: str = "random", npu: NpuOptions | None = None, **options: object
+    ) -> ChatEngine:
+        bundle = Bundle.open(bundles(name, **options))
+        return ChatEngine.open(bundle, graph_opener(bundle, None, npu), device="NPU 0")
+
+    yield open_it
+    native_log(tmp_path / "any").remove()

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from q35chat.errors import ExportError
-from q35export.converter_config import GraphInputs, config_text, gears, read_inputs
+from q35chat.runtimes.lite_ports import manifest_gears, read_gears
+from q35export.converter_config import (
+    GraphInputs,
+    config_text,
+    gears,
+    read_inputs,
+    shapes,
+)
+from q35export.graphs.ascend.options import DEFAULT_GEARS
+from q35export.request import DEFAULT_IMAGE_GEARS
 from tests.doubles.fake_converter import sections
 
 PREFILL = GraphInputs(
@@ -32,8 +42,51 @@ def test_a_prefill_lists_every_input_and_its_gears_in_order() -> None:
         'input_format="ND"\n'
         'input_shape="input_ids:1,-1;attention_mask:1,-1;position_ids:4,1,-1;'
         'image_embeds:-1,2560;past_len:1"\n'
-        'ge.dynamicDims="32,32,32,16;32,32,32,64;512,512,512,16;512,512,512,64"\n'
+        'ge.dynamicDims="32,32,32,32;512,512,512,64"\n'
     )
+
+
+def gears_of(lengths: str, pictures: str, graph: GraphInputs = PREFILL) -> GraphInputs:
+    return replace(graph, metadata={"q35chat.gears": lengths, "q35chat.image_gears": pictures})
+
+
+def test_the_usual_prefill_has_four_gears_with_no_more_rows_than_tokens() -> None:
+    usual = gears_of(",".join(map(str, DEFAULT_GEARS)), ",".join(map(str, DEFAULT_IMAGE_GEARS)))
+    found = [(gear["T"], gear["M"]) for gear in gears(usual, 4)]
+
+    assert found == [(32, 32), (512, 256), (1024, 256), (2048, 256)]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "pictures"),
+    [("32,512", "16,64"), ("16,64", "16"), ("1,2,2048", "1,256,4096")],
+)
+def test_the_gears_in_the_file_the_manifest_and_the_engine_are_the_same(
+    lengths: str, pictures: str
+) -> None:
+    input_shape, dynamic_dims = shapes(gears_of(lengths, pictures), 4)
+
+    told = read_gears(input_shape, dynamic_dims, {})
+    assert told == manifest_gears("prefill", lengths, pictures, 4)
+    assert all(gear["image_embeds", 0] <= gear["input_ids", 1] for gear in told)
+
+
+def test_a_single_gear_is_written_into_the_shapes() -> None:
+    text = config_text(gears_of("32", "16,64"), 4)
+
+    assert text.endswith(
+        'input_shape="input_ids:1,32;attention_mask:1,32;position_ids:4,1,32;image_embeds:32,2560;'
+        'past_len:1"\n'
+    )
+    vision = GraphInputs({"pixel_values": ("P", 1536), "patch_mask": (1, "P")}, {})
+    assert shapes(gears_of("", "16", vision), 4) == ("pixel_values:64,1536;patch_mask:1,64", "")
+
+
+def test_more_gears_than_can_be_compiled_are_refused() -> None:
+    shapes(gears_of(",".join(map(str, range(1, 101))), "16"), 4)
+
+    with pytest.raises(ExportError, match="has 101 gears, the converter takes 100: export with"):
+        shapes(gears_of(",".join(map(str, range(1, 102))), "16"), 4)
 
 
 def test_the_converters_reader_understands_it(tmp_path: Path) -> None:

@@ -191,6 +191,19 @@ def test_a_full_disk_is_told_before_the_converter_runs(
         convert(out, find_converter(), reporter())
 
 
+def test_little_room_is_told_and_tried(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(out)
+    size = (out / "decode" / "model.bin").stat().st_size * 2
+    monkeypatch.setattr("q35export.mindir.shutil.disk_usage", lambda _: usage._replace(free=size))
+    said = io.StringIO()
+
+    assert convert(out, find_converter(), PlainReporter(said)).status == "converted"
+    assert "decode: " in said.getvalue()
+    assert "has been seen to take" in said.getvalue()
+
+
 def test_a_bundle_for_the_cpu_needs_no_conversion(exported: Path, tmp_path: Path) -> None:
     cpu = ExportRequest(str(exported / "checkpoint"), tmp_path / "cpu", target="cpu")
     export(cpu, PlainReporter(sys.stderr))
@@ -259,4 +272,27 @@ def test_the_python_packages_failures_are_explained_too(
     monkeypatch.setenv("FAKE_CONVERTER_FAILS", "no-cann")
 
     with pytest.raises(ExportError, match="vision was not converted: CANN or the NPU was not fou"):
+        convert(out, find_converter(), reporter())
+
+
+def test_a_disk_that_filled_up_is_told_whatever_the_log_says(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_FAILS", "silent")
+    usage = shutil.disk_usage(out)
+    monkeypatch.setattr(
+        "q35export.converter.shutil.disk_usage", lambda _: usage._replace(free=4096)
+    )
+    monkeypatch.setattr("q35export.mindir._graph_size", lambda manifest, name: 0)
+
+    with pytest.raises(ExportError, match="vision was not converted: the disk is full: free space"):
+        convert(out, find_converter(), reporter())
+
+
+def test_a_bundle_that_may_not_be_written_is_one_line(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out / "vision" / "converter.ini").mkdir()  # stands for whatever cannot be written
+
+    with pytest.raises(ExportError, match=r"cannot write .*converter\.ini: Is a directory; make"):
         convert(out, find_converter(), reporter())

@@ -127,6 +127,16 @@ def test_resize_happens_only_when_the_shape_changes(make: Maker, npu: Npu) -> No
     assert npu.resizes == 3
 
 
+def test_a_graph_of_one_gear_names_it_and_is_never_resized(make: Maker, npu: Npu) -> None:
+    path = make.write(length=3)
+    session = LiteSession(path, "toy", ON_NPU, make.log, gears=[{("numbers", 1): 3}])
+    bound(session)[0]()
+    with pytest.raises(GearError, match="the toy graph has no gear for 2; it has 3: pad to one"):
+        bound(session, 2)[0]()
+
+    assert (npu.resizes, session.metadata["q35chat.gear_shapes"]) == (0, "numbers:1=3")
+
+
 def test_a_static_graph_is_never_resized(make: Maker, npu: Npu) -> None:
     run, _ = bound(make(length=3))
     run()

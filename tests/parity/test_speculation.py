@@ -1,0 +1,181 @@
+"""Tokens computed several at a time are the tokens of steps, on the real graphs of every shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from q35chat.engine.decoder import Decoder
+from q35chat.engine.sampling import Sampler
+from q35chat.engine.session import Array
+from q35chat.engine.speculation import Drafter, Speculator
+from q35chat.engine.speculation_lookup import PromptLookup
+from q35chat.engine.speculation_odds import Odds
+from q35export.precision import Precision
+from q35export.verify.candidate import Candidate
+from q35export.verify.metrics import difference
+from q35export.verify.reference import Prompt
+from q35export.verify.samples import Sample
+from tests.doubles.guesses import Guesses
+from tests.parity.live import Live
+from tests.parity.test_fp32 import assert_same
+from tests.support.checkpoints import SHAPES
+from tests.support.exported import export_golden
+from tests.support.golden import SAMPLES, TOKENS
+
+pytestmark = pytest.mark.parity
+
+SAMPLE = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+# A projection rounds its inputs by 0.54 % of themselves; these checkpoints have up to 29 in a row.
+INT8_INPUTS = 0.0054 * 29**0.5 * 1.5
+WRONG = pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    temperature: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.0
+    presence_penalty: float = 0.3
+    repetition_penalty: float = 1.1
+
+
+class Greedy:
+    """Always the likeliest token."""
+
+    def __call__(self, logits: Array) -> int:
+        return int(logits.argmax())
+
+
+def read(candidate: Candidate, prompt: Prompt) -> Decoder:
+    decoder = candidate.new_decoder()
+    decoder.extend(prompt.ids, candidate.positions(prompt), candidate.embeds(prompt))
+    return decoder
+
+
+def write(
+    decoder: Decoder, sampler: Sampler | Greedy, drafter: Drafter | None, count: int = TOKENS
+) -> tuple[tuple[int, ...], Speculator]:
+    """`count` tokens, the last of them not read."""
+    steps = Speculator(decoder, Odds(), drafter, always=True)
+    tokens = [sampler(decoder.logits())]
+    while len(tokens) < count:
+        tokens.append(sampler(steps.step(tokens[-1])))
+    return tuple(tokens), steps
+
+
+@SAMPLE
+@WRONG
+def test_greedy_tokens_are_those_of_generate(live: Live, sample: Sample, wrong: float) -> None:
+    wanted = live.answers.case(sample.name).tokens
+    decoder = read(live.candidate, live.reference.encode(sample))
+
+    tokens, steps = write(decoder, Greedy(), Guesses(wanted, wrong))
+
+    assert tokens == wanted
+    assert steps.drafted > 0
+    assert (steps.accepted > 0) == (wrong < 1.0)
+
+
+@SAMPLE
+def test_prompt_lookup_gives_the_tokens_of_generate(live: Live, sample: Sample) -> None:
+    prompt = live.reference.encode(sample)
+    wanted = live.answers.case(sample.name).tokens
+    history = [*wanted[::2], *wanted[5:40], *prompt.ids.tolist()]
+
+    tokens, steps = write(read(live.candidate, prompt), Greedy(), PromptLookup(history))
+
+    assert tokens == wanted
+    assert 0 < steps.accepted < steps.drafted
+
+
+@SAMPLE
+def test_the_state_after_right_and_wrong_guesses_is_that_of_steps(
+    live: Live, sample: Sample
+) -> None:
+    prompt = live.reference.encode(sample)
+    wanted = live.answers.case(sample.name).tokens
+    plain, ahead = (read(live.candidate, prompt) for _ in range(2))
+    write(plain, Greedy(), None)
+    write(ahead, Greedy(), Guesses(wanted, 0.3))
+
+    assert ahead.keys.tolist() == plain.keys.tolist()
+    expected, found = plain.snapshot(), ahead.snapshot()
+    for name, state in expected.states.items():
+        assert_same(found.states[name], state)
+    assert_same(ahead.step(3), plain.step(3))
+
+
+@SAMPLE
+@WRONG
+def test_seeded_samples_are_those_of_steps(live: Live, sample: Sample, wrong: float) -> None:
+    prompt = live.reference.encode(sample)
+    ids = prompt.ids.tolist()
+    wanted, _ = write(read(live.candidate, prompt), Sampler(Rules(), ids, 7), None)
+
+    tokens, steps = write(
+        read(live.candidate, prompt), Sampler(Rules(), ids, 7), Guesses(wanted, wrong)
+    )
+
+    assert tokens == wanted
+    assert steps.drafted > 0
+
+
+def test_the_last_slot_is_written(live: Live) -> None:
+    prompt = live.reference.encode(SAMPLES[0])
+    decoder, plain = (read(live.candidate, prompt) for _ in range(2))
+    count = decoder.capacity - decoder.used + 1
+    wanted, _ = write(plain, Greedy(), None, count)
+
+    tokens, _ = write(decoder, Greedy(), Guesses(wanted, 0.2), count)
+
+    assert decoder.used == decoder.capacity
+    assert tokens[:TOKENS] == wanted[:TOKENS]
+    assert tokens == wanted
+
+
+@pytest.fixture(scope="module", params=[(s, p) for s in SHAPES for p in ("int8", "int4")], ids=str)
+def quantised(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Candidate, list[Prompt]]:
+    shape: str
+    precision: Precision
+    shape, precision = request.param
+    exported = export_golden(shape, tmp_path_factory.mktemp(f"{shape}-{precision}"), precision)
+    prompts = [exported.prompt(exported.golden.case(sample.name)) for sample in SAMPLES]
+    return Candidate(exported.bundle, threads=2), prompts
+
+
+def test_quantised_graphs_differ_by_the_rounding_of_inputs_only(
+    quantised: tuple[Candidate, list[Prompt]],
+) -> None:
+    candidate, prompts = quantised
+    for prompt in prompts:
+        wanted, _ = write(read(candidate, prompt), Greedy(), None, 16)
+        stepped = tried(read(candidate, prompt), wanted, 1)
+        for count in (2, 4, 8, 16):
+            found = tried(read(candidate, prompt), wanted, count)
+            assert difference(found, stepped).nrmse < INT8_INPUTS
+
+
+def tried(decoder: Decoder, tokens: Sequence[int], count: int) -> Array:
+    """Logits [N, V] after each of `tokens`, tried `count` at a time."""
+    rows = []
+    for begin in range(0, len(tokens), count):
+        part = tokens[begin : begin + count]
+        decoder.try_ahead(part)
+        rows += [decoder.accept().copy() for _ in part]
+    return np.stack(rows)
+
+
+def test_logits_of_several_tokens_differ_from_those_of_steps_by_rounding_only(live: Live) -> None:
+    prompt = live.reference.encode(SAMPLES[0])
+    wanted = live.answers.case(SAMPLES[0].name).tokens
+    plain, ahead = (read(live.candidate, prompt) for _ in range(2))
+    ahead.try_ahead(wanted[:8])
+    for token in wanted[:8]:
+        np.testing.assert_allclose(ahead.accept(), plain.step(token), atol=1e-4)
