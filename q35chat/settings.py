@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from platformdirs import user_config_path
 
@@ -21,6 +21,8 @@ from q35chat.errors import UsageError
 from q35chat.safe_text import safe_line
 
 FILE_NAME = "settings.toml"
+
+Speculate = Literal["off", "lookup", "auto"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,9 @@ class Settings:
 
     thinking: bool = False
     """Whether the model reasons before it answers."""
+
+    speculate: Speculate = "auto"
+    """Whether to guess the next tokens and compute several at once: same answers, sooner."""
 
 
 def settings_path() -> Path:
@@ -94,6 +99,9 @@ def _checked(values: Mapping[str, Any], text: str, path: Path) -> dict[str, Any]
             raise UsageError(f"{where} must be {_NAMES[kinds[key]]}, not {safe_line(repr(value))}")
         if isinstance(value, int) and key == "max_image_tokens" and value < 1:
             raise UsageError(f"{where} must be at least 1, not {value}")
+        if key == "speculate" and value not in get_args(Speculate):
+            choices = ", ".join(get_args(Speculate))
+            raise UsageError(f"{where} must be one of {choices}, not {safe_line(repr(value))}")
         checked[key] = value
     return checked
 

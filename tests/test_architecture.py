@@ -10,10 +10,18 @@ import pytest
 from tests.support.imports import ROOT, Import, imports, imports_of, modules
 
 # What each part may import of the project beside itself and the leaves, which everybody may use.
-LEAVES = ("q35chat.errors", "q35chat.safe_text", "q35chat.__version__")
+LEAVES = (
+    "q35chat.errors",
+    "q35chat.safe_text",
+    "q35chat.counting",
+    "q35chat.advice",
+    "q35chat.__version__",
+)
 ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.errors": (),
     "q35chat.safe_text": (),
+    "q35chat.counting": (),
+    "q35chat.advice": (),
     "q35chat.manifest": (),
     "q35chat.bundle": ("q35chat.manifest",),
     "q35chat.adopted": ("q35chat.bundle",),
@@ -21,6 +29,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.demo": ("q35chat.bundle",),
     "q35chat.vision": (),
     "q35chat.engine": (),
+    "q35chat.bench": ("q35chat.engine",),
     "q35chat.runtimes": ("q35chat.engine",),
     "q35chat.chat": ("q35chat.engine", "q35chat.vision", "q35chat.bundle", "q35chat.manifest"),
     "q35chat.store": ("q35chat.chat", "q35chat.settings"),

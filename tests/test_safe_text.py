@@ -13,7 +13,8 @@ def test_ordinary_text_is_untouched() -> None:
 
 
 @pytest.mark.parametrize(
-    "harmful", ["\x1b", "\r", "\x07", "\x00", "\x7f", "\x9b", "\u202e", "\u2066", "\udcff"]
+    "harmful",
+    ["\x1b", "\r", "\x07", "\x00", "\x7f", "\x9b", "\u202e", "\u2066", "\udcff", "\U0010eeee"],
 )
 def test_what_steers_a_terminal_becomes_visible(harmful: str) -> None:
     shown = safe_text(f"a{harmful}b")

@@ -81,6 +81,7 @@ class ChatEngine:
             cache=PrefixCache(decoder, snapshot_bytes),
             stop_ids=stop_ids,
             image_token_id=manifest.model.image_token_id,
+            quantised=manifest.precision in ("int8", "int4"),
             speculate=speculate,
         )
         info = ModelInfo(

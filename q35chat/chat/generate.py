@@ -30,7 +30,7 @@ from q35chat.chat.values import ChatSettings
 from q35chat.counting import counted
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import speculator
+from q35chat.engine.speculation import Speculator, speculator
 from q35chat.engine.speculation_odds import Odds
 from q35chat.errors import CapacityError
 
@@ -64,9 +64,7 @@ class Generation:
         self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
         self._limits = Limits(settings, model.tags, model.tokenizer)
         self._limits.resume(prompt.written)
-        self._steps = speculator(
-            model.decoder, _odds(model, settings), prompt.ids.tolist(), model.speculate
-        )
+        self._steps = _steps(model, prompt, settings)
         self._forced: deque[int] = deque()
         self._ids: list[int] = []
         self._predict_ms: list[float] = []
@@ -157,10 +155,15 @@ class Generation:
         )
 
 
-def _odds(model: Model, settings: ChatSettings) -> Odds:
-    """Those learnt so far, or new ones without a clock where an answer has to repeat."""
+def _steps(model: Model, prompt: Prompt, settings: ChatSettings) -> Speculator:
+    """Where an answer has to repeat, what is guessed does not depend on the clock; and nothing is,
+    unless asked for, where a run of several tokens would not choose the tokens of steps."""
     repeats = settings.sampling.seed is not None or settings.sampling.temperature == 0.0
-    return Odds(timed=False) if repeats else model.odds
+    mode = model.speculate
+    if mode == "auto" and repeats and model.quantised:
+        mode = "off"
+    odds = Odds(timed=False) if repeats else model.odds
+    return speculator(model.decoder, odds, prompt.ids.tolist(), mode)
 
 
 def check_fit(plan: PromptPlan) -> None:

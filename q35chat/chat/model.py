@@ -18,6 +18,8 @@ from q35chat.engine.speculation_odds import Odds
 class Model:
     """One sequence's decoder and everything around it.
 
+    In a `quantised` graph the inputs of a projection are rounded, which makes rounding errors that
+    a run of several tokens has and a step has not large enough to change a close choice.
     `speculate` says whether the next tokens may be guessed and computed ahead, `odds` what that
     was worth so far.
     """
@@ -30,5 +32,6 @@ class Model:
     cache: PrefixCache
     stop_ids: frozenset[int]
     image_token_id: int
+    quantised: bool = False
     speculate: Speculate = "auto"
     odds: Odds = field(default_factory=Odds)

@@ -71,10 +71,12 @@ def run_bench(
     choice = choose_model(options.model_dir, load_settings(), lambda: make_demo(console.note))
     bench = _Bench(options, open_bundle(choice.path), bandwidth)
     status = StatusLine(console)
-    with stop_on_interrupt(bench.stop.set):
-        for progress in in_worker(bench.run()):
-            status.show(f"{progress.text} ({progress.done + 1} of {progress.total})")
-    status.clear()
+    try:
+        with stop_on_interrupt(bench.stop.set):
+            for progress in in_worker(bench.run()):
+                status.show(f"{progress.text} ({progress.done + 1} of {progress.total})")
+    finally:
+        status.clear()
     result = bench.result
     if result is None or not (result.prefills or result.decodes):
         console.note("stopped before anything was measured")

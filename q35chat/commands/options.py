@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import typer
-
-
-class DebugSwitch(Protocol):
-    """What --debug turns on; the root context carries it as `obj`."""
-
-    debug: bool
 
 
 def _turn_on_debug(context: typer.Context, value: bool) -> bool:

@@ -18,7 +18,9 @@ from q35chat.engine.states import StateBuffers
 class Call:
     """A run over `tokens` new tokens with `image_rows` rows of picture embeddings.
 
-    Buffers and host arrays are made once; `load` and `run` allocate nothing on the device.
+    `shared` are the buffers of the mask and of the logits, which have a row for each of the last
+    tokens that need one. Buffers and host arrays are made once; `load` and `run` allocate nothing
+    on the device.
     """
 
     def __init__(
@@ -48,6 +50,10 @@ class Call:
             self._images = session.allocate((image_rows, width), contract.image_embeds.dtype)
             inputs[contract.image_embeds.name] = self._images
         logits = {contract.logits.name: shared[contract.logits.name]}
+        if contract.logits_count is not None:
+            spec = contract.logits_count
+            count = inputs[spec.name] = session.allocate((1,), spec.dtype)
+            count.write(np.array([logits[contract.logits.name].shape[1]], spec.dtype))
         self._runs: tuple[BoundRun, BoundRun] = (
             session.bind(inputs | dict(states.inputs(0)), logits | dict(states.outputs(0))),
             session.bind(inputs | dict(states.inputs(1)), logits | dict(states.outputs(1))),

@@ -45,6 +45,8 @@ class TextContract:
 
     `image_embeds` is None in a graph that reads no pictures. `position_rows` is 3 (temporal,
     height, width) or 4 (the text position first). `capacity` is None where the caches grow.
+    `logits_count` says of how many of the last tokens there are logits; None in a graph that has
+    them of the last only.
     """
 
     input_ids: TensorSpec
@@ -56,6 +58,7 @@ class TextContract:
     capacity: int | None
     vocab_size: int
     position_rows: int
+    logits_count: TensorSpec | None = None
 
 
 def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextContract:
@@ -82,6 +85,7 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
         capacity=_capacity(mask, pairs),
         vocab_size=vocab_size if vocab_size and not logits.shape else _fixed(logits, -1),
         position_rows=_position_rows(position_ids),
+        logits_count=inputs.get("logits_count"),
     )
 
 

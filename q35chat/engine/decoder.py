@@ -5,9 +5,7 @@ Owns the slots, the positions and the states. Knows no runtime, no tokenizer and
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -24,7 +22,9 @@ from q35chat.engine.gears import Costs, Gear
 from q35chat.engine.growing import GrowingStep
 from q35chat.engine.prefill import PrefillCall
 from q35chat.engine.prompts import PromptGraph
-from q35chat.engine.session import Array, Buffer, GraphSession
+from q35chat.engine.session import Array, GraphSession
+from q35chat.engine.snapshot import Snapshot
+from q35chat.engine.speculation_ahead import LookAhead
 from q35chat.engine.states import StateBuffers
 from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
@@ -35,33 +35,6 @@ _EMPTY = np.iinfo(np.int64).min
 
 Progress = Callable[[int, int], None]
 ShouldStop = Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A point to go back to: states on the host, and what was read up to it.
-
-    The KV rows stay on the device, so it is good only while those slots are not written again;
-    `caches` that grow are never written again. `tokens` are there where a prefill without states
-    may have to read them again.
-    """
-
-    states: Mapping[str, Array]
-    keys: Array
-    rope_position: int
-    caches: Mapping[str, Buffer] = field(default_factory=dict)
-    tokens: Tokens | None = None
-
-    @property
-    def count(self) -> int:
-        """Tokens read up to this point."""
-        return len(self.keys)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held, on the host and in growing caches."""
-        grown = sum(math.prod(b.shape) * b.dtype.itemsize for b in self.caches.values())
-        return self.keys.nbytes + sum(array.nbytes for array in self.states.values()) + grown
 
 
 class Decoder:
@@ -112,6 +85,7 @@ class Decoder:
             mask = decode.allocate(self._mask.array.shape, self._mask.array.dtype)
             self._shared[contract.attention_mask.name] = mask
             self._step = Call(decode, contract, self._states, self._shared, tokens=1, image_rows=0)
+        self._ahead = LookAhead(decode, contract, self._states, self._shared)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
         self._keys: Array = np.full(self._capacity, _EMPTY, np.int64)
@@ -149,6 +123,7 @@ class Decoder:
 
     def reset(self) -> None:
         """Forget the sequence."""
+        self._ahead.forget()
         self._states.reset()
         self._mask.rewind(0)
         self.rope_position = 0
@@ -201,6 +176,7 @@ class Decoder:
         count = check_prompt(ids, mask, self.used, self.capacity)
         if count == 0:
             raise ValueError("there is no token to read")
+        self._ahead.settle(self.used, self.rope_position)
         tokens = ids[0, :count]
         image_ends = self._image_ends(tokens, image_embeds)
         keys = tokens if keys is None else keys
@@ -224,8 +200,39 @@ class Decoder:
 
         Raises NoSlotError when every slot is used.
         """
+        if self._ahead.behind:
+            self.try_ahead((token,))
+            return self.accept()
+        self._ahead.forget()
         self._position[:] = self.rope_position
         self._decode(token, self._position, token)
+        return self.logits()
+
+    @property
+    def can_try(self) -> bool:
+        """Whether `try_ahead` can be used."""
+        return self._ahead.possible and self._prompts is None
+
+    @property
+    def behind(self) -> int:
+        """Tokens that the next run reads once more: others after them were not accepted."""
+        return len(self._ahead.behind)
+
+    def try_ahead(self, tokens: Sequence[int]) -> None:
+        """Run over text `tokens` in one go; each is read only by an `accept`, in their order.
+
+        Anything else than `accept` drops those that are left. Raises NoSlotError.
+        """
+        self._forget_rows_beyond(self.used)
+        self.predict_ms = self._ahead.run(tokens, self.used, self.rope_position)
+
+    def accept(self) -> Array:
+        """Read the next token tried; return the logits [V] after it, a view as of `logits`."""
+        token = self._ahead.accept()
+        self._mask.light(1)
+        self._mark(1, token)
+        self.rope_position += 1
+        self._read_logits = self._ahead.row
         return self.logits()
 
     def logits(self) -> Array:
@@ -236,6 +243,7 @@ class Decoder:
 
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
+        self._ahead.settle(self.used, self.rope_position)
         tokens = None if self._prompts is None else self._prompts.history(self.used)
         caches = self._states.caches()
         return Snapshot(self._states.save(), self.keys.copy(), self.rope_position, caches, tokens)
@@ -250,6 +258,7 @@ class Decoder:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
         if not self.holds(snapshot):
             raise ValueError(f"the slots of a snapshot of {snapshot.count} tokens were overwritten")
+        self._ahead.forget()
         self._states.load(snapshot.states, snapshot.caches)
         self._keys[: snapshot.count] = snapshot.keys
         if self._prompts is not None and snapshot.tokens is not None:
@@ -365,9 +374,12 @@ class Decoder:
         self.predict_ms = (perf_counter() - started) * 1e3
 
     def _mark(self, tokens: int, keys: Array | int) -> None:
-        """Name the slots just written. Rows beyond them belong to another past: forget them."""
+        """Name the slots just written. Rows beyond them belong to another past."""
         end = self.used
         self._keys[end - tokens : end] = keys
+        self._forget_rows_beyond(end)
+
+    def _forget_rows_beyond(self, end: int) -> None:
         if self._filled > end:
             self._keys[end : self._filled] = _EMPTY
         self._filled = end

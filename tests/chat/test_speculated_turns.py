@@ -226,3 +226,29 @@ def test_an_answer_that_has_to_repeat_takes_the_same_runs_again(processor: Path)
 
     assert runs[0] == runs[1] == runs[2] == runs[3]
     assert max(runs[0]) > 1
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
+@pytest.mark.parametrize(
+    ("sampling", "repeats"),
+    [
+        (SamplingSettings(temperature=0.0), True),
+        (SamplingSettings(temperature=1.0, seed=3), True),
+        (SamplingSettings(temperature=1.0), False),
+    ],
+)
+@pytest.mark.parametrize("speculate", ["off", "lookup", "auto"])
+def test_a_quantised_answer_that_has_to_repeat_is_guessed_only_when_asked_for(
+    processor: Path,
+    precision: str,
+    sampling: SamplingSettings,
+    repeats: bool,
+    speculate: speculation.Speculate,
+) -> None:
+    model = ChatModel(processor, can_try=True, precision=precision, speculate=speculate)
+    model.say(HELLO, *model.ids("one two three four " * 8), END)
+
+    usage = model.finish(HELLO, ChatSettings(sampling)).usage
+
+    kept = speculate == "auto" and repeats and precision != "fp32"
+    assert (usage.drafted_tokens > 0) == (speculate != "off" and not kept)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +23,9 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
+
+
+PATIENCE_S = 120.0
 
 
 class Typist:
@@ -33,11 +41,34 @@ class Typist:
 
     def wait_for(self, text: str) -> None:
         """Read until `text` appears after what was waited for before."""
-        while (found := self.seen.find(text, self._place)) < 0:
-            part = os.read(self._master, 4096).decode(errors="replace")
-            assert part, f"the terminal closed before {text!r}: {self.seen!r}"
-            self.seen += part
-        self._place = found + len(text)
+        while not self._find(text):
+            assert self._read(PATIENCE_S), f"{text!r} never came: {self.seen!r}"
+
+    def insist(self, keys: str, text: str) -> None:
+        """Type `keys` until `text` appears: a signal just before input() waits is not noticed."""
+        self.type(keys)
+        while not self._find(text):
+            if not self._read(1):
+                self.type(keys)
+
+    def wait_for_end(self) -> None:
+        """Read until the program has gone."""
+        while True:
+            try:
+                assert self._read(PATIENCE_S), f"it never ended: {self.seen!r}"
+            except OSError:  # how a closed terminal reads on Linux
+                return
+
+    def _find(self, text: str) -> bool:
+        found = self.seen.find(text, self._place)
+        self._place = max(self._place, found + len(text) if found >= 0 else 0)
+        return found >= 0
+
+    def _read(self, patience_s: float) -> bool:
+        """Read what there is; whether anything came in time."""
+        ready, _, _ = select.select([self._master], [], [], patience_s)
+        self.seen += os.read(self._master, 4096).decode(errors="replace") if ready else ""
+        return bool(ready)
 
 
 @contextmanager
@@ -45,6 +76,7 @@ def terminal(
     script: str, *arguments: str, home: Path, term: str = "dumb"
 ) -> Iterator[tuple[Typist, subprocess.Popen[bytes]]]:
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
     paths = os.pathsep.join([str(ROOT), str(ROOT / "export")])
     process = subprocess.Popen(
         [sys.executable, "-c", TAKE_TERMINAL, "-m", "tests.cli.scripted_main", script, *arguments],
@@ -72,8 +104,7 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:
         typist.type("\x03")
         typist.wait_for("stopped")
         typist.wait_for("> ")
-        typist.type("\x03")
-        typist.wait_for("(Ctrl+D leaves)")
+        typist.insist("\x03", "(Ctrl+D leaves)")
         typist.wait_for("> ")
         typist.type("\x04")
         assert process.wait() == 0
@@ -85,3 +116,25 @@ def test_a_dumb_terminal_is_told_of_the_other_ways(tmp_path: Path) -> None:
     with terminal("waiting", home=tmp_path) as (typist, process):
         typist.wait_for("q35chat chat --plain")
         assert process.wait() == 2
+
+
+SCREEN = ("chat", "--model-dir", "scripted")
+LEAVES = "\x1b[?1049l"
+
+
+def test_the_screen_can_be_left_while_the_model_loads(tmp_path: Path) -> None:
+    with terminal("loading", *SCREEN, home=tmp_path, term="xterm-256color") as (typist, process):
+        typist.wait_for("loading the model")
+        typist.type("\x11")
+        typist.wait_for(LEAVES)
+        typist.wait_for_end()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_terminated_screen_gives_the_terminal_back(tmp_path: Path) -> None:
+    with terminal("waiting", *SCREEN, home=tmp_path, term="xterm-256color") as (typist, process):
+        typist.wait_for("slots for each conversation")
+        process.send_signal(signal.SIGTERM)
+        typist.wait_for(LEAVES)
+        typist.wait_for_end()
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM

@@ -34,6 +34,10 @@ class Decoder:
         self.filled = 0
 
     def run(self, ids: list[int], images: np.ndarray) -> np.ndarray:
+        logits: np.ndarray = self.rows(ids, images, 1)[0]
+        return logits
+
+    def rows(self, ids: list[int], images: np.ndarray, count: int) -> np.ndarray:
         self.filled += len(ids)
         mask = np.zeros((1, CAPACITY), np.int32)
         mask[0, : self.filled] = 1
@@ -43,13 +47,15 @@ class Decoder:
             "attention_mask": mask,
             "position_ids": np.broadcast_to(places, (3, 1, len(ids))).astype(np.int64),
             "image_embeds": images.astype(np.float32),
+            "logits_count": np.array([count], np.int64),
             **self.states,
         }
         names = [value.name for value in self.session.get_outputs()]
         outputs = dict(zip(names, self.session.run(None, feeds), strict=True))
         for name in self.states:
             self.states[name] = outputs[name.replace("past_", "present_")]
-        logits: np.ndarray = outputs["logits"][0, 0]
+        logits: np.ndarray = outputs["logits"][0]
+        assert len(logits) == count
         return logits
 
 
@@ -104,6 +110,18 @@ def test_a_prompt_read_in_two_calls_gives_the_logits_of_one(tmp_path: Path, cut:
     np.testing.assert_allclose(parts.run(ids[cut:], none), expected, atol=2e-4)
     for name, state in whole.states.items():
         np.testing.assert_allclose(parts.states[name], state, atol=2e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_logits_of_the_last_tokens_are_those_of_each_read_alone(tmp_path: Path, count: int) -> None:
+    config, out = export(tmp_path, "plain")
+    none, ids = _no_images(config), [5, 9, 2, 9, 77, 31]
+    alone = Decoder(out)
+    wanted = [alone.run([token], none) for token in ids]
+
+    found = Decoder(out).rows(ids, none, count)
+
+    np.testing.assert_allclose(found, wanted[-count:], atol=1e-4)
 
 
 def test_picture_rows_are_used_in_order(tmp_path: Path) -> None:

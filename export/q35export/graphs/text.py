@@ -2,8 +2,9 @@
 
 Inputs, in order: `input_ids` `[1, T]` int64, `attention_mask` `[1, C]` int32 (ones for all
 slots filled after this call), `position_ids` `[3, 1, T]` int64, `image_embeds` `[M, H]` FP32
-(the rows of this call's picture tokens, in order; M may be 0), and the states of every layer.
-Outputs: `logits` `[1, 1, V]` of the last token, and each `past_*` again as `present_*`.
+(the rows of this call's picture tokens, in order; M may be 0), `logits_count` `[1]` int64, and
+the states of every layer. Outputs: `logits` `[1, N, V]` of the last N = `logits_count` tokens, and
+each `past_*` again as `present_*`.
 The key and value caches must be bound to the same buffer on both sides.
 """
 
@@ -37,6 +38,7 @@ class _Inputs:
     mask: ir.Value
     positions: ir.Value
     images: ir.Value
+    count: ir.Value
     states: tuple[LinearState | KeyValue, ...]
 
 
@@ -59,8 +61,8 @@ def build_text_graph(
     hidden = _inject_pictures(graph, config, inputs, table.rows(inputs.ids))
     positions = _positions(ctx, text, capacity, inputs)
     hidden, presents = decoder_layers(ctx, text, hidden, inputs.states, positions)
-    logits = _head(ctx, text, table, hidden)
-    graph.output(logits, "logits", FLOAT, (1, 1, text.vocab_size))
+    logits = _head(ctx, text, table, hidden, inputs.count)
+    graph.output(logits, "logits", FLOAT, (1, "N", text.vocab_size))
     _declare_presents(graph, text, capacity, presents)
     in_place = [
         f"past_{part}_{index}"
@@ -88,6 +90,7 @@ def _declare_inputs(graph: Graph, config: TextConfig, capacity: int) -> _Inputs:
     mask = graph.input("attention_mask", INT32, (1, capacity))
     positions = graph.input("position_ids", INT64, (3, 1, "T"))
     images = graph.input("image_embeds", FLOAT, ("M", config.hidden_size))
+    count = graph.input("logits_count", INT64, (1,))
     states: list[LinearState | KeyValue] = []
     for index, kind in enumerate(config.layer_types):
         first, second = (
@@ -96,7 +99,7 @@ def _declare_inputs(graph: Graph, config: TextConfig, capacity: int) -> _Inputs:
         )
         pair = LinearState if kind == "linear_attention" else KeyValue
         states.append(pair(first, second))
-    return _Inputs(ids, mask, positions, images, tuple(states))
+    return _Inputs(ids, mask, positions, images, count, tuple(states))
 
 
 def _declare_presents(
@@ -149,11 +152,14 @@ def _positions(ctx: Context, config: TextConfig, capacity: int, inputs: _Inputs)
     return Positions((inputs.positions, *tables), (last, scalar))
 
 
-def _head(ctx: Context, config: TextConfig, table: StoredMatrix, hidden: ir.Value) -> ir.Value:
-    """Logits of the last token."""
+def _head(
+    ctx: Context, config: TextConfig, table: StoredMatrix, hidden: ir.Value, count: ir.Value
+) -> ir.Value:
+    """Logits of the last `count` tokens."""
     graph = ctx.graph
     with graph.scope("head"):
-        last = graph.op("Slice", hidden, graph.ints(-1), graph.ints(2**31 - 1), graph.ints(1))
+        first = graph.op("Neg", count)
+        last = graph.op("Slice", hidden, first, graph.ints(2**31 - 1), graph.ints(1))
         gamma = ctx.zero_centred("model.language_model.norm.weight")
         normed = ctx.target.rms_norm(last, gamma, config.eps)
         if config.tied:
