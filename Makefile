@@ -7,19 +7,26 @@ SOURCES := q35chat export tools tests
 # A file stays in one worker: its bundles are made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: chat test test-parity test-demo check format goldens clean
+.PHONY: chat test test-parity test-demo test-tmux screens check format goldens clean
 
 chat: $(VENV)/ready-base ## Chat with the demo model, or with the bundle in out/
 	@$(BIN)/q35chat $(ARGS)
 
 test: $(VENV)/ready-dev ## Tests without PyTorch, against golden files
-	$(PYTEST) -m "not parity and not demo" $(ARGS)
+	$(PYTEST) -m "not parity and not demo and not tmux" $(ARGS)
 
 test-parity: $(VENV)/ready-parity ## Live comparison with transformers' PyTorch model
 	$(PYTEST) -m parity $(ARGS)
 
-test-demo: $(VENV)/ready-dev ## Held-out questions to the demo model: what its weights must be able to do
+test-demo: $(VENV)/ready-dev ## What the demo model's next weights must reach; these do not yet
 	$(PYTEST) -m demo $(ARGS)
+
+test-tmux: $(VENV)/ready-dev ## The whole program in a real terminal; needs tmux
+	@command -v tmux >/dev/null || { echo "install tmux to run these tests" >&2; exit 1; }
+	$(PYTEST) -m tmux tests/tui $(ARGS)
+
+screens: $(VENV)/ready-dev ## Write the stored screens again; read the diff afterwards
+	REWRITE_SCREENS=1 $(PYTEST) tests/tui/test_screens.py $(ARGS)
 
 goldens: $(VENV)/ready-parity ## Write the golden files again from transformers
 	$(BIN)/python -m tests.parity.rewrite_goldens $(ARGS)

@@ -16,7 +16,6 @@ from q35chat.store import Store
 from q35export.request import Precision
 from tests.demo.answers import GREEDY, Asked
 
-pytestmark = pytest.mark.demo
 PICTURES = Path(__file__).parents[2] / "assets" / "pictures"
 
 
@@ -95,6 +94,7 @@ def test_it_knows_which_picture_was_first_and_looks_at_each_once(desk: Desk) -> 
     assert ended(desk.chat.regenerate()).text == desk.chat.steps[-1].turn.text
 
 
+@pytest.mark.demo
 def test_counting_goes_on_where_it_was_stopped(desk: Desk) -> None:
     spoken = 0
     for event in desk.chat.send("Count to 30"):
