@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -20,6 +20,7 @@ from q35chat.commands import options as opt
 from q35chat.commands import sessions
 from q35chat.commands.bench_line import bench
 from q35chat.commands.console import Console
+from q35chat.commands.export_line import export
 from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.npu import NpuOptions, protect_screen
 from q35chat.commands.streaming import work_is_running
@@ -221,6 +222,9 @@ def ask(
         speculate=speculate,
     )
     return ask_once(asked, Console.standard())
+
+
+app.command()(export)
 
 
 @app.command()

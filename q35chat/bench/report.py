@@ -9,6 +9,7 @@ from q35chat.bench.memory import Memory
 from q35chat.bench.plot import blocks, latencies
 from q35chat.bench.results import Result
 from q35chat.bench.spread import Spread
+from q35chat.counting import counted
 
 
 def result_lines(result: Result) -> Iterator[str]:
@@ -16,7 +17,7 @@ def result_lines(result: Result) -> Iterator[str]:
     subject = result.subject
     yield (
         f"model      {subject.model}, {subject.precision}, {subject.target}, "
-        f"{_threads(subject.threads)}, {subject.capacity} slots"
+        f"{counted(subject.threads, 'thread')}, {subject.capacity} slots"
     )
     yield f"machine    {subject.machine}; {subject.software}"
     yield f"load       {result.load_ms:.0f} ms"
@@ -100,9 +101,10 @@ def _memory(result: Result) -> Iterator[str]:
 def _bandwidth(result: Result) -> Iterator[str]:
     if result.bandwidth is None:
         return
+    threads = counted(result.subject.threads, "thread")
     yield (
         f"bandwidth  {result.bandwidth / 1e9:.1f} GB/s read at best, "
-        f"{min(result.bandwidths) / 1e9:.1f} at worst, with {_threads(result.subject.threads)}"
+        f"{min(result.bandwidths) / 1e9:.1f} at worst, with {threads}"
     )
     if result.traffic is not None:
         traffic = result.traffic
@@ -110,10 +112,6 @@ def _bandwidth(result: Result) -> Iterator[str]:
             f"traffic    a step reads {_mb(traffic.weights)} of weights, {_mb(traffic.states)} of "
             f"states and {traffic.slot / 1e3:.1f} kB for each token of context"
         )
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' if count > 1 else ''}"
 
 
 def _mapped(memory: Memory) -> str:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,6 +38,7 @@ from q35chat.tui.text import clean
 from q35chat.tui.themes import HOUSE_THEMES
 from q35chat.tui.widgets.messages import SaysMessages, Severity
 from q35chat.tui.widgets.picture import Picture
+from q35chat.tui.workers import WorkerThreads
 
 _HERE = Path(__file__).parent
 
@@ -109,6 +112,10 @@ class ChatApp(App[None]):
 
     def _prefer(self, preferences: Preferences) -> None:
         self.preferences = preferences
+        if preferences.problem:  # what the user wrote there is not ours to throw away
+            text = f"Changed until you leave, not saved: {preferences.problem}"
+            self.notify(text, severity="warning", markup=False)
+            return
         try:
             save_preferences(preferences_path(), preferences)
         except OSError as error:
@@ -180,5 +187,13 @@ def run(
         return PictureFile(screen, display)
 
     with apart(log_path(), dress):
-        app.run()
+        asyncio.run(_run(app))
     return app.return_code or 0
+
+
+async def _run(app: ChatApp) -> None:
+    """Until the user leaves, or somebody ends the process and the terminal is given back first."""
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(WorkerThreads())
+    loop.add_signal_handler(signal.SIGTERM, app.exit, None, 128 + signal.SIGTERM)
+    await app.run_async()

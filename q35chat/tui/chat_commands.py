@@ -1,4 +1,4 @@
-"""What each command of the table does on the chat screen."""
+"""What each command of the table does on the chat screen; `TurnCommands` holds those for turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from q35chat.chat.service import Conversation
 from q35chat.errors import Q35Error
 from q35chat.tui.commands import Command
 from q35chat.tui.exporting import Made
@@ -16,22 +15,17 @@ from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.sessions import SessionsScreen
 from q35chat.tui.screens.settings import SettingsScreen
 from q35chat.tui.screens.setup import SetupScreen
-from q35chat.tui.text import count, slots
+from q35chat.tui.text import count
+from q35chat.tui.turn_commands import BUSY, TurnCommands
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
-    from q35chat.tui.screens.chat import ChatScreen
 
 THINKING_BUDGET: Final = 512
-_BUSY: Final = "The answer is still being written; Esc stops it first"
-_LOADING: Final = "The model is still loading"
 
 
-class ChatCommands:
+class ChatCommands(TurnCommands):
     """`do_<id>` for every command; each takes the argument of a slash command."""
-
-    def __init__(self, screen: ChatScreen) -> None:
-        self._screen = screen
 
     @property
     def _app(self) -> ChatApp:
@@ -50,135 +44,14 @@ class ChatCommands:
         """How thinking is set, for the status line."""
         conversation = self._screen.conversation
         if conversation is None or self._screen.loader.running:
-            return "loading the model… you can write already"
+            absent = "no model" if self._screen.loader.failed else "loading the model…"
+            return f"{absent} · you can write already"
         settings = conversation.settings()
         if not settings.thinking:
             return "thinking off"
         if settings.thinking_budget is None:
             return "thinking on"
         return f"thinking on, at most {count(settings.thinking_budget)} tokens"
-
-    def _idle(self) -> Conversation | None:
-        """The conversation, if it is there and nothing runs; else says why not."""
-        if self._screen.conversation is None or self._screen.loader.running:
-            self._screen.say(_LOADING)
-        elif self._screen.generation.running:
-            self._screen.say(_BUSY)
-        else:
-            return self._screen.conversation
-        return None
-
-    async def do_stop(self, _: str) -> None:
-        """Stop the turn; else take back the most recent thing that waits."""
-        screen = self._screen
-        if screen.generation.running:
-            screen.stop_turn()
-        elif screen.panel.display:
-            screen.panel.dismiss()
-            screen.status.refresh()
-        elif screen.queued:
-            screen.queued = False
-            screen.status.refresh()
-        elif not await screen.drafting.cancel_edit():
-            screen.composer.editor.focus()
-
-    async def do_regenerate(self, _: str) -> None:
-        """Answer the last question again."""
-        conversation = self._idle()
-        if conversation is None:
-            return
-        if not conversation.steps:
-            self._screen.say("There is no answer to regenerate yet")
-            return
-        last = conversation.steps[-1]
-        if last.turn.role == "assistant":
-            await self._screen.transcript.cut_from(last.id)
-        await self._screen.run_turn(conversation.regenerate, None)
-
-    async def do_proceed(self, _: str) -> None:
-        """Go on with the last answer."""
-        conversation = self._idle()
-        if conversation is None:
-            return
-        last = conversation.steps[-1] if conversation.steps else None
-        if last is None or last.turn.role != "assistant" or last.turn.finish == "stop":
-            self._screen.say("The last answer is complete; there is nothing to continue")
-            return
-        view = await self._screen.transcript.reopen_last()
-        if view is not None:
-            await self._screen.run_turn(conversation.continue_answer, None, view)
-
-    async def do_edit(self, _: str) -> None:
-        """Change an earlier question."""
-        if self._idle() is not None:
-            self._screen.panel.dismiss()
-            await self._screen.drafting.edit_earlier()
-
-    async def do_branch_back(self, _: str) -> None:
-        """Show the earlier answer."""
-        await self._branch(-1)
-
-    async def do_branch_forward(self, _: str) -> None:
-        """Show the later answer."""
-        await self._branch(1)
-
-    async def _branch(self, by: int) -> None:
-        conversation = self._idle()
-        if conversation is None:
-            return
-        forked = [step for step in conversation.steps if step.branches > 1]
-        if not forked:
-            self._screen.say("There is only one answer; Ctrl+R makes another")
-            return
-        step = forked[-1]
-        conversation.choose_branch(step.id, (step.branch + by) % step.branches)
-        await self._resettle(conversation)
-
-    async def do_drop_oldest(self, argument: str) -> None:
-        """Leave out the oldest question and answer, or so many of them."""
-        conversation = self._idle()
-        if conversation is None:
-            return
-        most = len(self._screen.panels.questions()) - 1
-        pairs = int(argument) if argument.isdecimal() else 0 if argument else 1
-        if most < 1:
-            self._screen.say("There is only one turn; leaving it out would leave nothing")
-        elif not 0 < pairs <= most:
-            self._screen.say(f"“{argument}” is not a number from 1 to {most}", error=True)
-        else:
-            await self._drop(conversation, pairs)
-
-    async def _drop(self, conversation: Conversation, pairs: int) -> None:
-        which = self._screen.panels.oldest(pairs)
-        before = conversation.used_slots
-        try:
-            conversation.drop_oldest(pairs)
-        except Q35Error as error:
-            self._screen.say(str(error), error=True)
-            return
-        await self._resettle(conversation)
-        self._screen.forecasting.forget()
-        self._screen.forecasting.soon()
-        freed = max(0, before - conversation.used_slots)
-        won = f"; {slots(freed)} are free again" if freed else ""
-        self._screen.say(f"Left out {which}{won}")
-
-    async def _resettle(self, conversation: Conversation) -> None:
-        await self._screen.transcript.settle(conversation.steps)
-        self._screen.meter.idle(conversation.model, conversation.used_slots)
-        self._screen.status.refresh()
-
-    async def do_summarise(self, _: str) -> None:
-        """Let the model write a summary, then go on in a new conversation that starts from it."""
-        conversation = self._idle()
-        if conversation is None:
-            return
-        if not conversation.steps:
-            self._screen.say("There is nothing to sum up yet")
-            return
-        fresh, events = self._screen.workspace.new_from_summary(conversation)
-        self._screen.then_open = fresh
-        await self._screen.run_turn(lambda: events, None)
 
     async def do_new(self, _: str) -> None:
         """Start a new conversation."""
@@ -201,7 +74,7 @@ class ChatCommands:
         """Turn thinking off, on, or give it a budget; without an argument go through them."""
         conversation = self._screen.conversation
         if conversation is None:
-            self._screen.say(_LOADING)
+            self._screen.say(self._not_there())
             return
         settings = conversation.settings()
         if argument:
@@ -294,9 +167,9 @@ class ChatCommands:
         """Export a model and let it answer."""
         screen, exporter = self._screen, self._app.exporter
         if screen.generation.running:
-            screen.say(_BUSY)
+            screen.say(BUSY)
         elif screen.loader.running:
-            screen.say(_LOADING)
+            screen.say(self._not_there())
         elif exporter is not None:
 
             def closed(made: Made | None) -> None:
@@ -309,7 +182,7 @@ class ChatCommands:
         """Change how answers are made and how the screen looks."""
         conversation = self._screen.conversation
         if conversation is None:
-            self._screen.say(_LOADING)
+            self._screen.say(self._not_there())
             return
 
         def closed(_: None) -> None:

@@ -51,7 +51,8 @@ class Copying:
         if conversation is None or not self._turns:
             self._screen.say("There is nothing to copy yet")
         else:
-            self._copy(conversation_markdown(conversation.title, self._turns), "the conversation")
+            text = conversation_markdown(conversation.title, self._turns, conversation.summary)
+            self._copy(text, "the conversation")
 
     @property
     def _turns(self) -> list[Turn]:

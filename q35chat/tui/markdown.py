@@ -56,9 +56,12 @@ def numbered_blocks(turns: Iterable[Turn]) -> list[CodeBlock]:
     return [block for text in reversed(answers) for block in code_blocks(text)]
 
 
-def conversation_markdown(title: str, turns: Iterable[Turn]) -> str:
-    """The visible conversation for the clipboard; pictures are named."""
+def conversation_markdown(title: str, turns: Iterable[Turn], summary: str = "") -> str:
+    """The visible conversation for the clipboard, below its summary; pictures are named."""
     parts = [f"# {title}"] if title else []
+    if summary.strip():
+        lines = ["*What was said before, in short*", "", *summary.strip().split("\n")]
+        parts.append("\n".join(f"> {line}".rstrip() for line in lines))
     for turn in turns:
         if turn.role == "system":
             continue

@@ -53,7 +53,7 @@ class CommandTable(Provider):
         for command in COMMANDS:
             if command.id != "palette":
                 key = self._chat.commands.key(command.id)
-                shown = f"{command.title}  ({key})" if key else command.title
+                shown = f"{command.title}  ({escape(key)})" if key else command.title
                 run = partial(self._chat.run_command, command.id)
                 yield _Entry(command.title, shown, command.help, run)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import tomllib
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import platformdirs
 from q35chat.tui.graphics import WISHES, Wish
 
 DEFAULT_THEME: Final = "q35-dark"
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TEMPLATE: Final = """\
 # Written by the application when a setting changes; edit freely while it is closed.
 theme = {theme}
@@ -55,13 +57,16 @@ def load_preferences(path: Path) -> Preferences:
         return Preferences(problem=f"{path} cannot be read ({error}); the defaults are used")
     theme, keys = document.get("theme", DEFAULT_THEME), document.get("keys", {})
     pictures = _wish(document.get("pictures", "auto"))
-    if not (isinstance(theme, str) and pictures is not None and isinstance(keys, dict)):
+    if not (isinstance(theme, str) and pictures is not None and _are_texts(keys)):
         ways = ", ".join(WISHES)
         return Preferences(
-            problem=f"{path}: theme must be text, pictures one of {ways}, keys a table"
+            problem=f"{path}: theme must be text, pictures one of {ways}, keys a table of texts"
         )
-    texts = {name: value for name, value in keys.items() if isinstance(value, str)}
-    return Preferences(theme, pictures, texts)
+    return Preferences(theme, pictures, keys)
+
+
+def _are_texts(keys: object) -> bool:
+    return isinstance(keys, dict) and all(isinstance(value, str) for value in keys.values())
 
 
 def _wish(value: object) -> Wish | None:
@@ -73,14 +78,23 @@ def _wish(value: object) -> Wish | None:
 
 def save_preferences(path: Path, preferences: Preferences) -> None:
     """Replace the file as a whole. Raises OSError."""
-    keys = "".join(f"{name} = {json.dumps(keys)}\n" for name, keys in preferences.keys.items())
+    keys = "".join(f"{_key(name)} = {_quoted(keys)}\n" for name, keys in preferences.keys.items())
     text = _TEMPLATE.format(
-        theme=json.dumps(preferences.theme),
+        theme=_quoted(preferences.theme),
         wishes=", ".join(WISHES),
-        pictures=json.dumps(preferences.pictures),
+        pictures=_quoted(preferences.pictures),
         keys=keys,
     )
     _replace_file(path, text)
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """A TOML string; TOML has no surrogates, and DEL only escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 class Drafts:

@@ -155,6 +155,14 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(bundle: Path) -> None:
     assert seen.err.getvalue().endswith("\r\x1b[K")
 
 
+def test_a_failure_leaves_no_half_line_on_a_terminal(bundle: Path) -> None:
+    seen = recorded(terminal=True)
+
+    with pytest.raises(CapacityError):
+        run_bench(replace(SMALL, model_dir=bundle, prompt=65), seen.console, steady)
+    assert seen.err.getvalue().endswith("\r\x1b[K")
+
+
 def test_a_machine_whose_memory_cannot_be_measured_has_no_ceiling(bundle: Path) -> None:
     seen = recorded()
 

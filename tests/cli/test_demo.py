@@ -51,13 +51,13 @@ def test_processes_that_start_at_once_export_once(checkpoint: Path) -> None:
     def slow(source: Path, out: Path) -> None:
         calls.append(out)
         entered.set()
-        release.wait()
+        assert release.wait(30)
         _export(source, out)
 
-    first = threading.Thread(target=demo.ensure_demo, args=(slow,))
-    second = threading.Thread(target=demo.ensure_demo, args=(slow,))
+    first = threading.Thread(target=demo.ensure_demo, args=(slow,), daemon=True)
+    second = threading.Thread(target=demo.ensure_demo, args=(slow,), daemon=True)
     first.start()
-    entered.wait()
+    assert entered.wait(30)
     second.start()
     release.set()
     first.join()

@@ -41,6 +41,7 @@ class ChatModel:
     snapshot_bytes: int = 1 << 30
     with_vision: bool = True
     can_try: bool = False
+    precision: str = "fp32"
     speculate: Speculate = "auto"
     text: NumpySession = field(init=False)
     vision: VisionSession = field(init=False)
@@ -52,7 +53,7 @@ class ChatModel:
         )
         self.vision = VisionSession()
         self.engine = ChatEngine.open(
-            bundle(self.processor, self.capacity, with_vision=self.with_vision),
+            bundle(self.processor, self.capacity, self.precision, with_vision=self.with_vision),
             self._open,
             snapshot_bytes=self.snapshot_bytes,
             speculate=self.speculate,
@@ -91,7 +92,9 @@ class ChatModel:
         return last
 
 
-def bundle(processor: Path, capacity: int = 512, *, with_vision: bool = True) -> Bundle:
+def bundle(
+    processor: Path, capacity: int = 512, precision: str = "fp32", *, with_vision: bool = True
+) -> Bundle:
     """A bundle of which only the processor's folder is really there."""
     assert processor.name == "processor"
     digest = hashlib.sha256((processor / "tokenizer.json").read_bytes()).hexdigest()
@@ -103,7 +106,7 @@ def bundle(processor: Path, capacity: int = 512, *, with_vision: bool = True) ->
         created="2026-01-01T00:00:00Z",
         source=Source("tests/numpy", None, ""),
         target="cpu",
-        precision="fp32",
+        precision=precision,
         capacity=capacity,
         options={},
         model=ModelFacts(

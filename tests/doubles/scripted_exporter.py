@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Phase, Stopped, Tell
+from tests.doubles.scripted_workspace import PATIENCE_S
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -81,7 +82,7 @@ class ScriptedJob:
     def _go(self, wish: BundleWish) -> None:
         self._script.wishes.append(wish)
         if self._script.gate is not None:
-            self._script.gate.wait()
+            assert self._script.gate.wait(PATIENCE_S), "nobody opened the gate"
         if self.cancelled:
             raise Stopped("stopped")
         if self._script.errors:

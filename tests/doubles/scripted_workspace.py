@@ -32,6 +32,8 @@ from q35chat.errors import CapacityError, PictureError, StoreError
 
 MODEL = ModelInfo("Qwen3.5-0.8B", "cpu", "int4", "AMD EPYC, 2 threads", 2048, False)
 EPOCH = 1_700_000_000.0
+PATIENCE_S = 60.0
+"""Longer than any test: a thread that waits for ever would outlive the tests and hang their end."""
 
 
 class Gate:
@@ -60,7 +62,7 @@ class Gate:
     def wait(self) -> None:
         """Wait for the next permit."""
         if not self._opened.is_set() and not self.cancelled.is_set():
-            self._permits.acquire()
+            assert self._permits.acquire(timeout=PATIENCE_S), "nobody opened the gate"
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Reply:
     reasoning: str = ""
     finish: FinishReason = "stop"
     gate: Gate | None = None
+    reading_gate: Gate | None = None
     error: Exception | None = None
     fail_after: int | None = None
     notice: str = ""
@@ -98,7 +101,7 @@ class ScriptedWorkspace:
     def load(self) -> None:
         """Wait for the gate, then be loaded or fail."""
         if self.load_gate is not None:
-            self.load_gate.wait()
+            assert self.load_gate.wait(PATIENCE_S), "nobody opened the gate"
         self.loads += 1
         if self.load_error is not None:
             raise self.load_error
@@ -246,12 +249,12 @@ class ScriptedConversation:
     def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
         """Ask and answer."""
         need = self.forecast(text, attachments).turn_slots
-        yield from self._run(Turn("user", text, tuple(attachments)), need)
+        return self._run(Turn("user", text, tuple(attachments)), need)
 
     def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
         """Answer again; the earlier answer becomes a branch."""
         old = self.history.pop() if self.history[-1].turn.role == "assistant" else None
-        yield from self._run(None, 8, old)
+        return self._run(None, 8, old)
 
     def edit(
         self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
@@ -259,12 +262,12 @@ class ScriptedConversation:
         """Ask something else instead of a former question."""
         index = [step.id for step in self.history].index(step_id)
         self.history = self.history[:index]
-        yield from self.send(text, attachments)
+        return self.send(text, attachments)
 
     def continue_answer(self) -> Iterator[Event]:
         """Go on with the last answer."""
         last = self.history.pop()
-        yield from self._run(None, 0, None, last.turn.text)
+        return self._run(None, 0, None, last.turn.text)
 
     def cancel(self) -> None:
         """Stop after the present token."""
@@ -305,9 +308,15 @@ class ScriptedConversation:
     def _run(
         self, question: Turn | None, need: int, old: Step | None = None, before: str = ""
     ) -> Iterator[Event]:
+        """A turn that can be stopped from now on, whenever it begins to be computed."""
         reply = self.workspace.next_reply()
         self._cancelled.clear()
         self._gate = reply.gate
+        return self._running(reply, question, need, old, before)
+
+    def _running(
+        self, reply: Reply, question: Turn | None, need: int, old: Step | None, before: str
+    ) -> Iterator[Event]:
         if isinstance(reply.error, CapacityError) and reply.fail_after is None:
             raise reply.error
         if question is not None:
@@ -323,6 +332,8 @@ class ScriptedConversation:
         for done in range(reply.pictures + 1 if reply.pictures else 0):
             yield VisionProgress(done, reply.pictures)
         for part in range(1, reply.prefill_steps + 1):
+            if reply.reading_gate is not None:
+                reply.reading_gate.wait()
             self._pause(reply)
             yield PrefillProgress(need * part // reply.prefill_steps, need, 812.0)
 

@@ -289,9 +289,10 @@ class ChatScreen(Screen[None]):
         """Run a turn into a new answer on screen, or into `view`."""
         self.panel.dismiss()
         self.status.begin()
+        events = make_events()  # before anything waits: from here on it can be stopped
         self.generation.running = True
         target = view if view is not None else await self.transcript.begin(question)
-        self.generation.start(make_events, target)
+        self.generation.start(lambda: events, target)
         self.status.refresh()
 
     def stop_turn(self) -> None:

@@ -1,0 +1,40 @@
+"""The interface's settings file: what the user wrote in it is never thrown away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from q35chat.tui.preferences import (
+    Preferences,
+    load_preferences,
+    preferences_path,
+    save_preferences,
+)
+from tests.tui.support import opened
+
+
+@pytest.mark.parametrize("name", ["/regenerate", "two words", 'a "quote"', "new"])
+@pytest.mark.parametrize("keys", ["f9", "😀", "\x7f"])
+def test_every_name_and_key_is_read_back_as_written(name: str, keys: str, tmp_path: Path) -> None:
+    written = Preferences(keys={name: keys})
+    save_preferences(tmp_path / "interface.toml", written)
+    assert load_preferences(tmp_path / "interface.toml") == written
+
+
+def test_a_key_that_is_no_text_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "interface.toml"
+    path.write_text('[keys]\nnew = ["f9"]\n')
+    assert "keys a table of texts" in load_preferences(path).problem
+
+
+async def test_a_file_with_a_mistake_in_it_is_not_written_over() -> None:
+    path = preferences_path()
+    path.parent.mkdir(parents=True)
+    path.write_text('[keys]\nnew = "f9"\nhelp = \n')
+    async with opened(preferences=load_preferences(path)) as chat:
+        chat.app.choose_theme("q35-light")
+        assert chat.app.theme == "q35-light"
+        await chat.hear("not saved")
+    assert 'new = "f9"' in path.read_text()
