@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ __all__ = ["npu"]
 # The same examples in every run, and no example may fail because the machine is busy.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+# A shell that starts a job in the background lets it ignore Ctrl+C, and so would every program that
+# the tests start and stop with it: they would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from textual.pilot import Pilot
@@ -26,6 +26,24 @@ from q35chat.tui.screens.chat import ChatScreen, Opening
 SIZE = (120, 36)
 PICTURES = Path("assets/pictures")
 PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Questions asked one after the other, the first about `image`; taken when the last answer
+    is complete, or while it has only so many tokens."""
+
+    questions: tuple[str, ...]
+    image: Path | None = None
+    tokens: int = 0
+
+
+SCENES = {
+    "picture": Scene(
+        ("What do you see?", "How do I use my own model?"), image=PICTURES / "shapes.png"
+    ),
+    "capacity": Scene(("Count to 300",), tokens=700),
+}
 
 
 async def _until(pilot: Pilot[None], done: Callable[[], bool]) -> None:
@@ -44,42 +62,47 @@ def _app(image: Path | None) -> ChatApp:
     return ChatApp(space, opening, Preferences(), Drafts.at_home())
 
 
-def _answered(screen: ChatScreen, turns: int) -> bool:
-    return len(screen.steps) >= 2 * turns and not screen.generation.running
-
-
-async def _scene(questions: list[str], image: Path | None) -> str:
-    """Ask one question after the other; the screen afterwards, as SVG."""
-    app = _app(image)
+async def _played(scene: Scene) -> str:
+    """The screen as SVG when the scene is over."""
+    app = _app(scene.image)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         screen = app.screen_stack[1]
         assert isinstance(screen, ChatScreen)
         await _until(pilot, lambda: screen.conversation is not None)
-        for turn, question in enumerate(questions, start=1):
+        for turn, question in enumerate(scene.questions, start=1):
             screen.composer.editor.put(question)
             await pilot.pause(0.5)
             await pilot.press("enter")
-            await _until(pilot, partial(_answered, screen, turn))
-            await pilot.pause(0.5)
-        return app.export_screenshot(title="q35chat")
+            await _until(pilot, _moment(screen, 2 * turn, scene.tokens))
+            if not scene.tokens:
+                await pilot.pause(0.5)
+        taken = app.export_screenshot(title="q35chat")
+        screen.stop_turn()
+        await _until(pilot, lambda: not screen.generation.running)
+        return taken
+
+
+def _moment(screen: ChatScreen, turns: int, tokens: int) -> Callable[[], bool]:
+    """When so many turns are complete, or the running one has so many tokens."""
+
+    def answered() -> bool:
+        return len(screen.steps) >= turns and not screen.generation.running
+
+    def written() -> bool:
+        return screen.meter.made >= tokens or answered()
+
+    return written if tokens else answered
 
 
 def main(folder: Path) -> None:
     """Write every scene into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    scenes = {
-        "picture": (
-            ["What do you see?", "How do I use my own model?"],
-            PICTURES / "shapes.png",
-        ),
-        "capacity": (["Count to 200"], None),
-    }
-    for name, (questions, image) in scenes.items():
+    for name, scene in SCENES.items():
         with tempfile.TemporaryDirectory() as home:
             os.environ["XDG_DATA_HOME"] = os.environ["XDG_STATE_HOME"] = home
             os.environ["XDG_CONFIG_HOME"] = home
-            svg = asyncio.run(_scene(questions, image))
+            svg = asyncio.run(_played(scene))
         (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
         print(f"wrote {folder / name}.svg")
 

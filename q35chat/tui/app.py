@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar, TextIO
 
 from textual.app import App
+from textual.css.query import NoMatches
 
 from q35chat.chat.service import Workspace
 from q35chat.tui.asking import Answers, ask
@@ -96,6 +97,11 @@ class ChatApp(App[None]):
             screen.messages.say(message, severity)
         else:
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """What a handler misses because the application is being left is no error."""
+        if not (self._exit and isinstance(error, NoMatches)):
+            super()._handle_exception(error)
 
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""

@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from q35chat.chat.events import Event, Finished
+from q35chat.tui import calm
 from q35chat.tui.feed import Batch, Feed
 from q35chat.tui.meter import Meter
 from q35chat.tui.pacing import SHORTEST_S, Pacer, pacer_for
@@ -57,6 +58,7 @@ class Generation:
         self._thinking_since = 0.0
         self._pacer = pacer_for(self._meter.model.target if self._meter.model else "")
         self._meter.begin()
+        calm.begin()
         self._screen.run_worker(
             partial(self._feed.consume, make_events), thread=True, group="generate"
         )
@@ -89,6 +91,7 @@ class Generation:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
+        calm.end()
         self._screen.run_worker(self._end(), group="end")
 
     async def _end(self) -> None:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 
 class Loading:
-    """`running` from the wish to the model that answers, or to the panel that says why not."""
+    """`running` from the wish to the model that answers, or to the panel that says why not;
+    `failed` from there to the next try."""
 
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
         self.running = False
+        self.failed = False
 
     def load(self, session: str | None) -> None:
         """Load the model, then open `session` or a new conversation."""
@@ -68,7 +70,7 @@ class Loading:
     ) -> None:
         screen = self._screen
         screen.panel.dismiss()
-        self.running = True
+        self.running, self.failed = True, False
         screen.status.refresh()
 
         def run() -> None:
@@ -90,6 +92,6 @@ class Loading:
     async def _failed(
         self, failed: Callable[[Exception], Awaitable[None]], error: Exception
     ) -> None:
-        self.running = False
+        self.running, self.failed = False, True
         self._screen.status.refresh()
         await failed(error)

@@ -65,15 +65,17 @@ class Status:
         screen = self._screen
         conversation = screen.conversation
         title = conversation.title if conversation is not None else ""
-        loading = conversation is None or screen.loader.running
-        state = "loading the model…" if loading or not conversation else conversation.model.name
+        model = None if screen.loader.running or not conversation else conversation.model
+        absent = "no model" if screen.loader.failed else "loading the model…"
+        state = model.name if model is not None else absent
         screen.query_one(TitleBar).show(title, state)
         begun = conversation is not None and bool(conversation.summary)
         empty = not (screen.steps or begun or screen.generation.running)
         welcome = screen.query_one(Welcome)
         welcome.show(
-            None if loading or not conversation else conversation.model,
+            model,
             screen.commands.key("setup"),
+            failed=screen.loader.failed,
         )
         welcome.display = empty
         screen.transcript.display = not empty

@@ -19,7 +19,12 @@ DARK: Final = Theme(
     surface="#181c24",
     panel="#202631",
     dark=True,
-    variables={"border": "#5fb3b3", "border-blurred": "#2c3442", "scrollbar": "#2c3442"},
+    variables={
+        "border": "#5fb3b3",
+        "border-blurred": "#2c3442",
+        "scrollbar": "#2c3442",
+        "scrollbar-background": "#181c24",
+    },
 )
 
 LIGHT: Final = Theme(
@@ -35,7 +40,12 @@ LIGHT: Final = Theme(
     surface="#f2f0ea",
     panel="#e8e5dc",
     dark=False,
-    variables={"border": "#1f7a7a", "border-blurred": "#d3cec1", "scrollbar": "#cfc9ba"},
+    variables={
+        "border": "#1f7a7a",
+        "border-blurred": "#d3cec1",
+        "scrollbar": "#cfc9ba",
+        "scrollbar-background": "#f2f0ea",
+    },
 )
 
 HOUSE_THEMES: Final = (DARK, LIGHT)

@@ -109,10 +109,10 @@ class Chat:
         """Wait until the turn has so many tokens on the meter."""
         await self.until(lambda: self.screen.meter.made >= tokens)
 
-    async def settled(self) -> str:
-        """The screen once it has stayed the same for a while."""
+    async def settled(self, looks: int = 6) -> str:
+        """The screen once it has stayed the same for so many looks."""
         seen = [self.text]
-        while len(seen) < 6:
+        while len(seen) < looks:
             await self.pilot.pause(0.05)
             seen = [*seen, self.text] if self.text == seen[-1] else [self.text]
         return seen[-1]

@@ -6,11 +6,11 @@ import pytest
 from textual.widgets import Input
 
 from q35chat.chat.values import Turn
-from q35chat.errors import StoreError
+from q35chat.errors import BundleError, StoreError
 from q35chat.tui.commands import BY_SLASH, COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
-from tests.tui.support import Chat, opened, picture_file
+from tests.tui.support import NARROW, WIDE, Chat, opened, picture_file
 
 
 async def with_sessions(chat: Chat) -> None:
@@ -251,3 +251,30 @@ async def test_a_setting_that_cannot_be_saved_is_said_in_the_dialog(
         await chat.press("escape")
         await chat.press("ctrl+t")
         await chat.see("✗ the disk is full; free some space")
+
+
+@pytest.mark.parametrize(("key", "words"), [("ctrl+l", "Packing list"), ("f4", "Copy a code")])
+async def test_rows_of_a_list_follow_the_width_of_the_screen(key: str, words: str) -> None:
+    code = "```python\nx = 1\n```\n\n```sh\nls\n```\n"
+    workspace = ScriptedWorkspace([Reply(code)])
+    workspace.add("Packing list for Norway", dialogue(2))
+    async with opened(workspace) as chat:
+        await chat.ask("hello")
+        await chat.press(key)
+        await chat.see(words)
+        await chat.pilot.resize_terminal(*NARROW)
+        narrow = await chat.settled()
+        await chat.press("escape", key)
+        await chat.see(words)
+        assert await chat.settled() == narrow
+
+
+async def test_where_no_model_could_be_loaded_nothing_says_that_one_is_loading() -> None:
+    workspace = ScriptedWorkspace(load_error=BundleError("out has no manifest"))
+    for size in (WIDE, NARROW):
+        async with opened(workspace, size=size, loaded=False) as chat:
+            await chat.see("out has no manifest")
+            await chat.see("There is no model yet. You can write already.")
+            assert "loading" not in chat.text
+            await chat.press("ctrl+n")
+            await chat.hear("There is no model yet; the panel says why")

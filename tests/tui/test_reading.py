@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from q35chat.chat.service import ModelInfo
+from q35chat.tui.screens.chat import Opening
 from q35chat.tui.widgets.answer import Piece
 from q35chat.tui.widgets.turns import AnswerView
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
@@ -179,6 +180,18 @@ async def test_a_finished_piece_of_an_answer_is_not_laid_out_again() -> None:
         assert pieces[0]._laid_out is first
         gate.open()
         await chat.idle()
+
+
+async def test_the_scroll_bar_stands_at_the_end_when_a_panel_takes_room_from_the_end() -> None:
+    workspace = ScriptedWorkspace([Reply("And so it went on. " * 30, finish="capacity")])
+    stored = workspace.add("A long story", dialogue(30))
+    stored.used = 1_920
+    async with opened(workspace, opening=Opening(stored.id)) as chat:
+        await chat.ask("Go on.")
+        await chat.see("Capacity reached")
+        shown = await chat.settled()
+        chat.screen.transcript.vertical_scrollbar.refresh()
+        assert await chat.settled() == shown
 
 
 async def test_nothing_ticks_while_idle() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -159,3 +160,14 @@ def test_a_log_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with apart(tmp_path / "file" / "native.log"):
         os.write(2, b"lost\n")
+
+
+async def test_the_application_can_be_left_while_a_conversation_is_being_opened() -> None:
+    workspace = ScriptedWorkspace()
+    conversation = workspace.add("Long", dialogue(40))
+    async with opened(workspace) as chat:
+        chat.screen.open_conversation(conversation.id)
+        while chat.screen.conversation is not conversation:
+            await asyncio.sleep(0)
+        chat.app.exit()
+    assert chat.app.return_code == 0

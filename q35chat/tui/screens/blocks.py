@@ -79,9 +79,19 @@ class BlocksScreen(ModalScreen[int | None]):
         options.highlighted = 0
         options.focus()
 
+    def on_resize(self) -> None:
+        """The rows have another width."""
+        options = self.query_one(OptionList)
+        for place, block in enumerate(self._blocks):
+            options.replace_option_prompt_at_index(place, row(place + 1, block, self._width))
+        self._look_at(options.highlighted)
+
     @on(OptionList.OptionHighlighted)
-    def _look_at(self, event: OptionList.OptionHighlighted) -> None:
-        block = self._blocks[event.option_index]
+    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self._look_at(event.option_index)
+
+    def _look_at(self, place: int | None) -> None:
+        block = self._blocks[place or 0]
         self.query_one("#block", Static).update(beginning(block, self._width))
 
     @on(OptionList.OptionSelected)

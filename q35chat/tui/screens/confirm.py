@@ -30,8 +30,8 @@ class ConfirmScreen(ModalScreen[bool]):
             yield Static(Content.styled(clean(self._question), "bold"))
             yield Static(Content.styled(clean(self._detail), "$foreground 60%"))
             with Horizontal(classes="buttons"):
-                yield Button("Cancel (n)", id="no")
-                yield Button(f"{self._yes} (y)", id="yes", variant="error")
+                yield Button("Cancel (n)", id="no", compact=True)
+                yield Button(f"{self._yes} (y)", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
         """Enter alone changes nothing."""

@@ -103,17 +103,21 @@ class SessionsScreen(ModalScreen[str | None]):
         options = self.query_one(OptionList)
         place = options.highlighted or 0
         options.clear_options()
-        now, width = time.time(), min(84, self.size.width * 95 // 100) - 8
-        options.add_options(
-            [
-                Option(row(summary, now, width, is_open=summary.id == self._current), id=summary.id)
-                for summary in found
-            ]
-        )
+        options.add_options([Option(self._row(summary), id=summary.id) for summary in found])
         if found:
             options.highlighted = min(place, len(found) - 1)
         else:
             options.add_option(Option(Content.styled("nothing found", _DIM), disabled=True))
+
+    def _row(self, summary: SessionSummary) -> Content:
+        width = min(84, self.size.width * 95 // 100) - 8
+        return row(summary, time.time(), width, is_open=summary.id == self._current)
+
+    def on_resize(self) -> None:
+        """The rows have another width."""
+        options = self.query_one(OptionList)
+        for place, summary in enumerate(self._found):
+            options.replace_option_prompt_at_index(place, self._row(summary))
 
     @property
     def _chosen(self) -> SessionSummary | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from textual.containers import VerticalScroll
+from textual.geometry import Size
 
 
 class FollowScroll(VerticalScroll, can_focus=False):
     """Follows growing content from the end; a reader who scrolls up is left alone."""
+
+    _bar_at = 0.0
 
     @property
     def following(self) -> bool:
@@ -28,3 +31,13 @@ class FollowScroll(VerticalScroll, can_focus=False):
         moved_down = new_value > old_value
         if moved_down and not self.following and new_value >= self.max_scroll_y - 1:
             self.call_later(self.anchor)
+
+    def _size_updated(
+        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+    ) -> bool:
+        """Draw the scroll bar again where a layout has moved what is followed."""
+        changed = super()._size_updated(size, virtual_size, container_size, layout)
+        if self.scroll_y != self._bar_at:
+            self._bar_at = self.scroll_y
+            self.vertical_scrollbar.refresh()
+        return changed

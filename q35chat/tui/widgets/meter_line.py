@@ -18,7 +18,7 @@ def line(reading: Reading, width: int) -> Content:
     """As much as fits: capacity, then progress, the draft or speed, then the graph."""
     capacity = reading.capacity
     if not capacity.total:
-        return Content.styled("loading the model…", _DIM)
+        return Content.styled("no model yet", _DIM)
     share = f" {SIGNS[capacity.level]}{capacity.fraction:.0%}"
     bar = bar_content(capacity, 14 if width < 90 else 24)
     head = Content.assemble(bar, (share, f"{COLOURS[capacity.level]} bold"))

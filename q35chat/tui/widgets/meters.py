@@ -116,7 +116,7 @@ def model_rows(reading: Reading) -> Content:
     """Model, target, precision and device."""
     model = reading.model
     if model is None:
-        return Content.styled("loading…", _DIM)
+        return Content.styled("not loaded yet", _DIM)
     return Content("\n").join(
         [
             Content.styled(one_line(model.name, _WIDTH), "bold"),

@@ -21,15 +21,16 @@ _TIPS = (
 class Welcome(Static):
     """A few quiet lines in the middle; a banner when only the demo model is there."""
 
-    def show(self, model: ModelInfo | None, setup_key: str) -> None:
+    def show(self, model: ModelInfo | None, setup_key: str, *, failed: bool = False) -> None:
         """Say what is known about the model, and which key gets a real one."""
-        self.update(Content("\n").join(_lines(model, setup_key)))
+        self.update(Content("\n").join(_lines(model, setup_key, failed=failed)))
 
 
-def _lines(model: ModelInfo | None, setup_key: str) -> list[Content]:
+def _lines(model: ModelInfo | None, setup_key: str, *, failed: bool) -> list[Content]:
     lines = [Content.styled("q35chat", "$primary bold")]
     if model is None:
-        lines.append(Content.styled("The model is loading. You can write already.", _DIM))
+        words = "There is no model yet." if failed else "The model is loading."
+        lines.append(Content.styled(f"{words} You can write already.", _DIM))
     else:
         where = " · ".join(model_facts(model))
         lines.append(Content.assemble((clean(model.name), "bold"), (f"  {where}", _DIM)))

@@ -1,0 +1,124 @@
+"""A shell in a real terminal: a tmux server of its own, keys in, what stands on the screen out.
+
+A pipe of all that is written to the terminal wakes whoever waits for words; nothing is timed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_PATIENCE_S: Final = 120
+_CONFIG: Final = """\
+set -g default-terminal tmux-256color
+set -g status off
+set -s escape-time 0
+"""
+
+
+class Tmux:
+    """One window with a shell in it. `folder` holds its socket, its settings and its pipe."""
+
+    def __init__(
+        self, folder: Path, cwd: Path, environment: Mapping[str, str], size: tuple[int, int]
+    ) -> None:
+        config, pipe = folder / "tmux.conf", folder / "output"
+        config.write_text(_CONFIG, "ascii")
+        os.mkfifo(pipe)
+        self._wakes = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        self._socket = str(folder / "socket")
+        self._runs = 0
+        variables = [part for item in environment.items() for part in ("-e", "=".join(item))]
+        columns, rows = map(str, size)
+        self._tmux("-f", str(config), "new-session", "-d", "-x", columns, "-y", rows,
+                   "-c", str(cwd), *variables, "/bin/sh")  # fmt: skip
+        self._tmux("pipe-pane", f"cat > '{pipe}'")
+
+    def run(self, *command: str) -> None:
+        """Type a command."""
+        self._runs += 1
+        self.type(f"{shlex.join(command)}; echo command {self._runs} ended with $?")
+        self.press("Enter")
+
+    def ended_well(self) -> None:
+        """Wait until the command has ended with 0 and the shell shows its screen again."""
+        self.see(f"command {self._runs} ended with 0")
+
+    def press(self, *keys: str) -> None:
+        """Keys by tmux's names, such as `Enter`, `C-q`, `Escape`."""
+        self._tmux("send-keys", *keys)
+
+    def type(self, text: str) -> None:
+        """Letters, as if typed."""
+        self._tmux("send-keys", "-l", text)
+
+    def paste(self, text: str) -> None:
+        """A bracketed paste."""
+        self._tmux("set-buffer", text)
+        self._tmux("paste-buffer", "-p")
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size."""
+        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    @property
+    def screen(self) -> str:
+        """The rows on the screen."""
+        return self._tmux("capture-pane", "-p")
+
+    @property
+    def flat(self) -> str:
+        """The same without line breaks and repeated spaces."""
+        return " ".join(self.screen.split())
+
+    @property
+    def colours(self) -> str:
+        """The rows with their colours."""
+        return self._tmux("capture-pane", "-p", "-e")
+
+    def see(self, words: str, *, gone: bool = False) -> None:
+        """Wait until the words are on the screen, or no longer."""
+        while (words in self.flat) is gone:
+            self._wait(f"{words!r} {'stays' if gone else 'never came'}")
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        self._tmux("kill-server")
+        os.close(self._wakes)
+
+    def _wait(self, problem: str) -> None:
+        ready, _, _ = select.select([self._wakes], [], [], _PATIENCE_S)
+        assert ready, f"{problem}:\n{self.screen}"
+        os.read(self._wakes, 1 << 16)
+
+    def _tmux(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-u", "-S", self._socket, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=dict(os.environ),  # not the COLUMNS that the readline library leaves in C's own
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def tmux(
+    folder: Path,
+    cwd: Path,
+    environment: Mapping[str, str],
+    size: tuple[int, int] = (120, 36),
+) -> Iterator[Tmux]:
+    """A terminal that is gone afterwards, with all that ran in it."""
+    terminal = Tmux(folder, cwd, environment, size)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
