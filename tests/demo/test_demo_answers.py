@@ -31,9 +31,7 @@ def plain(text: str, *pictures: Image.Image) -> Question:
 @pytest.mark.parametrize(
     ("precision", "allowed"),
     [
-        ("fp32", 35),
-        ("int8", 35),
-        ("int4", 45),
+        ("int4", 35),
         pytest.param("fp32", 15, marks=goal),
         pytest.param("int8", 15, marks=goal),
         pytest.param("int4", 25, marks=goal),
@@ -46,9 +44,7 @@ def test_fresh_picture_questions(demo_bundle: Open, precision: Precision, allowe
 @pytest.mark.parametrize(
     ("precision", "allowed"),
     [
-        ("fp32", 18),
-        ("int8", 18),
-        ("int4", 20),
+        ("int4", 18),
         pytest.param("fp32", 6, marks=goal),
         pytest.param("int8", 6, marks=goal),
         pytest.param("int4", 10, marks=goal),

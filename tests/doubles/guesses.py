@@ -14,7 +14,7 @@ class Guesses:
     def __init__(self, said: Sequence[int], wrong: float, seed: int = 5) -> None:
         chance = random.Random(seed)
         self._said = said
-        self._guessed = [token ^ (chance.random() < wrong) for token in said]
+        self._guessed = [abs(token - 1) if chance.random() < wrong else token for token in said]
         self._place = 0
 
     @property
