@@ -17,7 +17,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def candidate(exported: Exported) -> Candidate:
-    return Candidate(exported.bundle, threads=2)
+    return Candidate(exported.bundle, threads=1)
 
 
 @pytest.fixture(params=[sample.name for sample in SAMPLES])

@@ -19,7 +19,7 @@ SETTINGS = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_toke
 
 @pytest.fixture(scope="module")
 def engine(exported: Exported) -> ChatEngine:
-    return ChatEngine.open(exported.bundle, partial(OrtSession, threads=2))
+    return ChatEngine.open(exported.bundle, partial(OrtSession, threads=1))
 
 
 def test_a_message_is_answered_with_the_tokens_of_transformers(

@@ -74,9 +74,9 @@ def test_every_matrix_of_the_decoder_is_rounded_as_little_as_its_bits_allow(pair
 
 
 def test_the_graph_adds_no_error_of_its_own(pair: Pair) -> None:
-    rounded = Candidate(pair.rounded, threads=2)
+    rounded = Candidate(pair.rounded, threads=1)
     with exact_copy(pair.exported.bundle) as copy:
-        exact = Candidate(copy, threads=2)
+        exact = Candidate(copy, threads=1)
         for sample in ("text", "three pictures"):
             wanted = follow(rounded, pair.exported, sample)
             np.testing.assert_allclose(follow(exact, pair.exported, sample), wanted, atol=1e-3)
@@ -84,7 +84,7 @@ def test_the_graph_adds_no_error_of_its_own(pair: Pair) -> None:
 
 
 def test_rounded_inputs_cost_no_more_than_the_model_of_them_says(pair: Pair) -> None:
-    rounded, running = Candidate(pair.rounded, threads=2), Candidate(pair.exported.bundle)
+    rounded, running = Candidate(pair.rounded, threads=1), Candidate(pair.exported.bundle)
     samples = ("text", "long text", "three pictures")
     wanted = np.concatenate([follow(rounded, pair.exported, sample) for sample in samples])
     found = np.concatenate([follow(running, pair.exported, sample) for sample in samples])

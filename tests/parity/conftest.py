@@ -16,10 +16,10 @@ from tests.support.reference import answer
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Live:
     folder = tmp_path_factory.mktemp(request.param)
     exported = export_golden(request.param, folder)
-    reference = Reference(exported.checkpoint, threads=2)
+    reference = Reference(exported.checkpoint, threads=1)
     return Live(
         exported=exported,
         reference=reference,
         answers=answer(reference, request.param, exported.golden.seed),
-        candidate=Candidate(exported.bundle, threads=2),
+        candidate=Candidate(exported.bundle, threads=1),
     )

@@ -39,7 +39,7 @@ def bundle(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(bundle: Path, checkpoint: Path) -> Report:
-    return verify(bundle, checkpoint, tokens=8, threads=2)
+    return verify(bundle, checkpoint, tokens=8, threads=1)
 
 
 def test_a_sound_bundle_holds_every_limit(bundle: Path, checkpoint: Path) -> None:

@@ -147,7 +147,7 @@ def quantised(
     shape, precision = request.param
     exported = export_golden(shape, tmp_path_factory.mktemp(f"{shape}-{precision}"), precision)
     prompts = [exported.prompt(exported.golden.case(sample.name)) for sample in SAMPLES]
-    return Candidate(exported.bundle, threads=2), prompts
+    return Candidate(exported.bundle, threads=1), prompts
 
 
 def test_quantised_graphs_differ_by_the_rounding_of_inputs_only(

@@ -22,7 +22,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def run(bundle: Path, exported: Exported) -> Report:
-    return verify(bundle, exported.checkpoint, tokens=8, threads=2)
+    return verify(bundle, exported.checkpoint, tokens=8, threads=1)
 
 
 def test_a_sound_bundle_holds_every_limit(exported: Exported) -> None:
