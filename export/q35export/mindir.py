@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from q35chat.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest
+from q35chat.counting import readable_size
 from q35chat.errors import ExportError
 from q35export.converter import Converter, Job, command_text, run_converter
 from q35export.converter_config import config_text, read_inputs
-from q35export.progress import Reporter, readable_size
+from q35export.progress import Reporter
 from q35export.write import file_entry
 
 CONFIG_FILE = "converter.ini"

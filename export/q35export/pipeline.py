@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from q35chat.bundle import Bundle, is_bundle
+from q35chat.counting import readable_size
 from q35chat.errors import ExportError, UsageError
 from q35export.checkpoint import Checkpoint
 from q35export.components import Builders, builders_for
@@ -17,7 +18,7 @@ from q35export.existing import bundle_to_keep, check_place, is_up_to_date
 from q35export.interrupt import sigterm_raises
 from q35export.plan import check_space, make_plan
 from q35export.processor import processor_files
-from q35export.progress import Reporter, readable_size
+from q35export.progress import Reporter
 from q35export.request import ExportPlan, ExportRequest, ExportResult
 from q35export.source import LocalCheckpoint, is_same_hub_source, resolve
 from q35export.staging import exclusive, publish, staging_folder

@@ -8,11 +8,11 @@ from pathlib import Path
 import onnx_ir as ir
 
 from q35chat.bundle import Bundle, FileEntry
+from q35chat.counting import readable_size
 from q35chat.errors import ExportError
 from q35export.components import GRAPH_FILE, WEIGHTS_FILE, Builders
 from q35export.config import ModelConfig, TextConfig
 from q35export.processor import bundled_name
-from q35export.progress import readable_size
 from q35export.request import ChatMemory, ExportPlan, ExportRequest, PlannedFile
 from q35export.tensors import ShapeSource, expected_tensors
 from q35export.weights import CountingSink

@@ -9,6 +9,8 @@ import time
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
+from q35chat.counting import readable_size
+
 
 class Reporter(Protocol):
     """Told by the pipeline what happens, in order, from one thread."""
@@ -137,13 +139,3 @@ class BarReporter:
 def reporter_for(stream: TextIO) -> PlainReporter | BarReporter:
     """Bars where `stream` is a terminal, plain lines elsewhere."""
     return BarReporter(stream) if stream.isatty() else PlainReporter(stream)
-
-
-def readable_size(count: int) -> str:
-    """Bytes in the largest binary unit that keeps the number at least 1: "3.2 GiB"."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

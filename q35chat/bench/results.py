@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from q35chat.bench.measure import Allocation, DecodeRun, PrefillRun
 from q35chat.bench.memory import Memory
 from q35chat.bench.plan import Plan
-from q35chat.bench.spread import Spread, percentile
+from q35chat.bench.spread import Spread
 from q35chat.bench.traffic import Traffic
+from q35chat.counting import percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,3 @@ class Spread:
             return cls(values[0], values[0], values[0])
         low, median, high = statistics.quantiles(values, n=4, method="inclusive")
         return cls(median, low, high)
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that at least `percent` % of `values` do not exceed."""
-    rank = -(-len(values) * percent // 100)
-    return sorted(values)[max(rank, 1) - 1]

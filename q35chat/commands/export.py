@@ -8,9 +8,10 @@ from pathlib import Path
 from q35chat.bundle import Bundle
 from q35chat.commands.console import Console
 from q35chat.commands.verify import compare
+from q35chat.counting import readable_size
 from q35chat.errors import UsageError
 from q35export.pipeline import export
-from q35export.progress import readable_size, reporter_for
+from q35export.progress import reporter_for
 from q35export.request import COMPONENTS, ExportPlan, ExportRequest
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from q35chat import counting
 from q35chat.chat.events import Finished, Timings
 from q35chat.counting import counted
 
@@ -55,10 +56,7 @@ def _timings(timings: Timings, load_ms: float) -> dict[str, Any]:
 
 def percentile(values: tuple[float, ...], percent: int) -> float | None:
     """The smallest value that at least `percent` % of `values` do not exceed; None of none."""
-    if not values:
-        return None
-    rank = -(-len(values) * percent // 100)
-    return _ms(sorted(values)[max(rank, 1) - 1])
+    return _ms(counting.percentile(values, percent)) if values else None
 
 
 def _ms(value: float) -> float:

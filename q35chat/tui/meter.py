@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from q35chat import counting
 from q35chat.chat.events import PrefillProgress, Timings, VisionProgress
 from q35chat.chat.service import Forecast, ModelInfo
 from q35chat.tui.feed import Batch
@@ -104,10 +105,7 @@ class Reading:
 
 def percentile(values: list[float], share: float) -> float:
     """The value that `share` of the values do not exceed (nearest rank); 0 for none."""
-    if not values:
-        return 0.0
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * round(share * 100) // 100) - 1))]
+    return counting.percentile(values, round(share * 100)) if values else 0.0
 
 
 @dataclass(slots=True)

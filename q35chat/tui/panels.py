@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -41,9 +40,7 @@ class Panels:
         if index < len(ways):
             self._screen.panel.dismiss()
             self._screen.status.refresh()
-            result = ways[index].run()
-            if inspect.isawaitable(result):
-                await result
+            await ways[index].take()
 
     async def load_failed(self, error: Exception, session: str | None) -> None:
         """The model or the conversation could not be opened."""

@@ -117,15 +117,6 @@ def model_facts(model: ModelInfo) -> list[str]:
     return [clean(part) for part in parts if part]
 
 
-def size(count_of_bytes: float) -> str:
-    """Bytes in the largest binary unit that keeps the number at least 1: `3.2 GiB`."""
-    for unit in ("B", "KiB", "MiB"):
-        if count_of_bytes < 1024:
-            return f"{count_of_bytes:.0f} B" if unit == "B" else f"{count_of_bytes:.1f} {unit}"
-        count_of_bytes /= 1024
-    return f"{count_of_bytes:.1f} GiB"
-
-
 def finish_mark(finished: Finished) -> str:
     """The mark for how the answer ended; empty when it ended by itself."""
     return MARKS.get(finished.reason, "")

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from q35chat.chat.values import SamplingSettings
 from q35chat.engine.sampling import (
     Sampler,
     draw,
@@ -20,16 +19,6 @@ from q35chat.engine.session import Array
 from q35chat.errors import RuntimeFailure
 
 VOCAB = 248_320
-
-
-@dataclass(frozen=True)
-class Rules:
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    repetition_penalty: float = 1.0
 
 
 def logits(*values: float) -> Array:
@@ -126,25 +115,25 @@ def test_a_draw_never_falls_on_an_impossible_token(seed: int, chance: float) -> 
 
 
 def test_temperature_zero_takes_the_best_and_ignores_the_filters() -> None:
-    sampler = Sampler(Rules(temperature=0, top_k=1, top_p=0.1), [], seed=None)
+    sampler = Sampler(SamplingSettings(temperature=0, top_k=1, top_p=0.1), [], seed=None)
 
     assert sampler(logits(1, 7, 7, 2)) == 1
 
 
 def test_greedy_still_penalises() -> None:
-    sampler = Sampler(Rules(temperature=0, repetition_penalty=2.0), [0], seed=None)
+    sampler = Sampler(SamplingSettings(temperature=0, repetition_penalty=2.0), [0], seed=None)
 
     assert [sampler(logits(4, 3, 2.5)) for _ in range(3)] == [1, 2, 0]
 
 
 def test_presence_counts_generated_tokens_only() -> None:
-    sampler = Sampler(Rules(temperature=0, presence_penalty=2.0), [0], seed=None)
+    sampler = Sampler(SamplingSettings(temperature=0, presence_penalty=2.0), [0], seed=None)
 
     assert [sampler(logits(4, 3)) for _ in range(2)] == [0, 1]
 
 
 def test_a_forced_token_counts_as_generated() -> None:
-    sampler = Sampler(Rules(temperature=0, presence_penalty=2.0), [], seed=None)
+    sampler = Sampler(SamplingSettings(temperature=0, presence_penalty=2.0), [], seed=None)
     sampler.observe(0)
 
     assert sampler(logits(4, 3)) == 1
@@ -152,7 +141,7 @@ def test_a_forced_token_counts_as_generated() -> None:
 
 def test_filters_work_on_what_the_one_before_left() -> None:
     # Of the top two, 0.6 and 0.2, the first alone holds 0.75: without top-k it would be 0.6.
-    rules = Rules(top_k=2, top_p=0.7)
+    rules = SamplingSettings(top_k=2, top_p=0.7)
     scores = of_probabilities(0.6, 0.2, 0.1, 0.1)
 
     assert {Sampler(rules, [], seed)(scores) for seed in range(50)} == {0}
@@ -160,14 +149,14 @@ def test_filters_work_on_what_the_one_before_left() -> None:
 
 def test_temperature_comes_before_top_p() -> None:
     # At temperature 0.5 the chances are squared: 0.6 becomes 0.82.
-    rules = Rules(temperature=0.5, top_p=0.8)
+    rules = SamplingSettings(temperature=0.5, top_p=0.8)
     scores = of_probabilities(0.6, 0.25, 0.1, 0.05)
 
     assert {Sampler(rules, [], seed)(scores) for seed in range(50)} == {0}
 
 
 def test_draws_follow_the_probabilities() -> None:
-    sampler = Sampler(Rules(), [], seed=5)
+    sampler = Sampler(SamplingSettings(), [], seed=5)
     scores = of_probabilities(0.7, 0.2, 0.1)
     counts = np.bincount([sampler(scores) for _ in range(4000)]) / 4000
 
@@ -175,28 +164,33 @@ def test_draws_follow_the_probabilities() -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", [Rules(), Rules(top_k=20, top_p=0.95), Rules(temperature=0.6, min_p=0.05)]
+    "rules",
+    [
+        SamplingSettings(),
+        SamplingSettings(top_k=20, top_p=0.95),
+        SamplingSettings(temperature=0.6, min_p=0.05),
+    ],
 )
-def test_the_same_seed_gives_the_same_tokens(rules: Rules) -> None:
+def test_the_same_seed_gives_the_same_tokens(rules: SamplingSettings) -> None:
     scores = wide() * np.float32(0.3)
     runs = [[sampler(scores) for _ in range(4)] for sampler in _samplers(rules, 11, 11, 12)]
 
     assert runs[0] == runs[1] != runs[2]
 
 
-def _samplers(rules: Rules, *seeds: int) -> list[Sampler]:
+def _samplers(rules: SamplingSettings, *seeds: int) -> list[Sampler]:
     return [Sampler(rules, [], seed) for seed in seeds]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_nan_logits_are_an_error(temperature: float) -> None:
     with pytest.raises(RuntimeFailure, match="NaN"):
-        Sampler(Rules(temperature=temperature), [], 0)(logits(1, float("nan"), 2))
+        Sampler(SamplingSettings(temperature=temperature), [], 0)(logits(1, float("nan"), 2))
 
 
 def test_logits_are_left_as_they_were() -> None:
     scores = wide()
     before = scores.copy()
-    Sampler(Rules(0.7, 20, 0.9, 0.1, 1.5, 1.1), [1, 2], 0)(scores)
+    Sampler(SamplingSettings(0.7, 20, 0.9, 0.1, 1.5, 1.1), [1, 2], 0)(scores)
 
     np.testing.assert_array_equal(scores, before)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.sampling import Sampler, draw
 from q35chat.engine.session import Array
@@ -16,17 +17,7 @@ from tests.doubles.numpy_session import NumpySession
 PROMPT = [7, 1, 2, 9, 7, 1, 2, 9, 7, 1]
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-
-
-GREEDY = Rules(temperature=0.0)
+GREEDY = SamplingSettings(temperature=0.0)
 
 
 @dataclass(slots=True)
@@ -61,7 +52,11 @@ def opened(capacity: int = 64, *, can_try: bool = True) -> tuple[Decoder, NumpyS
 
 
 def written(
-    count: int, mode: Speculate, rules: Rules = GREEDY, seed: int = 0, odds: Odds | None = None
+    count: int,
+    mode: Speculate,
+    rules: SamplingSettings = GREEDY,
+    seed: int = 0,
+    odds: Odds | None = None,
 ) -> tuple[list[int], Speculator, Decoder]:
     """`count` tokens after the prompt, the last of them not read."""
     engine, _ = opened(len(PROMPT) + count)
@@ -75,15 +70,15 @@ def written(
 
 RULES = [
     GREEDY,
-    Rules(),
-    Rules(temperature=0.4, top_k=5, repetition_penalty=1.3),
-    Rules(temperature=0.7, top_p=0.8, min_p=0.05, presence_penalty=0.5),
+    SamplingSettings(),
+    SamplingSettings(temperature=0.4, top_k=5, repetition_penalty=1.3),
+    SamplingSettings(temperature=0.7, top_p=0.8, min_p=0.05, presence_penalty=0.5),
 ]
 
 
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("seed", range(5))
-def test_drafts_change_no_token_and_no_state(rules: Rules, seed: int) -> None:
+def test_drafts_change_no_token_and_no_state(rules: SamplingSettings, seed: int) -> None:
     wanted, _, plain = written(48, "off", rules, seed)
     found, steps, engine = written(48, "lookup", rules, seed)
 
@@ -152,7 +147,7 @@ def test_pairs_of_tokens_come_as_often_with_drafts_as_their_probabilities_say() 
     tried = accepted = 0
     for seed in range(count):
         engine.restore(start)
-        sampler = Sampler(Rules(temperature), PROMPT, seed)
+        sampler = Sampler(SamplingSettings(temperature), PROMPT, seed)
         steps = Speculator(engine, Odds(), Script([[*likely]]), always=True)
         one = sampler(steps.step(1))
         found[one, sampler(steps.step(one))] += 1

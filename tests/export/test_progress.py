@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from q35export.progress import BarReporter, PlainReporter, Reporter, readable_size, reporter_for
+from q35chat.counting import readable_size
+from q35export.progress import BarReporter, PlainReporter, Reporter, reporter_for
 
 
 class Terminal(io.StringIO):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
@@ -31,17 +31,8 @@ pytestmark = pytest.mark.parity
 SAMPLE = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 # A projection rounds its inputs by 0.54 % of themselves; these checkpoints have up to 29 in a row.
 INT8_INPUTS = 0.0054 * 29**0.5 * 1.5
+RULES = SamplingSettings(top_k=40, top_p=0.95, presence_penalty=0.3, repetition_penalty=1.1)
 WRONG = pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    temperature: float = 1.0
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.0
-    presence_penalty: float = 0.3
-    repetition_penalty: float = 1.1
 
 
 class Greedy:
@@ -115,10 +106,10 @@ def test_the_state_after_right_and_wrong_guesses_is_that_of_steps(
 def test_seeded_samples_are_those_of_steps(live: Live, sample: Sample, wrong: float) -> None:
     prompt = live.reference.encode(sample)
     ids = prompt.ids.tolist()
-    wanted, _ = write(read(live.candidate, prompt), Sampler(Rules(), ids, 7), None)
+    wanted, _ = write(read(live.candidate, prompt), Sampler(RULES, ids, 7), None)
 
     tokens, steps = write(
-        read(live.candidate, prompt), Sampler(Rules(), ids, 7), Guesses(wanted, wrong)
+        read(live.candidate, prompt), Sampler(RULES, ids, 7), Guesses(wanted, wrong)
     )
 
     assert tokens == wanted

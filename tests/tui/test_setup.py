@@ -1,62 +1,18 @@
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from textual.widgets import Input
 
-from q35chat.bundle import Bundle
-from q35chat.commands.chat import ChatOptions, stored_workspace
-from q35chat.commands.exporting import ChildExporter
 from q35chat.errors import BundleError, CheckpointError, ExportError
-from q35chat.settings import Settings
-from q35chat.store import Store
-from q35chat.tui.exporting import Exporter, Occupied, Phase
-from q35chat.tui.screens.setup import SetupScreen
+from q35chat.tui.exporting import Occupied, Phase
 from q35chat.tui.widgets.choices import Choices
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
-from tests.doubles.scripted_workspace import MODEL, Gate, Reply, ScriptedWorkspace
-from tests.support.checkpoints import make_checkpoint
-from tests.support.exported import export_checkpoint
-from tests.tui.support import NARROW, Chat, opened
-
-DEMO = replace(MODEL, name="demo", is_demo=True)
-
-
-def setup_of(chat: Chat) -> SetupScreen:
-    screen = chat.app.screen_stack[2]
-    assert isinstance(screen, SetupScreen)
-    return screen
-
-
-def put(chat: Chat, field: str, text: str) -> None:
-    setup_of(chat).query_one(f"#{field}", Input).value = text
-
-
-@asynccontextmanager
-async def setting_up(
-    exporter: Exporter,
-    workspace: ScriptedWorkspace | None = None,
-    size: tuple[int, int] = (120, 36),
-) -> AsyncIterator[Chat]:
-    """The setup screen over the demo."""
-    async with opened(workspace or ScriptedWorkspace(info=DEMO), size=size) as chat:
-        chat.app.exporter = exporter
-        await chat.press("f9")
-        await chat.see("Get a real model")
-        yield chat
-
-
-async def looked_up(chat: Chat) -> None:
-    await chat.press("enter")
-    await chat.see("of memory")
-
+from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.tui.setting_up import DEMO, exporting, looked_up, put, setting_up, setup_of
+from tests.tui.support import NARROW, opened
 
 # -- the way there
 
@@ -271,10 +227,7 @@ async def test_phases_have_percent_bytes_and_time_left() -> None:
 async def test_escape_asks_and_stops_the_export() -> None:
     exporter = ScriptedExporter()
     async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        exporter.gate = threading.Event()
-        await chat.press("enter")
-        await chat.until(lambda: setup_of(chat).state == "running")
+        await exporting(chat, exporter)
         await chat.press("escape")
         await chat.see("Stop the export?")
         await chat.press("n")
@@ -290,13 +243,10 @@ async def test_escape_asks_and_stops_the_export() -> None:
 async def test_an_export_that_ends_under_the_question_takes_the_question_away() -> None:
     exporter = ScriptedExporter()
     async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        exporter.gate = threading.Event()
-        await chat.press("enter")
-        await chat.until(lambda: setup_of(chat).state == "running")
+        gate = await exporting(chat, exporter)
         await chat.press("escape")
         await chat.see("Stop the export?")
-        exporter.gate.set()
+        gate.set()
         await chat.see("F5 Open it now")
         assert len(chat.app.screen_stack) == 3
 
@@ -304,10 +254,7 @@ async def test_an_export_that_ends_under_the_question_takes_the_question_away() 
 async def test_quitting_asks_while_an_export_runs() -> None:
     exporter = ScriptedExporter()
     async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        exporter.gate = threading.Event()
-        await chat.press("enter")
-        await chat.until(lambda: setup_of(chat).state == "running")
+        await exporting(chat, exporter)
         await chat.press("ctrl+q")
         await chat.see("An export is running. Stop it and quit?")
         await chat.press("y")
@@ -414,82 +361,3 @@ async def test_every_state_fits_the_screen(size: tuple[int, int]) -> None:
         await chat.press("enter")
         await chat.see("F5 Open it now")
         assert "Esc close" in chat.flat
-
-
-# -- with a real exporter and a real model
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain")
-
-
-async def said(chat: Chat, text: str) -> None:
-    """Ask the real model and wait for its few tokens."""
-    conversation = chat.screen.conversation
-    assert conversation is not None
-    conversation.change_settings(replace(conversation.settings(), max_new_tokens=6))
-    before = len(conversation.steps)
-    await chat.write(text)
-    await chat.press("enter")
-    await chat.until(lambda: len(conversation.steps) == before + 2)
-    await chat.idle()
-
-
-async def test_a_real_checkpoint_becomes_the_model_that_answers(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    export_checkpoint(checkpoint, tmp_path / "old")
-    options = ChatOptions(model_dir=tmp_path / "old")
-    with Store() as store:
-        workspace = stored_workspace(store, options, Settings(), lambda _: None)
-        async with opened(cast("Any", workspace)) as chat:
-            await said(chat, "hello")
-            session = chat.screen.conversation
-            assert session is not None
-            chat.app.exporter = ChildExporter()
-            await chat.press("f9")
-            await chat.see("hub id or folder")
-            put(chat, "model", str(checkpoint))
-            put(chat, "capacity", "256")
-            put(chat, "folder", "new")
-            await looked_up(chat)
-            await chat.press("down", "enter")
-            await chat.see("Next time: q35chat --model-dir new")
-            assert Bundle.open(tmp_path / "new", check="full").manifest.precision == "int8"
-            await chat.press("enter")
-            await chat.until(lambda: chat.screen.conversation not in {session, None})
-            now = chat.screen.conversation
-            assert now is not None
-            assert (now.id, len(now.steps)) == (session.id, 2)
-            assert (now.model.capacity, now.model.precision) == (256, "int8")
-            await said(chat, "and now?")
-            assert "and now?" in chat.flat
-        assert len(store.load(session.id)[1]) == 4
-
-
-async def test_a_real_export_that_is_stopped_leaves_nothing(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    worker = (sys.executable, "-m", "tests.support.held_export")
-    async with setting_up(ChildExporter(worker)) as chat:
-        put(chat, "model", str(checkpoint))
-        await looked_up(chat)
-        await chat.press("enter")
-        await chat.see("✓ vision")
-        await chat.see("▸ text")
-        assert [path for path in tmp_path.iterdir() if ".q35-partial" in path.name]
-        await chat.press("escape")
-        await chat.see("Stop the export?")
-        await chat.press("y")
-        await chat.see("Stopped; nothing was written")
-    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
-
-
-async def test_a_folder_that_is_not_there_is_named_under_the_form() -> None:
-    async with setting_up(ChildExporter()) as chat:
-        put(chat, "model", "./nowhere")
-        await chat.press("enter")
-        await chat.see("nowhere does not exist: give the folder of a Qwen3.5 checkpoint")

@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from q35chat.counting import readable_size
 from q35chat.tui.completion import Choice, listing
-from q35chat.tui.text import size as size_words
 from q35chat.tui.widgets.picture import Picture
 
 _MOST_PREVIEWED = 32 << 20
@@ -107,7 +107,7 @@ class PickerScreen(ModalScreen[Path | None]):
     def _show_picture(self, path: Path, size: int, data: bytes) -> None:
         if self._chosen is not None and self._chosen.picture == path:
             self.query_one(Picture).show(data)
-            self.query_one("#picker-facts", Static).update(size_words(size))
+            self.query_one("#picker-facts", Static).update(readable_size(size))
 
     @property
     def _chosen(self) -> Choice | None:

@@ -6,7 +6,6 @@ the export draws how it goes.
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Button, Input, Static
 
+from q35chat.counting import readable_size
 from q35chat.errors import Q35Error
 from q35chat.tui.commands import panel_bindings
 from q35chat.tui.exporting import (
@@ -34,7 +34,7 @@ from q35chat.tui.exporting import (
     Stopped,
 )
 from q35chat.tui.screens.confirm import ConfirmScreen
-from q35chat.tui.text import clean, size, slots
+from q35chat.tui.text import clean, slots
 from q35chat.tui.widgets.export_progress import ExportProgress
 from q35chat.tui.widgets.panel import Panel, Way, WayLine
 from q35chat.tui.widgets.setup_form import SetupForm
@@ -243,9 +243,7 @@ class SetupScreen(ModalScreen[Made | None]):
         """Take one of the ways that the panel offers."""
         ways = self.panel.ways
         if index < len(ways):
-            result = ways[index].run()
-            if inspect.isawaitable(result):
-                await result
+            await ways[index].take()
 
     @on(WayLine.Chosen)
     async def _way_clicked(self, event: WayLine.Chosen) -> None:
@@ -330,7 +328,9 @@ class SetupScreen(ModalScreen[Made | None]):
 
     async def _made(self, made: Made) -> None:
         where = clean(str(made.folder))
-        what = f"{size(made.size)} in {where}" if made.size else f"It was in {where} already"
+        what = (
+            f"{readable_size(made.size)} in {where}" if made.size else f"It was in {where} already"
+        )
         then = "Next time" if made.ready else "Now make it ready for the NPU"
         later = Way("Later", lambda: self._close(None))
         ways = (Way("Open it now", lambda: self._close(made)), later) if made.ready else (later,)

@@ -9,8 +9,9 @@ from typing import Final
 from textual.content import Content
 from textual.widgets import Static
 
+from q35chat.counting import readable_size
 from q35chat.tui.exporting import Phase
-from q35chat.tui.text import clean, seconds, size
+from q35chat.tui.text import clean, seconds
 
 FINISHING: Final = "finishing"
 _DIM: Final = "$foreground 60%"
@@ -79,7 +80,7 @@ def progress_content(phases: Sequence[Phase], now: tuple[str, float], width: int
 def _line(phase: Phase, at_work: bool, width: int) -> Content:
     name = clean(phase.name).ljust(_NAME)
     if phase.ended:
-        done = size(phase.total) if phase.total else ""
+        done = readable_size(phase.total) if phase.total else ""
         return Content.assemble(("✓ ", "$success"), name, (done, _DIM))
     if not at_work or not phase.total:
         return _waiting(phase.name, at_work)
@@ -106,12 +107,12 @@ def _facts(phase: Phase | None, spent: float, over: bool) -> str:
         return "writing everything to the disk and putting it in its place"
     if phase is None:
         return "starting"
-    parts = [size(phase.done)] if phase.done else []
+    parts = [readable_size(phase.done)] if phase.done else []
     if phase.total:
-        parts = [f"{size(phase.done)} of {size(phase.total)}"]
+        parts = [f"{readable_size(phase.done)} of {readable_size(phase.total)}"]
     if phase.done and spent > _RATE_FROM_S:
         rate = phase.done / spent
-        parts.append(f"{size(rate)}/s")
+        parts.append(f"{readable_size(rate)}/s")
         if phase.total:
             parts.append(f"{seconds(max(0.0, phase.total - phase.done) / rate)} left")
     return " · ".join(parts)

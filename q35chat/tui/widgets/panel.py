@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -25,6 +26,12 @@ class Way:
 
     label: str
     run: Callable[[], Awaitable[None] | None]
+
+    async def take(self) -> None:
+        """Do it, and wait for what takes time."""
+        result = self.run()
+        if inspect.isawaitable(result):
+            await result
 
 
 class WayLine(Horizontal):

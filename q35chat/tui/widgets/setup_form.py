@@ -16,9 +16,10 @@ from textual.message import Message
 from textual.widgets import Input, Label, Static
 
 from q35chat.advice import DEFAULT_OUT, REAL_MODEL
+from q35chat.counting import readable_size
 from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub
 from q35chat.tui.fields import whole
-from q35chat.tui.text import clean, count, size
+from q35chat.tui.text import clean, count
 from q35chat.tui.widgets.choices import Choices, Option
 
 _HUBS: Final = (Option("huggingface", "Hugging Face"), Option("modelscope", "ModelScope"))
@@ -109,8 +110,9 @@ class SetupForm(Vertical):
         needed = self.cost.disk * ROOM if self.cost else 0
         if self._room and needed > self._room:
             return (
-                f"Folder: {size(needed)} are needed, {size(self._room)} are free there; "
-                f"free {size(needed - self._room)} or choose another folder"
+                f"Folder: {readable_size(needed)} are needed, "
+                f"{readable_size(self._room)} are free there; "
+                f"free {readable_size(needed - self._room)} or choose another folder"
             )
         return ""
 
@@ -122,7 +124,8 @@ class SetupForm(Vertical):
         except ValueError:
             return ""
         if known and memory > known.memory_free:
-            return f"A chat takes {size(memory)} of memory, {size(known.memory_free)} are free now"
+            free = readable_size(known.memory_free)
+            return f"A chat takes {readable_size(memory)} of memory, {free} are free now"
         return ""
 
     def know(self, estimate: Estimate) -> None:
@@ -135,7 +138,7 @@ class SetupForm(Vertical):
     def know_room(self, room: int) -> None:
         """So many bytes are free where the folder is; 0: nobody can tell."""
         self._room = room
-        self.query_one("#folder-help", Static).update(f"{size(room)} free" if room else "")
+        self.query_one("#folder-help", Static).update(f"{readable_size(room)} free" if room else "")
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -168,11 +171,11 @@ class SetupForm(Vertical):
         self._choices("precision").describe(details)
 
     def _details(self, cost: Cost, capacity: int) -> str:
-        memory = size(cost.memory_with(capacity))
+        memory = readable_size(cost.memory_with(capacity))
         if self.size.width < _ROOMY:
-            return f"{size(cost.disk):>10} · {memory:>10} RAM"
+            return f"{readable_size(cost.disk):>10} · {memory:>10} RAM"
         word = _WORDS.get(cost.precision, "")
-        return f"{size(cost.disk):>10} on disk {memory:>10} of memory  {word}"
+        return f"{readable_size(cost.disk):>10} on disk {memory:>10} of memory  {word}"
 
     def _capacity(self) -> int:
         most = _MOST if self._estimate is None else self._estimate.longest
