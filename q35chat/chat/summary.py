@@ -20,7 +20,8 @@ REQUEST = (
     "alone. Keep names, numbers, what the pictures showed, decisions and open questions. Write in "
     "the language of the conversation, and nothing but the summary."
 )
-INTRODUCTION = "What was said before, in short:"
+HEADING = "What was said before, in short"
+INTRODUCTION = f"{HEADING}:"
 MOST_TOKENS = 512
 LEAST_TOKENS = 16
 
@@ -32,6 +33,14 @@ def with_summary(settings: ChatSettings, summary: str) -> ChatSettings:
     earlier = f"{INTRODUCTION}\n{summary}"
     prompt = "\n\n".join(filter(None, (settings.system_prompt.strip(), earlier)))
     return replace(settings, system_prompt=prompt)
+
+
+def quotation(heading: str, text: str) -> str:
+    """`text` as a Markdown quotation under its heading; empty where there is no text."""
+    if not text.strip():
+        return ""
+    lines = [f"*{heading}*", "", *text.strip().split("\n")]
+    return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.summary import HEADING, quotation
 from q35chat.chat.tree import TurnTree
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import StoreError
@@ -37,7 +38,7 @@ def as_markdown(loaded: Loaded, place: Place) -> str:
     record, turns = loaded
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated))
     blocks = [f"# {_line(record.title)}", f"*q35chat conversation {record.id}, {day}*"]
-    blocks += _quoted("What was said before, in short", record.summary)
+    blocks += _quoted(HEADING, record.summary)
     for turn in TurnTree(turns).path(record.head):
         blocks += _turn_blocks(turn, place)
     return "\n\n".join(blocks) + "\n"
@@ -117,11 +118,9 @@ def _turn_blocks(record: TurnRecord, place: Place) -> list[str]:
 
 
 def _quoted(heading: str, text: str) -> list[str]:
-    """A quotation under its heading; nothing where there is no text."""
-    if not text.strip():
-        return []
-    lines = [f"*{heading}*", "", *safe_text(text.strip()).split("\n")]
-    return ["\n".join(f"> {line}".rstrip() for line in lines)]
+    """A quotation of safe text; nothing where there is no text."""
+    block = quotation(heading, safe_text(text.strip()))
+    return [block] if block else []
 
 
 def _picture_block(picture: Attachment, place: Place) -> str:

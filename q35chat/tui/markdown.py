@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from q35chat.chat.summary import HEADING, quotation
 from q35chat.chat.values import Turn
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -60,8 +61,7 @@ def conversation_markdown(title: str, turns: Iterable[Turn], summary: str = "") 
     """The visible conversation for the clipboard, below its summary; pictures are named."""
     parts = [f"# {title}"] if title else []
     if summary.strip():
-        lines = ["*What was said before, in short*", "", *summary.strip().split("\n")]
-        parts.append("\n".join(f"> {line}".rstrip() for line in lines))
+        parts.append(quotation(HEADING, summary))
     for turn in turns:
         if turn.role == "system":
             continue

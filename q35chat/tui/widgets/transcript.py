@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from q35chat.chat.service import Step
+from q35chat.chat.summary import HEADING
 from q35chat.chat.values import Turn
 from q35chat.counting import counted
 from q35chat.tui.text import clean
@@ -93,7 +94,7 @@ class Transcript(FollowScroll):
         """Show what the conversation goes on from above its first turn; empty is nothing."""
         self._summary = summary
         self.query_one("#summary", Static).update(
-            Content.assemble(("What was said before, in short\n", "bold"), clean(summary.strip()))
+            Content.assemble((f"{HEADING}\n", "bold"), clean(summary.strip()))
         )
         self._refresh_edges()
 
