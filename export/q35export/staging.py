@@ -19,6 +19,7 @@ from typing import TextIO
 
 from q35chat.bundle import MANIFEST_NAME, is_bundle
 from q35chat.errors import ExportError
+from q35export.interrupt import undisturbed
 
 
 @contextlib.contextmanager
@@ -39,8 +40,9 @@ def exclusive(out: Path) -> Iterator[None]:
             _settle(leftover, out)
         yield
     finally:
-        path.unlink(missing_ok=True)
-        lock.close()
+        with undisturbed():
+            path.unlink(missing_ok=True)
+            lock.close()
 
 
 @contextlib.contextmanager
@@ -51,7 +53,8 @@ def staging_folder(out: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        _remove(folder)
+        with undisturbed():
+            _remove(folder)
 
 
 def publish(staged: Path, out: Path) -> None:
@@ -62,13 +65,14 @@ def publish(staged: Path, out: Path) -> None:
     """
     _sync_tree(staged)
     old = _beside(out, f"old-{os.getpid()}")
-    try:
-        if is_bundle(out):
-            out.rename(old)
-        staged.rename(out)
-        _sync(out.parent)
-    finally:
-        _settle(old, out)
+    with undisturbed():
+        try:
+            if is_bundle(out):
+                out.rename(old)
+            staged.rename(out)
+            _sync(out.parent)
+        finally:
+            _settle(old, out)
 
 
 def _settle(leftover: Path, out: Path) -> None:

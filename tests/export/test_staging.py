@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 from q35chat.bundle import Bundle
 from q35chat.errors import ExportError
+from q35export.interrupt import sigterm_raises
 from q35export.staging import exclusive, publish, staging_folder
 from tests.export.bundles import names, write_sample_bundle
 
@@ -82,3 +85,54 @@ def test_a_published_folder_stays(tmp_path: Path) -> None:
         publish(folder, tmp_path / "out")
     assert Bundle.open(tmp_path / "out", check="full")
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_stop_that_comes_while_a_failure_is_cleaned_up_waits_for_its_end(
+    number: signal.Signals,
+    raised: type[BaseException],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    remove = shutil.rmtree
+
+    def interrupted(folder: Path) -> None:
+        signal.raise_signal(number)
+        remove(folder)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    out = tmp_path / "out"
+
+    def export() -> None:
+        with sigterm_raises(), exclusive(out), staging_folder(out) as folder:
+            (folder / "model.onnx.data").write_bytes(b"half")
+            raise BrokenPipeError
+
+    with pytest.raises(raised):
+        export()
+    assert names(tmp_path) == []
+
+
+def test_a_stop_while_a_bundle_takes_its_place_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    rename = Path.rename
+
+    def interrupted(path: Path, target: Path) -> Path:
+        signal.raise_signal(signal.SIGTERM)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+
+    def export() -> None:
+        with sigterm_raises(), staging_folder(out) as folder:
+            write_sample_bundle(folder)
+            publish(folder, out)
+
+    with pytest.raises(SystemExit):
+        export()
+    assert names(tmp_path) == ["out"]
+    assert Bundle.open(out)
