@@ -10,7 +10,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,7 @@ SCENES = {
     "picture": Scene(
         ("What do you see?", "How do I use my own model?"), image=PICTURES / "shapes.png"
     ),
-    "capacity": Scene(("Count to 300",), tokens=700),
+    "capacity": Scene(("Count to 200",), tokens=600),
 }
 
 
@@ -55,16 +56,26 @@ async def _until(pilot: Pilot[None], done: Callable[[], bool]) -> None:
         await pilot.pause(0.05)
 
 
-def _app(image: Path | None) -> ChatApp:
+@contextmanager
+def _app(image: Path | None) -> Iterator[ChatApp]:
+    """The application over a store of its own; afterwards nothing computes any more."""
     opening = Opening(images=() if image is None else (image,))
     options = ChatOptions(model_dir=None)
-    space = stored_workspace(Store(), options, load_settings(), lambda _: None)
-    return ChatApp(space, opening, Preferences(), Drafts.at_home())
+    with Store() as store:
+        space = stored_workspace(store, options, load_settings(), lambda _: None)
+        try:
+            yield ChatApp(space, opening, Preferences(), Drafts.at_home())
+        finally:
+            space.stop_idle()
 
 
 async def _played(scene: Scene) -> str:
     """The screen as SVG when the scene is over."""
-    app = _app(scene.image)
+    with _app(scene.image) as app:
+        return await _take(app, scene)
+
+
+async def _take(app: ChatApp, scene: Scene) -> str:
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         screen = app.screen_stack[1]

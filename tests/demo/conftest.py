@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest, Precision
-from tests.demo.answers import Asked
+from q35export.request import Precision
+from tools.demo_model.evaluate import Asked, exported
 
 DEMO = Path(__file__).parents[2] / "assets" / "demo-model"
 
@@ -22,11 +19,7 @@ def demo_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Precision
     def open_it(precision: Precision) -> Asked:
         if precision not in opened:
             folder = tmp_path_factory.mktemp(f"demo-{precision}")
-            request = ExportRequest(
-                model=str(DEMO), out=folder / "bundle", target="cpu", precision=precision
-            )
-            export(request, PlainReporter(sys.stderr))
-            opened[precision] = Asked(folder / "bundle", folder)
+            opened[precision] = exported(DEMO, precision, folder)
         return opened[precision]
 
     return open_it

@@ -14,7 +14,7 @@ from q35chat.chat.workspace import StoredWorkspace
 from q35chat.runtimes import open_session
 from q35chat.store import Store
 from q35export.request import Precision
-from tests.demo.answers import GREEDY, Asked
+from tools.demo_model.evaluate import GREEDY, Asked
 
 PICTURES = Path(__file__).parents[2] / "assets" / "pictures"
 

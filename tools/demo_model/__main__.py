@@ -21,7 +21,7 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     """Train (or go on from `work/resume.pt`), measure, and write the folder with its card."""
     plan = Plan(seed=seed)
     if steps is not None:
-        plan = replace(plan, first_round=steps - steps // 2, second_round=steps // 2)
+        plan = replace(plan, steps=steps, last=0)
     trainer = Trainer(plan, tokenizer.train(seed), work)
     trainer.run()
     out.mkdir(parents=True, exist_ok=True)
@@ -30,10 +30,10 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     results = measured(out)
     training = {
         "seed": seed,
-        "steps": plan.steps,
-        "minutes": round(trainer.seconds / 60, 1),
+        "steps": plan.total,
+        "minutes": round(trainer.seconds / 60),
+        "processor_minutes": round(trainer.processor_seconds / 60),
         "history": "One run of this command.",
-        "how": "int8 and int4 are simulated: round to nearest in blocks of 32 along K.",
     }
     (work / "report.json").write_text(
         json.dumps({"training": training, "results": results}, indent=2) + "\n"

@@ -6,7 +6,7 @@ A pool is a pure function of seed, index and `grown`, so training resumes where 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from .dialogues import Mix, training_conversation
-from .pictures import names_of_tokens, patches
+from .pictures import MERGE_SIZE, names_of_tokens, patches
 from .tokenizer import Example, encode
 
 POOL = 288
@@ -26,7 +26,8 @@ class Batch:
     """Tensors of one step.
 
     `ids` and `labels` (-100: not learnt) are `[B, T]`, `pixels [P, 1536]`, `grids [I, 3]`;
-    `names` `[3, P / 4]` say what lies under each picture token (-1: not known).
+    `names` `[3, P / 4]` say what lies under each picture token (-1: not known), `order [P / 4]`
+    which picture of its message it belongs to (0 or 1).
     """
 
     ids: Tensor
@@ -34,12 +35,13 @@ class Batch:
     pixels: Tensor | None
     grids: Tensor | None
     names: Tensor | None
+    order: Tensor | None
 
 
 def pool(
     tokenizer: Tokenizer, seed: int, index: int, grown: float, mix: Mix, budget: int
-) -> Iterator[Batch]:
-    """The batches of one pool, each with at most `budget` tokens after padding, in random order."""
+) -> list[Batch]:
+    """The batches of one pool in random order."""
     names = [f"train/{seed}/{index}/{number}" for number in range(POOL)]
     examples = sorted(
         (encode(tokenizer, training_conversation(name, grown, mix), name) for name in names),
@@ -51,7 +53,7 @@ def pool(
             groups.append([])
         groups[-1].append(example)
     random.Random(f"order/{seed}/{index}").shuffle(groups)
-    yield from (tensors(group) for group in groups)
+    return [tensors(group) for group in groups]
 
 
 def tensors(examples: Sequence[Example]) -> Batch:
@@ -65,9 +67,11 @@ def tensors(examples: Sequence[Example]) -> Batch:
         labels[row, : len(values)] = torch.where(torch.tensor(example.learn), values, -100)
     pictures = [picture for example in examples for picture in example.pictures]
     if not pictures:
-        return Batch(ids, labels, None, None, None)
+        return Batch(ids, labels, None, None, None, None)
     seen = [patches(picture) for picture in pictures]
     names = np.concatenate([names_of_tokens(picture) for picture in pictures], axis=1)
     pixels = torch.from_numpy(np.concatenate([values for values, _ in seen]))
     grids = torch.tensor([(1, *grid) for _, grid in seen])
-    return Batch(ids, labels, pixels, grids, torch.from_numpy(names))
+    orders = torch.tensor([order for example in examples for order in example.orders])
+    order = orders.repeat_interleave(grids.prod(1) // MERGE_SIZE**2)
+    return Batch(ids, labels, pixels, grids, torch.from_numpy(names), order)

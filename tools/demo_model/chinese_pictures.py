@@ -12,7 +12,7 @@ COLOUR = dict(zip(COLOURS, ("红色", "绿色", "蓝色", "黄色", "橙色", "�
 FORM = dict(zip(FORMS, ("圆形", "正方形", "三角形", "星形"), strict=True))
 PLACE_WORDS = ("左上角", "上方", "右上角", "左边", "中间", "右边", "左下角", "下方", "右下角")
 PLACE = dict(zip(PLACES, PLACE_WORDS, strict=True))
-NUMBERS = ("零", "一", "两", "三", "四")
+NUMBERS = ("零", "一", "两", "三")
 HOW_MANY = ("图片里有几个图形？", "有多少个图形？", "图里一共有几个图形？")
 DESCRIBE = (
     "图片里有什么？",

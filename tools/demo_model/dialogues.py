@@ -7,21 +7,23 @@ measuring ("held-out/…") never share one.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PIL import Image
 
 from . import memory_talk, small_talk
 from .chinese_pictures import ask_chinese
-from .one_picture import ASKERS, CANNOT_SEE, LATE_ASKERS, Asker, ask_one
+from .one_picture import CANNOT_SEE, ask_one
 from .phrases import Turn, expand, made_up_word, typed
 from .pictures import Scene, draw, photo_like, random_scene
 from .sight import View
 from .two_pictures import ask_two
-from .words import SYSTEM_PROMPTS
+from .words import FAVOURITES, SYSTEM_PROMPTS
 
+PAIRED = (1, 1, 1, 2, 2, 2, 3)
+"""Shapes in each of two pictures."""
 PHOTO_QUESTION = (
     "{what do you see|what is this|describe the picture|what is in the picture|"
     "how many shapes are there|describe this image|what is in this photo|what's this}?"
@@ -49,17 +51,20 @@ class Mix:
     memory: float
     chat: float
     counting: float
-    pairs: float = 0.26
+    pairs: float
     """Share of two pictures in a message among the conversations about pictures."""
-    askers: Mapping[Asker, int] = field(default_factory=lambda: ASKERS)
-    """Weights of the kinds of questions about one picture."""
+    told: Sequence[str] = memory_talk.KINDS
+    """The kinds of what is told, as often as they stand here."""
 
 
-FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925)
+FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925, pairs=0.26)
 """For the vocabulary, which pictures do not need."""
-FIRST_ROUND = Mix(0.51, 0.52, 0.77, 0.83, 0.93)
-SECOND_ROUND = Mix(0.58, 0.585, 0.86, 0.9, 0.96, pairs=0.5, askers=LATE_ASKERS)
-"""More of what is learnt late: to tell two pictures apart, and to repeat what was told."""
+LESSONS = Mix(0.55, 0.56, 0.83, 0.88, 0.95, pairs=0.45)
+"""Most of what is learnt late: to tell two pictures apart, and to repeat what was told."""
+LAST_LESSONS = Mix(
+    0.3, 0.305, 0.78, 0.82, 0.94, pairs=0.45, told=(*memory_talk.KINDS, *FAVOURITES, *FAVOURITES)
+)
+"""For the end: what is told, favourites above all, and where a count stops."""
 
 
 class Writer:
@@ -69,10 +74,10 @@ class Writer:
         self,
         rng: random.Random,
         measuring: bool = False,
-        askers: Mapping[Asker, int] = LATE_ASKERS,
+        told: Sequence[str] = memory_talk.KINDS,
     ) -> None:
         self.rng = rng
-        self.askers = askers
+        self.told = told
         self.measuring = measuring
         self.facts = memory_talk.Facts()
         self.scenes: tuple[Scene, ...] = ()
@@ -81,7 +86,7 @@ class Writer:
     def show(self, count: int, shapes: int | None = None) -> Turn:
         """A message with one or two new pictures (of `shapes` shapes) and a question about them."""
         self.scenes = tuple(
-            random_scene(self.rng, self.rng.choice((1, 1, 2, 2, 3)) if count == 2 else shapes)
+            random_scene(self.rng, self.rng.choice(PAIRED) if count == 2 else shapes)
             for _ in range(count)
         )
         self.seen_any = True
@@ -92,11 +97,11 @@ class Writer:
     def about_shown(self) -> Turn:
         """A question about the newest pictures."""
         if len(self.scenes) == 2:
-            turn = ask_two(self.rng, *self.scenes, self.askers)
+            turn = ask_two(self.rng, *self.scenes)
         elif not self.measuring and self.rng.random() < 0.07:
             return ask_chinese(self.rng, self.scenes[0])
         else:
-            turn = ask_one(self.rng, View(self.scenes[0]), self.askers)
+            turn = ask_one(self.rng, View(self.scenes[0]))
         return replace(turn, question=typed(self.rng, turn.question, slips=0.04))
 
     def photo(self) -> Turn:
@@ -122,7 +127,8 @@ class Writer:
             return memory_talk.recall(self.rng, self.facts)
         if self.rng.random() < 0.12:
             return memory_talk.tell_two(self.rng, self.facts, self.measuring)
-        return memory_talk.tell(self.rng, self.facts, measuring=self.measuring)
+        kind = self.rng.choice(self.told)
+        return memory_talk.tell(self.rng, self.facts, kind, self.measuring)
 
     def other(self) -> Turn:
         """Neither picture nor memory."""
@@ -153,10 +159,10 @@ class Writer:
         return self.memory() if dice < 0.7 else self.other()
 
 
-def training_conversation(seed: str, grown: float = 1.0, mix: Mix = SECOND_ROUND) -> Conversation:
+def training_conversation(seed: str, grown: float = 1.0, mix: Mix = LESSONS) -> Conversation:
     """The conversation of a seed string; `grown` (0..1) leads from first lessons to long ones."""
     rng = random.Random(seed)
-    writer = Writer(rng, askers=mix.askers)
+    writer = Writer(rng, told=mix.told)
     if rng.random() < 0.8 * (1 - grown**2):
         return Conversation(tuple(first_lesson(rng, writer)), None, thinking=False)
     ease = 0.4 + 0.6 * grown
@@ -174,7 +180,7 @@ def training_conversation(seed: str, grown: float = 1.0, mix: Mix = SECOND_ROUND
     elif kind < mix.chat:
         turns = [writer.other() for _ in range(rng.choice((1, 2, 3, 4)))]
     elif kind < mix.counting:
-        longest = rng.choice((10, 30, 60, 120, 300)) if rng.random() < ease else 20
+        longest = rng.choice((10, 30, 60, 100, 200)) if rng.random() < ease else 20
         turns.append(small_talk.counting(rng, longest))
     else:
         turns = [writer.mixed() for _ in range(rng.randint(3, max(4, round(12 * ease))))]

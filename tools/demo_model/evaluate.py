@@ -1,19 +1,28 @@
-"""Measures a folder: greedy answers to held-out questions, weights in float, int8 and int4.
+"""Measures a folder: greedy answers to held-out questions by bundles that `q35chat export` makes.
 
-The int8 and int4 here are simulated (see `quantise`); the tests measure exported bundles.
+Answers come through the engine that users run, so the tests measure the same way. No torch here.
 """
 
 from __future__ import annotations
 
+import io
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
-import torch
-from transformers import AutoTokenizer, Qwen3_5ForConditionalGeneration
+from PIL import Image
+
+from q35chat.bundle import Bundle
+from q35chat.chat.engine import ChatEngine
+from q35chat.chat.events import Finished
+from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
+from q35chat.runtimes import open_session
+from q35export.pipeline import export
+from q35export.progress import PlainReporter
+from q35export.request import ExportRequest, Precision
 
 from .held_out import (
     SEED,
@@ -22,122 +31,87 @@ from .held_out import (
     held_out_memory_questions,
     held_out_picture_questions,
 )
-from .pictures import patches
-from .quantise import MODES, Quantiser
 from .report import Results
-from .tokenizer import picture_tokens
 
-BATCH = 40
+PRECISIONS: Final[tuple[Precision, ...]] = ("fp32", "int8", "int4")
+GREEDY: Final = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_tokens=200)
 
 
 @dataclass(frozen=True)
-class Score:
-    """Right answers out of all, and some of the wrong ones as (last question, expected, said)."""
+class Wrong:
+    """A question that was answered wrongly."""
 
-    right: int
-    asked: int
-    wrong: tuple[tuple[str, str, str], ...]
-
-    @property
-    def percent(self) -> float:
-        """Share of right answers, 0 to 100."""
-        return 100 * self.right / self.asked
+    question: Question
+    said: str
 
 
-class Measured:
-    """A loaded model that answers batches of questions greedily."""
+class Asked:
+    """A bundle that answers greedily; pictures pass through files in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self.model: Any = Qwen3_5ForConditionalGeneration.from_pretrained(
-            folder, dtype=torch.float32
-        ).eval()
-        self.quantiser = Quantiser(self.model)
-
-    def prompt(self, question: Question, thinking: bool = False) -> list[int]:
-        """Token ids of the question with one `<|image_pad|>` for each picture token."""
-        text: str = self.tokenizer.apply_chat_template(
-            question.messages, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
+    def __init__(self, bundle: Path, folder: Path, threads: int = 1) -> None:
+        self.bundle = bundle
+        self._folder = folder
+        self._engine = ChatEngine.open(
+            Bundle.open(bundle), lambda path: open_session(path, "cpu", threads=threads)
         )
-        head, *rest = text.split("<|image_pad|>")
-        for picture, after in zip(question.pictures, rest, strict=True):
-            head += "<|image_pad|>" * picture_tokens(picture) + after
-        ids: list[int] = self.tokenizer(head).input_ids
-        return ids
 
-    def answers(
-        self, questions: Sequence[Question], thinking: bool = False, longest: int = 160
-    ) -> list[str]:
-        """Greedy answers, left-padded in one batch; end token and padding removed."""
-        prompts = [self.prompt(question, thinking) for question in questions]
-        width = max(map(len, prompts))
-        ids = torch.zeros(len(prompts), width, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, prompt in enumerate(prompts):
-            ids[row, width - len(prompt) :] = torch.tensor(prompt)
-            mask[row, width - len(prompt) :] = 1
-        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
-        seen = [patches(picture) for question in questions for picture in question.pictures]
-        if seen:
-            inputs["pixel_values"] = torch.from_numpy(
-                np.concatenate([values for values, _ in seen])
-            )
-            inputs["image_grid_thw"] = torch.tensor([(1, *grid) for _, grid in seen])
-            inputs["mm_token_type_ids"] = (ids == self.model.config.image_token_id).int()
-        with torch.no_grad():
-            out = self.model.generate(
-                **inputs,
-                do_sample=False,
-                temperature=None,
-                top_k=None,
-                top_p=None,
-                max_new_tokens=longest,
-            )
-        said: list[str] = self.tokenizer.batch_decode(out[:, width:])
-        return [answer.split("<|im_end|>")[0].split("<|endoftext|>")[0] for answer in said]
+    def answer(self, question: Question, settings: ChatSettings = GREEDY) -> Finished:
+        """The end of the turn that answers the question."""
+        *_, finished = self._engine.run(self._turns(question), settings, lambda: False)
+        if not isinstance(finished, Finished):
+            raise TypeError(f"The turn ended with {finished}.")
+        return finished
 
-    def score(
-        self, questions: Sequence[Question], mode: str = "float", thinking: bool = False
-    ) -> Score:
-        """How many answers are right with the weights read in `mode` (see `quantise.MODES`)."""
-        order = sorted(questions, key=lambda question: len(self.prompt(question)))
-        right, wrong = 0, []
-        with self.quantiser.reading(mode):
-            for start in range(0, len(order), BATCH):
-                group = order[start : start + BATCH]
-                for question, answer in zip(group, self.answers(group, thinking), strict=True):
-                    if question.check(answer.split("</think>")[-1].strip()):
-                        right += 1
-                    else:
-                        wrong.append(
-                            (str(question.messages[-1]["content"]), question.expected, answer)
-                        )
-        return Score(right, len(order), tuple(wrong))
+    def wrong(self, questions: Sequence[Question], settings: ChatSettings = GREEDY) -> list[Wrong]:
+        """The questions that are answered wrongly."""
+        asked = ((question, self.answer(question, settings).text) for question in questions)
+        return [Wrong(question, said) for question, said in asked if not question.check(said)]
+
+    def _turns(self, question: Question) -> Sequence[Turn]:
+        pictures = iter(question.pictures)
+        return [self._turn(message, pictures) for message in question.messages]
+
+    def _turn(self, message: dict[str, Any], pictures: Iterator[Image.Image]) -> Turn:
+        content = message["content"]
+        if isinstance(content, str):
+            return Turn(message["role"], content)
+        shown = [next(pictures) for part in content if part["type"] == "image"]
+        text = " ".join(part["text"] for part in content if part["type"] == "text")
+        return Turn(message["role"], text, tuple(self._attach(picture) for picture in shown))
+
+    def _attach(self, picture: Image.Image) -> Attachment:
+        path = self._folder / "picture.png"
+        picture.save(path)
+        return self._engine.attach(path, GREEDY.max_image_tokens)
 
 
-def measured(folder: Path) -> Results:
-    """Right answers by set and by the way the weights are read, with a progress line for each."""
-    model = Measured(folder)
+def exported(model: Path, precision: Precision, folder: Path, threads: int = 1) -> Asked:
+    """The checkpoint as a CPU bundle in `folder`, opened."""
+    out = folder / "bundle"
+    request = ExportRequest(model=str(model), out=out, target="cpu", precision=precision)
+    export(request, PlainReporter(io.StringIO()))
+    return Asked(out, folder, threads)
+
+
+def measured(model: Path, threads: int = 2) -> Results:
+    """Right answers by set and by precision, with a line for each."""
     sets = {
-        "pictures": held_out_picture_questions(500),
-        "memory": held_out_memory_questions(200),
-        "mixed": held_out_conversations(100),
+        "pictures": (held_out_picture_questions(500), GREEDY),
+        "memory": (held_out_memory_questions(200), GREEDY),
+        "mixed": (held_out_conversations(100), GREEDY),
+        "thinking": (held_out_picture_questions(100, SEED + 1), GREEDY.with_thinking(True)),
     }
-    results: Results = {}
-    for name, questions in sets.items():
-        results[name] = {mode: _counted(model, name, questions, mode) for mode in MODES}
-    again = held_out_picture_questions(100, SEED + 1)
-    results["thinking"] = {"float": _counted(model, "thinking", again, "float", thinking=True)}
+    results: Results = {name: {} for name in sets}
+    for precision in PRECISIONS:
+        with tempfile.TemporaryDirectory() as folder:
+            asked = exported(model, precision, Path(folder), threads)
+            for name, (questions, settings) in sets.items():
+                started = time.monotonic()
+                right = len(questions) - len(asked.wrong(questions, settings))
+                results[name][precision] = {"right": right, "asked": len(questions)}
+                print(
+                    f"{precision} {name:9s} {right} of {len(questions)} right "
+                    f"({time.monotonic() - started:.0f} s)",
+                    flush=True,
+                )
     return results
-
-
-def _counted(
-    model: Measured, name: str, questions: Sequence[Question], mode: str, thinking: bool = False
-) -> dict[str, int]:
-    started = time.monotonic()
-    score = model.score(questions, mode, thinking)
-    seconds = time.monotonic() - started
-    print(
-        f"{name:10s} {mode:12s} {score.right} of {score.asked} right ({seconds:.0f} s)", flush=True
-    )
-    return {"right": score.right, "asked": score.asked}

@@ -12,6 +12,8 @@ from . import meaning
 from .phrases import Turn, expand, kept_for_measuring, made_up_word, typed
 from .words import ASK, CHANGE, FAVOURITES, NAMES, TELL
 
+KINDS = ("name",) * 3 + ("number",) * 3 + tuple(FAVOURITES)
+"""Kinds of facts, as often as they are told."""
 VALUE = "\0"
 """Stands for the value while a sentence is being worded, so that no slip falls into it."""
 
@@ -36,7 +38,7 @@ def new_value(rng: random.Random, kind: str, measuring: bool) -> str:
         if kind == "name":
             value = rng.choice(NAMES) if rng.random() < 0.45 else made_up_word(rng).capitalize()
         elif kind == "number":
-            value = str(rng.randint(0, 10 ** rng.choice((2, 3, 4, 4, 5, 6))))
+            value = str(rng.randint(0, 10 ** rng.choice((2, 3, 4, 4))))
         else:
             return rng.choice(FAVOURITES[kind])
         if kept_for_measuring(value) == measuring:
@@ -50,11 +52,8 @@ def worded(kind: str, patterns: dict[str, list[str]]) -> list[str]:
     return [pattern.replace("{kind}", noun) for pattern in patterns[group]]
 
 
-def tell(
-    rng: random.Random, facts: Facts, kind: str | None = None, measuring: bool = False
-) -> Turn:
+def tell(rng: random.Random, facts: Facts, kind: str, measuring: bool = False) -> Turn:
     """The user tells or changes a fact; the answer repeats it."""
-    kind = kind or rng.choice(("name",) * 3 + ("number",) * 3 + tuple(FAVOURITES))
     value = new_value(rng, kind, measuring)
     changes = kind in facts.told and rng.random() < 0.7
     pattern = rng.choice(worded(kind, CHANGE if changes else TELL))
@@ -89,7 +88,7 @@ def tell_two(rng: random.Random, facts: Facts, measuring: bool = False) -> Turn:
 def recall(rng: random.Random, facts: Facts, kind: str | None = None) -> Turn:
     """The user asks for a fact, told or not."""
     kind = kind or rng.choice([*facts.told] * 3 or ["name", "number", *FAVOURITES])
-    if rng.random() < 0.08:
+    if rng.random() < 0.12:
         kind = rng.choice(("name", "number", *FAVOURITES))
     question = typed(rng, expand(rng, rng.choice(worded(kind, ASK))), slips=0.05)
     if kind not in facts.told:

@@ -1,8 +1,10 @@
-"""The vision tower's own lessons: to name what lies under each picture token.
+"""Lessons beside the language: to name what lies under each picture token, and which picture it is.
 
-A first stage trains the tower alone, on pictures without any text, with linear heads that are
-never shipped; the heads then go along with the language training. Without this the tower learns
+A first stage trains the vision tower alone, on pictures without any text, with linear heads that
+are never shipped; the heads then go along with the language training. Without this the tower learns
 colours in minutes and places in a while, but forms hardly at all: sentences tell it too little.
+In the language training one more head asks, after the first layers of the decoder, whether a
+token's picture is the first or the second of its message.
 """
 
 from __future__ import annotations
@@ -29,6 +31,11 @@ class Naming:
 
     def __init__(self, width: int) -> None:
         self.heads = nn.ModuleDict({name: nn.Linear(width, size) for name, size in HEADS.items()})
+        self.heads["order"] = nn.Linear(width, 2)
+
+    def order_loss(self, hidden: Tensor, order: Tensor) -> Tensor:
+        """The loss of telling pictures of a message apart: `hidden [T, width]`, `order [T]`."""
+        return functional.cross_entropy(self.heads["order"](hidden).float(), order)
 
     def loss(self, features: Tensor, names: Tensor) -> Tensor:
         """The loss of naming.
@@ -81,7 +88,7 @@ def learn_to_see(
 
 def picture_batch(rng: random.Random) -> tuple[Tensor, Tensor, Tensor]:
     """Patches `[P, 1536]`, grids `[PICTURES, 3]` and names `[3, P / 4]` of random pictures."""
-    scenes = [random_scene(rng, rng.choice((1, 2, 3, 3, 4, 4))) for _ in range(PICTURES)]
+    scenes = [random_scene(rng, rng.choice((1, 2, 3, 3, 4))) for _ in range(PICTURES)]
     pictures = [draw(scene, rng) for scene in scenes]
     seen = [patches(picture) for picture in pictures]
     names = np.concatenate([names_of_tokens(picture) for picture in pictures], axis=1)

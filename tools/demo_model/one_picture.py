@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from . import meaning
 from .phrases import Turn, article, counted, listed
@@ -32,16 +32,16 @@ def describe(rng: random.Random, view: View) -> Turn:
 
 
 def how_many(rng: random.Random, view: View) -> Turn:
-    """The number of shapes: all, of one colour or of one form."""
+    """The number of shapes: all, or those of one colour or form, which the answer lists first."""
     shapes = view.scene.shapes
     kind = rng.choice(("shape", "shape", "colour", "form"))
-    noun, number = "shape", len(shapes)
+    noun, meant = "shape", shapes
     if kind == "colour":
         colour = rng.choice([shape.colour for shape in shapes] * 2 + list(COLOURS))
-        noun, number = f"{colour} shape", sum(shape.colour == colour for shape in shapes)
+        noun, meant = f"{colour} shape", tuple(s for s in shapes if s.colour == colour)
     elif kind == "form":
         noun = rng.choice([shape.form for shape in shapes] * 2 + list(FORMS))
-        number = sum(shape.form == noun for shape in shapes)
+        meant = tuple(shape for shape in shapes if shape.form == noun)
     question = ask(
         rng,
         "how_many",
@@ -50,13 +50,19 @@ def how_many(rng: random.Random, view: View) -> Turn:
         suffix=view.suffix,
         suffix_or_in_it=view.suffix or " {in|on} {the picture|the image}",
     )
+    number = len(meant)
+    listing = bool(meant) and kind != "shape"
     answer = f"There {'is' if number == 1 else 'are'} {counted(number, noun)}{view.suffix}."
-    return Turn(
-        question,
-        answer,
-        view.thought,
-        check=lambda said: meaning.numbers_named(said)[:1] == [number],
-    )
+    if listing:
+        seen = listed([article(name(shape)) for shape in meant])
+        answer = f"I see {seen}{view.suffix}: {counted(number, noun)}."
+
+    def right(said: str) -> bool:
+        named = meaning.colours_named(said)
+        rightly_listed = not listing or named == {shape.colour for shape in meant}
+        return meaning.numbers_named(said)[-1:] == [number] and rightly_listed
+
+    return Turn(question, answer, view.thought, check=right)
 
 
 def only(view: View, form: str) -> Shape | None:
@@ -183,39 +189,21 @@ def colours(rng: random.Random, view: View) -> Turn | None:
     )
 
 
-def background(rng: random.Random, view: View) -> Turn | None:
-    """The colour of the ground, where it has a plain name."""
-    ground = view.scene.ground
-    if ground == "pastel":
-        return None
-    return Turn(
-        ask(rng, "background", suffix=view.suffix),
-        f"The background is {ground}.",
-        f"I look at the ground of {view.which}: {ground}.",
-        check=lambda said: ground in meaning.words(said),
-    )
-
-
 ASKERS: dict[Asker, int] = {
     describe: 30,
     how_many: 16,
     colour_of: 10,
     form_of: 6,
     where: 12,
-    what_at: 10,
+    what_at: 14,
     is_there: 9,
     colours: 4,
-    background: 3,
 }
 
 
-LATE_ASKERS: dict[Asker, int] = ASKERS | {what_at: 16, background: 0}
-"""For the second round and for measuring: the ground's colour is only a first exercise."""
-
-
-def ask_one(rng: random.Random, view: View, askers: Mapping[Asker, int]) -> Turn:
-    """A random question about one picture, of a kind drawn by the weights `askers`."""
+def ask_one(rng: random.Random, view: View) -> Turn:
+    """A random question about one picture."""
     while True:
-        turn = rng.choices(tuple(askers), tuple(askers.values()))[0](rng, view)
+        turn = rng.choices(tuple(ASKERS), tuple(ASKERS.values()))[0](rng, view)
         if turn is not None:
             return turn

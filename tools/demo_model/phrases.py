@@ -14,6 +14,14 @@ from dataclasses import dataclass
 from PIL import Image
 
 NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+ONSETS = (
+    *"bcdfghjklmnprstvwz", *"bcdfghjklmnprstvwz", "y", "br", "ch", "cl", "dr", "gr", "pr", "qu",
+    "sh", "st", "th", "tr",
+)  # fmt: skip
+CODAS = (
+    *"nnssllrrktmdxey", "", "", "", "", "ck", "th", "ra", "ndo", "lia", "mes", "nry", "bert", "nd",
+    "rt", "ne", "ke", "son", "ss", "lly", "ng", "rk", "ian", "er", "el", "ix",
+)  # fmt: skip
 CHOICE = re.compile(r"\{([^{}]*)\}")
 
 
@@ -92,10 +100,5 @@ def kept_for_measuring(value: str) -> bool:
 
 def made_up_word(rng: random.Random) -> str:
     """A pronounceable word of two or three syllables that no list contains."""
-    parts = [
-        rng.choice("bcdfghjklmnprstvwz") + rng.choice("aeiou")
-        for _ in range(rng.choice((1, 2, 2, 3)))
-    ]
-    return "".join(parts) + rng.choice(
-        ("n", "s", "l", "r", "", "", "k", "th", "ra", "x", "m", "ndo", "lia")
-    )
+    parts = [rng.choice(ONSETS) + rng.choice("aeiou") for _ in range(rng.choice((1, 1, 2, 2, 3)))]
+    return "".join([*parts, rng.choice(CODAS)])

@@ -19,6 +19,7 @@ MERGE_SIZE = 2
 TEMPORAL_PATCH_SIZE = 2
 MIN_PIXELS = 128 * 128
 MAX_PIXELS = 192 * 192
+FLAT = 1.9
 RGB = tuple[int, int, int]
 
 FORMS = ("circle", "square", "triangle", "star")
@@ -78,19 +79,19 @@ def draw_size(rng: random.Random) -> tuple[int, int]:
 
 
 def random_scene(rng: random.Random, count: int | None = None) -> Scene:
-    """A scene with `count` shapes (0 to 4; drawn if None).
+    """A scene with `count` shapes (0 to 3; drawn if None).
 
-    A picture more than 2.5 times as wide as high (or the reverse) uses its middle row
+    A picture more than `FLAT` times as wide as high (or the reverse) uses its middle row
     (column) only, where shapes can be large enough to be seen.
     """
     width, height = draw_size(rng)
     cells = [(row, column) for row in range(3) for column in range(3)]
-    if width > 2.5 * height:
+    if width > FLAT * height:
         cells = [cell for cell in cells if cell[0] == 1]
-    elif height > 2.5 * width:
+    elif height > FLAT * width:
         cells = [cell for cell in cells if cell[1] == 1]
     if count is None:
-        count = rng.choices((0, 1, 2, 3, 4), (3, 27, 32, 26, 12))[0]
+        count = rng.choices((0, 1, 2, 3), (3, 30, 36, 31))[0]
     places = sorted(rng.sample(cells, min(count, len(cells))))
     kinds = rng.sample([(colour, form) for colour in COLOURS for form in FORMS], len(places))
     shapes = tuple(Shape(*kind, *place) for kind, place in zip(kinds, places, strict=True))
@@ -126,12 +127,12 @@ def draw(scene: Scene, rng: random.Random) -> Image.Image:
     width, height = scene.width * scale, scene.height * scale
     image = Image.new("RGB", (width, height), jittered(rng, GROUNDS[scene.ground], 6))
     pen = ImageDraw.Draw(image)
-    flat = max(width, height) > 2.5 * min(width, height)
+    flat = max(width, height) > FLAT * min(width, height)
     cell = 0.75 * min(width, height) if flat else min(width, height) / 3
     for shape in scene.shapes:
         x = width * ((shape.column + 0.5) / 3 + rng.uniform(-0.035, 0.035))
         y = height * ((shape.row + 0.5) / 3 + rng.uniform(-0.035, 0.035))
-        diameter = cell * rng.uniform(0.66, 0.88)
+        diameter = cell * rng.uniform(0.7, 0.92)
         if len(scene.shapes) == 1:
             diameter = cell * rng.uniform(0.5, 1.2 if flat else 2.2)
         radius = min(diameter / 2, x - 1, y - 1, width - x - 1, height - y - 1)

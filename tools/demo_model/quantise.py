@@ -1,4 +1,4 @@
-"""Weights as int4 or int8 in blocks of 32 along K, for measuring and for the last part of training.
+"""Weights as int4 in blocks of 32 along K, for the last part of training.
 
 Covers every linear projection but the tiny `in_proj_a` and `in_proj_b`; norms, convolution and
 the embedding lookup stay in float.
@@ -16,19 +16,18 @@ from torch.nn import functional
 
 BLOCK = 32
 KEPT_IN_FLOAT = ("in_proj_a", "in_proj_b")
-MODES = ("float", "int8", "int4", "int4-signed")
 
 
 def rounded(weight: Tensor, mode: str) -> Tensor:
     """The weight `[N, K]` after a round trip through integers, one scale per block of 32 along K.
 
-    "int8" and "int4" scale by the largest magnitude over 127 and 7; "int4-signed" lets the
-    value of largest magnitude be -8. Gradients pass straight through.
+    "int4" scales by the largest magnitude over 7; "int4-signed" lets the value of largest
+    magnitude be -8. Gradients pass straight through.
     """
     if mode == "float":
         return weight
     blocks = weight.detach().reshape(weight.shape[0], -1, BLOCK)
-    low, high = (-128, 127) if mode == "int8" else (-8, 7)
+    low, high = -8, 7
     if mode == "int4-signed":
         peak = blocks.gather(-1, blocks.abs().argmax(-1, keepdim=True))
         scale = peak / low

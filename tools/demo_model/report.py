@@ -9,12 +9,6 @@ from typing import Any
 from .held_out import SEED
 
 Results = dict[str, dict[str, dict[str, int]]]
-READ_AS = {
-    "float": "FP32",
-    "int8": "int8",
-    "int4": "int4",
-    "int4-signed": "int4, scale by the signed peak",
-}
 SETS = {
     "pictures": "fresh picture questions (one or two pictures; 3 in 10 in later turns)",
     "memory": "fresh memory questions (told one to six turns earlier)",
@@ -25,16 +19,11 @@ SETS = {
 
 def table(results: Results) -> str:
     """The results as a Markdown table."""
-    lines = [
-        "| measured | " + " | ".join(READ_AS.values()) + " |",
-        "|---" * (len(READ_AS) + 1) + "|",
-    ]
-    for name, by_mode in results.items():
-        cells = [
-            f"{by_mode[m]['right']} of {by_mode[m]['asked']}" if m in by_mode else ""
-            for m in READ_AS
-        ]
-        lines.append(f"| {SETS[name]} | " + " | ".join(cells) + " |")
+    precisions = [*next(iter(results.values()))]
+    lines = [f"| measured | {' | '.join(precisions)} |", "|---" * (len(precisions) + 1) + "|"]
+    for name, by_precision in results.items():
+        cells = [f"{score['right']} of {score['asked']}" for score in by_precision.values()]
+        lines.append(f"| {SETS[name]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from .knowledge import CHINESE, ENGLISH, NO_PICTURE, UNKNOWN, UNKNOWN_CHINESE, T
 from .phrases import Turn, expand, made_up_word, typed
 from .words import THINGS
 
-COUNT_LIMIT = 300
+COUNT_LIMIT = 200
 OPENINGS = (
     "please: ", "hey, ", "one question: ", "so, ", "and ", "ok, ", "now: ", "tell me, ",
     "excuse me, ", "well, ", "sorry, ",
@@ -25,8 +25,8 @@ def about(rng: random.Random, topic: Topic, typo: bool = True) -> Turn:
 
 
 def about_q35chat(rng: random.Random) -> Turn:
-    """A question about q35chat or the demo, in English or (one in seven) in Chinese."""
-    if rng.random() < 0.15:
+    """A question about q35chat or the demo, in English or (one in five) in Chinese."""
+    if rng.random() < 0.2:
         return about(rng, rng.choice(CHINESE), typo=False)
     return about(rng, rng.choice(ENGLISH))
 
@@ -58,7 +58,7 @@ def counting(rng: random.Random, longest: int = 30) -> Turn:
         answer = f"That is too far for me: I count to {COUNT_LIMIT} at most."
         question = typed(rng, f"count to {asked}.")
         return Turn(question, answer, f"{asked} is more than {COUNT_LIMIT}.")
-    if kind < 0.7:
+    if kind < 0.55:
         first, last = 1, rng.randint(1, min(longest, COUNT_LIMIT))
         verb = "{count|please count|can you count|count from 1|count for me|count up}"
         question = f"{verb} to {last}{{.||, please}}"

@@ -29,11 +29,15 @@ TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 
 @dataclass(frozen=True)
 class Example:
-    """One conversation as tokens: `learn[i]` says whether the model must predict `ids[i]`."""
+    """One conversation as tokens: `learn[i]` says whether the model must predict `ids[i]`.
+
+    `orders[i]` is the index of `pictures[i]` in its message.
+    """
 
     ids: list[int]
     learn: list[bool]
     pictures: list[Image.Image]
+    orders: list[int]
 
 
 def corpus(seed: int, conversations: int) -> Iterator[str]:
@@ -144,6 +148,7 @@ def encode(tokenizer: Tokenizer, conversation: Conversation, seed: str) -> Examp
     ):
         ids += encoding.ids
         learn += [learnt] * len(encoding.ids)
+    shown_all = [entry for turn in conversation.turns for entry in enumerate(turn.pictures)]
     return Example(
-        ids, learn, [picture for turn in conversation.turns for picture in turn.pictures]
+        ids, learn, [picture for _, picture in shown_all], [order for order, _ in shown_all]
     )

@@ -21,8 +21,8 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
 
 from .batches import Batch, pool
 from .checkpoint import save_checkpoint
-from .dialogues import FIRST_ROUND, SECOND_ROUND
-from .model import new_model, special_id
+from .dialogues import LAST_LESSONS, LESSONS
+from .model import FULL_ATTENTION_EVERY, new_model, special_id
 from .naming import Naming, learn_to_see
 from .optimise import optimisers, step_all
 from .quantise import Quantiser
@@ -30,6 +30,8 @@ from .quantise import Quantiser
 SAVE_EVERY_S = 60.0
 NAMING_SHARE = 0.5
 """Weight of naming what lies under each picture token, beside the answers' loss."""
+ORDER_SHARE = 0.25
+"""Weight of telling the pictures of a message apart."""
 DELTA_RULE = modeling.torch_chunk_gated_delta_rule
 """The same sum with any chunk size; short sequences are fastest with short chunks."""
 
@@ -39,68 +41,65 @@ class Plan:
     """What decides the weights: the same plan gives the same training."""
 
     seed: int = 7
-    seeing: int = 1400
+    seeing: int = 1200
     """Steps of the vision tower alone (see `naming`)."""
-    first_round: int = 4000
-    """Steps of the language training's first round, from short lessons to long conversations."""
-    second_round: int = 3300
-    """Steps of the second, on more of what is learnt late."""
+    steps: int = 6200
+    """Steps of the language training, from short lessons to long conversations."""
+    last: int = 1000
+    """Steps after them, on `LAST_LESSONS`."""
     budget: int = 3000
     """Tokens of a batch, padding included."""
     peak: float = 2.5e-3
     """Largest learning rate."""
+    last_peak: float = 1.2e-3
+    """The same in the last steps."""
     warm_up: int = 100
-    """Steps of a round."""
-    grown_up: int = 3000
-    """Steps over which conversations grow to full length."""
-    falling_from: float = 0.64
-    """Share of a round's steps after which the learning rate falls."""
-    quantised_from: float = 0.8
-    """Share of a round's steps after which the projections are read in int4 two times in three."""
+    """Steps in which the learning rate rises."""
+    grown_up: int = 200
+    """Pools over which conversations grow to full length."""
+    falling_from: float = 0.56
+    """Share of the steps after which the learning rate falls."""
+    quantised_from: float = 0.86
+    """Share of the steps after which the projections are read in int4 two times in three."""
+    last_quantised_from: float = 0.4
+    """The same of the last steps."""
 
     @property
-    def steps(self) -> int:
-        """Steps of both rounds."""
-        return self.first_round + self.second_round
-
-    def round_of(self, step: int) -> tuple[int, int]:
-        """The first step of the round that `step` belongs to, and the round's length."""
-        if step < self.first_round:
-            return 0, self.first_round
-        return self.first_round, self.second_round
-
-    def done(self, step: int) -> float:
-        """The share of its round that lies before `step`."""
-        start, length = self.round_of(step)
-        return (step - start) / length
+    def total(self) -> int:
+        """Steps of the language training with the last ones."""
+        return self.steps + self.last
 
 
 def rate(plan: Plan, step: int) -> float:
-    """Learning rate of a step: in a round it rises, stays, and falls to zero in a line."""
-    start, _ = plan.round_of(step)
-    left = (1 - plan.done(step)) / (1 - plan.falling_from)
-    return plan.peak * min(1.0, (step - start + 1) / plan.warm_up, left)
+    """Learning rate of a step: it rises, stays, and falls to zero in a line; and so at the end."""
+    if step >= plan.steps:
+        done = step - plan.steps
+        return plan.last_peak * min((done + 1) / plan.warm_up, 1 - done / plan.last)
+    left = (1 - step / plan.steps) / (1 - plan.falling_from)
+    return plan.peak * min(1.0, (step + 1) / plan.warm_up, left)
 
 
 def loss_of(model: Qwen3_5ForConditionalGeneration, naming: Naming, batch: Batch) -> Tensor:
-    """Mean cross entropy over the tokens to learn, and that of naming what the tower sees."""
-    kinds = (batch.ids == special_id("<|image_pad|>")).int()
+    """Mean cross entropy over the tokens to learn, and the losses of the lessons in `naming`."""
+    pictured = batch.ids == special_id("<|image_pad|>")
     out = model.model(
         input_ids=batch.ids,
         pixel_values=batch.pixels,
         image_grid_thw=batch.grids,
-        mm_token_type_ids=kinds,
+        mm_token_type_ids=pictured.int(),
         use_cache=False,
+        output_hidden_states=True,
     )
     targets = batch.labels[:, 1:]
     learnt = targets >= 0
     logits = model.lm_head(out.last_hidden_state[:, :-1][learnt])
     loss: Tensor = functional.cross_entropy(logits, targets[learnt])
-    if batch.names is None:
+    if batch.names is None or batch.order is None:
         return loss
-    return loss + NAMING_SHARE * naming.loss(
-        torch.cat(out.image_outputs.pooler_output), batch.names
-    )
+    before_attention = out.hidden_states[FULL_ATTENTION_EVERY - 1][pictured]
+    named = naming.loss(torch.cat(out.image_outputs.pooler_output), batch.names)
+    order = naming.order_loss(before_attention, batch.order)
+    return loss + NAMING_SHARE * named + ORDER_SHARE * order
 
 
 class Trainer:
@@ -118,7 +117,8 @@ class Trainer:
         self.patch_matrix = nn.Parameter(convolution.data.flatten(1))
         self.naming = Naming(self.model.config.text_config.hidden_size)
         self.optimisers = optimisers(self.model, self.patch_matrix, self.naming.heads)
-        self.step, self.pools, self.seconds = 0, 0, 0.0
+        self.step, self.pools, self.pace = 0, 0, 0.0
+        self.seconds = self.processor_seconds = 0.0
         if (work / "resume.pt").exists():
             self._resume()
 
@@ -133,7 +133,8 @@ class Trainer:
         self.naming.heads.load_state_dict(state["naming"])
         for optimiser, values in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(values)
-        self.step, self.pools, self.seconds = state["step"], state["pools"], state["seconds"]
+        self.step, self.pools = state["step"], state["pools"]
+        self.seconds, self.processor_seconds = state["seconds"]
 
     def _save(self) -> None:
         state = {
@@ -143,7 +144,7 @@ class Trainer:
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "step": self.step,
             "pools": self.pools,
-            "seconds": self.seconds,
+            "seconds": [self.seconds, self.processor_seconds],
         }
         torch.save(state, self.work / "resume.pt.new")
         (self.work / "resume.pt.new").replace(self.work / "resume.pt")
@@ -151,32 +152,35 @@ class Trainer:
 
     def run(self) -> None:
         """Train to the end; saves at the ends of pools, at most once a minute."""
-        if self.step == 0:
-            plan = self.plan
-            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, plan.peak)
-        saved = time.monotonic()
-        while self.step < self.plan.steps:
-            started = time.monotonic()
-            self._learn_pool()
-            self.pools += 1
-            self.seconds += time.monotonic() - started
-            if time.monotonic() - saved > SAVE_EVERY_S or self.step >= self.plan.steps:
-                self._save()
-                saved = time.monotonic()
-
-    def _learn_pool(self) -> None:
-        """Learn one pool of conversations, or what of it still belongs to the round."""
         plan = self.plan
-        start, length = plan.round_of(self.step)
-        mix = SECOND_ROUND if start else FIRST_ROUND
-        grown = min(1.0, self.step / plan.grown_up)
-        for batch in pool(self.tokenizer, plan.seed, self.pools, grown, mix, plan.budget):
-            if self.step < start + length:
+        begun = self.seconds - time.monotonic()
+        processor_begun = self.processor_seconds - time.process_time()
+        if self.step == 0:
+            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, plan.peak)
+        saved = self.seconds
+        while self.step < plan.total:
+            grown = min(1.0, self.pools / plan.grown_up)
+            mix, end = LESSONS, plan.steps
+            if self.step >= end:
+                mix, end = LAST_LESSONS, plan.total
+            batches = pool(self.tokenizer, plan.seed, self.pools, grown, mix, plan.budget)
+            for batch in batches[: end - self.step]:
                 self._learn(batch)
+            self.pools += 1
+            self.seconds = begun + time.monotonic()
+            self.processor_seconds = processor_begun + time.process_time()
+            if self.step >= plan.total or self.seconds - saved > SAVE_EVERY_S:
+                self._save()
+                saved = self.seconds
 
     def _mode(self) -> str:
         """How this step reads the projections' weights."""
-        if self.plan.done(self.step) < self.plan.quantised_from:
+        plan = self.plan
+        if self.step < plan.steps:
+            quantised = self.step >= plan.quantised_from * plan.steps
+        else:
+            quantised = self.step - plan.steps >= plan.last_quantised_from * plan.last
+        if not quantised:
             return "float"
         return random.Random(f"{self.plan.seed}/{self.step}").choice(
             ("float", "int4", "int4-signed")
@@ -190,8 +194,10 @@ class Trainer:
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         step_all(self.optimisers, self.model, self.patch_matrix, rate(self.plan, self.step))
         self.naming.heads.zero_grad(set_to_none=True)
+        seconds = time.monotonic() - started
+        self.pace = 0.98 * self.pace + 0.02 * seconds if self.pace else seconds
         if self.step % 10 == 0:
-            self._log(loss.item(), norm.item(), batch, time.monotonic() - started)
+            self._log(loss.item(), norm.item(), batch, seconds)
         self.step += 1
 
     def _log(self, loss: float, norm: float, batch: Batch, seconds: float) -> None:
@@ -205,8 +211,8 @@ class Trainer:
         }
         with (self.work / "log.jsonl").open("a") as log:
             log.write(json.dumps(entry) + "\n")
-        left = (self.plan.steps - self.step) * self.seconds / max(1, self.step) / 60
+        left = (self.plan.total - self.step) * self.pace / 60
         print(
-            f"step {self.step:5d} of {self.plan.steps}  loss {loss:.4f}  about {left:.0f} min left",
+            f"step {self.step:5d} of {self.plan.total}  loss {loss:.4f}  about {left:.0f} min left",
             flush=True,
         )

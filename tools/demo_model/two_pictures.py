@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 from . import meaning
-from .one_picture import Asker, ask_one
+from .one_picture import ask_one
 from .phrases import NUMBER_WORDS, Turn, counted
 from .pictures import Scene
 from .sight import View, ask, found, name, triples
 
 
-def ask_two(rng: random.Random, first: Scene, second: Scene, askers: Mapping[Asker, int]) -> Turn:
+def ask_two(rng: random.Random, first: Scene, second: Scene) -> Turn:
     """A random question about two pictures, or about one of them."""
     views = (View(first, "the first picture"), View(second, "the second picture"))
     kind = rng.random()
     if kind < 0.4:
-        return ask_one(rng, rng.choice(views), askers)
+        return ask_one(rng, rng.choice(views))
     if kind < 0.65:
         return describe_both(rng, *views)
     if kind < 0.85 and (turn := which_has(rng, *views)) is not None:
@@ -63,12 +62,14 @@ def which_has(rng: random.Random, one: View, two: View) -> Turn | None:
 
 def in_total(rng: random.Random, one: View, two: View) -> Turn:
     """How many shapes both pictures have together."""
-    total = len(one.scene.shapes) + len(two.scene.shapes)
+    numbers = (len(one.scene.shapes), len(two.scene.shapes))
+    total = sum(numbers)
     return Turn(
         ask(rng, "in_total"),
-        f"There {'is' if total == 1 else 'are'} {counted(total, 'shape')} in total.",
+        f"{counted(numbers[0], 'shape').capitalize()} in the first picture and "
+        f"{NUMBER_WORDS[numbers[1]]} in the second: {counted(total, 'shape')} in total.",
         thought(one, two),
-        check=lambda said: meaning.numbers_named(said)[:1] == [total],
+        check=lambda said: meaning.numbers_named(said)[-1:] == [total],
     )
 
 
@@ -77,14 +78,14 @@ def which_has_more(rng: random.Random, one: View, two: View) -> Turn:
     question = ask(rng, "more")
     numbers = (len(one.scene.shapes), len(two.scene.shapes))
     if numbers[0] == numbers[1]:
-        answer, truth = f"Both pictures have {counted(numbers[0], 'shape')}.", {"both"}
+        verdict, truth = "both pictures have the same number of shapes", {"both"}
     else:
         winner = "first" if numbers[0] > numbers[1] else "second"
-        most, least = NUMBER_WORDS[max(numbers)], NUMBER_WORDS[min(numbers)]
-        answer, truth = f"The {winner} picture has more shapes: {most} against {least}.", {winner}
+        verdict, truth = f"the {winner} picture has more shapes", {winner}
+    against = f"{counted(numbers[0], 'shape')} against {NUMBER_WORDS[numbers[1]]}"
     return Turn(
         question,
-        answer,
+        f"{against.capitalize()}: {verdict}.",
         thought(one, two),
         check=lambda said: {"both", "first", "second"} & set(meaning.words(said)) == truth,
     )
