@@ -17,7 +17,7 @@ from q35export.config import ModelConfig
 from q35export.matrix import Float32
 from q35export.safetensors_file import TensorEntry, read_header, read_rows
 from q35export.shards import weight_files
-from q35export.tensors import HEAD, TEXT, VISION, expected_tensors
+from q35export.tensors import HEAD, MTP, TEXT, VISION, expected_tensors
 
 # Prefixes that fine-tuning tools and older layouts write, longest first.
 _PREFIXES = (
@@ -28,7 +28,7 @@ _PREFIXES = (
     ("language_model.model.", TEXT),
     ("language_model.", TEXT),
     ("visual.", VISION),
-    ("model.mtp.", "mtp."),
+    ("model.mtp.", MTP),
     ("model.", TEXT),
 )
 _PACKED = (".qweight", ".qzeros", ".weight_scale", ".weight_scale_inv", ".weight_packed")
@@ -84,12 +84,32 @@ class Checkpoint:
         """Compare names, shapes and element types with what `config` says; read no weight.
 
         Returns one-line remarks for the user: what of the checkpoint is not used. Raises
-        CheckpointError for the first tensor of `components` that is missing or wrong.
+        CheckpointError for the first tensor of `components` ("mtp" among them where the head for
+        drafts is wanted) that is missing or wrong.
         """
+        components = tuple(components)
+        if "mtp" in components:
+            self._check_head(config)
         for component in components:
             for name, shape in expected_tensors(config, component).items():
                 self._check_tensor(name, shape)
-        return self._remarks(config)
+        return self._remarks(config, with_mtp="mtp" in components)
+
+    def _check_head(self, config: ModelConfig) -> None:
+        """Refuse a checkpoint without a head for drafts, or with one of another kind."""
+        text = config.text
+        if text.mtp_layers == 0 or not any(name.startswith(MTP) for name in self._entries):
+            raise CheckpointError(
+                f"{self.folder} has no head for drafts (mtp_num_hidden_layers is "
+                f"{text.mtp_layers}, {sum(name.startswith(MTP) for name in self._entries)} mtp.* "
+                "tensors are there; fine-tuning often drops them): export without --mtp"
+            )
+        if text.mtp_layers > 1 or text.mtp_own_embeddings:
+            raise CheckpointError(
+                f"{self.folder} has a head for drafts of {text.mtp_layers} layers"
+                f"{' with its own embeddings' if text.mtp_own_embeddings else ''}; only one layer "
+                "over the model's embeddings is supported: export without --mtp"
+            )
 
     def _check_tensor(self, name: str, shape: tuple[int, ...]) -> None:
         entry = self._entry(name)
@@ -103,14 +123,16 @@ class Checkpoint:
                 f"{entry.path.name}: {name} is stored as {entry.dtype}; {_UNQUANTISED}"
             )
 
-    def _remarks(self, config: ModelConfig) -> tuple[str, ...]:
+    def _remarks(self, config: ModelConfig, *, with_mtp: bool) -> tuple[str, ...]:
         known = expected_tensors(config, "text").keys() | expected_tensors(config, "vision").keys()
         unused = sorted(self._entries.keys() - known - {HEAD})
-        mtp = [name for name in unused if name.startswith("mtp.")]
-        other = [name for name in unused if not name.startswith("mtp.")]
+        mtp = [name for name in unused if name.startswith(MTP)]
+        other = [name for name in unused if not name.startswith(MTP)]
         remarks = []
-        if mtp:
-            remarks.append(f"ignored {len(mtp)} multi-token-prediction (mtp.*) tensors")
+        if mtp and not with_mtp:
+            remarks.append(
+                f"ignored {len(mtp)} multi-token-prediction (mtp.*) tensors; --mtp exports them"
+            )
         if other:
             remarks.append(f"ignored {len(other)} tensors the model does not have: {other[0]}, …")
         return tuple(remarks)

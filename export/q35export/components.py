@@ -1,4 +1,5 @@
-"""The parts of a bundle that are built from weights, each a graph in a folder of its own.
+"""The parts of a bundle that are built from weights, each in a folder of its own: a graph, or the
+decoder's and that of its draft head over one weights file.
 
 The only module that knows which graph builder makes which component.
 """
@@ -6,28 +7,40 @@ The only module that knows which graph builder makes which component.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypedDict
 
 import onnx_ir as ir
 
+from q35chat.errors import UsageError
 from q35export.config import ModelConfig
 from q35export.graphs.ascend.options import AscendOptions
 from q35export.matrix import TensorSource
-from q35export.request import COMPONENTS, ExportRequest
+from q35export.request import COMPONENTS, ExportRequest, Precision
 from q35export.weights import WeightSink
 
+# What components have that were exported before there was such an option.
+OLDER_OPTIONS: dict[str, str | int] = {"mtp": "none", "block_size": 32}
 GRAPH_FILE = "model.onnx"
 WEIGHTS_FILE = "model.bin"
 
-Builder = Callable[[ExportRequest, ModelConfig, TensorSource, WeightSink], ir.Model]
+Built = Mapping[str, ir.Model]
+Builder = Callable[[ExportRequest, ModelConfig, TensorSource, WeightSink], Built]
 Builders = Mapping[str, Builder]
 
 
+def graph_path(component: str, graph: str) -> str:
+    """Where in the bundle a graph of the component lies; the component's own has its name."""
+    return f"{component}/{GRAPH_FILE if graph == component else f'{graph}.onnx'}"
+
+
 def builders_for(request: ExportRequest) -> Builders:
-    """The graph builders of the request's target by component.
+    """The graph builders of the request's target by component; each gives graphs by name.
 
     Raises UsageError for options that the target cannot honour.
     """
     if request.target == "ascend-310p":
+        if request.mtp:
+            raise UsageError("--mtp is for --target cpu, found ascend-310p: leave it out")
         ascend_options(request)
         return {name: _ascend(name) for name in COMPONENTS[request.target]}
     return {"vision": _vision, "text": _text}
@@ -52,7 +65,14 @@ def component_options(request: ExportRequest, component: str) -> dict[str, str |
         return _ascend_options(ascend_options(request), component)
     if component == "vision":
         return {"precision": request.precision}
-    return {"precision": request.precision, "max_seq_len": request.max_seq_len}
+    mtp = "head" if request.mtp else OLDER_OPTIONS["mtp"]
+    blocks = {} if request.precision == "fp32" else {"block_size": request.block_size}
+    return {
+        "precision": request.precision,
+        "max_seq_len": request.max_seq_len,
+        "mtp": mtp,
+        **blocks,
+    }
 
 
 def shared_options(options: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -84,27 +104,43 @@ def _ascend_options(options: AscendOptions, component: str) -> dict[str, str | i
 def _ascend(component: str) -> Builder:
     def build(
         request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
-    ) -> ir.Model:
+    ) -> Built:
         from q35export.graphs.ascend import build_ascend_graph  # noqa: PLC0415
 
-        return build_ascend_graph(component, config, source, sink, ascend_options(request))
+        options = ascend_options(request)
+        return {component: build_ascend_graph(component, config, source, sink, options)}
 
     return build
 
 
+class _TextOptions(TypedDict):
+    """What a decoder's builder takes by name."""
+
+    capacity: int
+    precision: Precision
+    block_size: int
+
+
 def _text(
     request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
-) -> ir.Model:
+) -> Built:
+    from q35export.graphs.mtp import build_text_and_head  # noqa: PLC0415
     from q35export.graphs.text import build_text_graph  # noqa: PLC0415
 
-    return build_text_graph(
-        config, source, sink, capacity=request.max_seq_len, precision=request.precision
-    )
+    how: _TextOptions = {
+        "capacity": request.max_seq_len,
+        "precision": request.precision,
+        "block_size": request.block_size,
+    }
+    if request.mtp:
+        text, head = build_text_and_head(config, source, sink, **how)
+        return {"text": text, "mtp": head}
+    return {"text": build_text_graph(config, source, sink, **how)}
 
 
 def _vision(
     request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
-) -> ir.Model:
+) -> Built:
     from q35export.graphs.vision import build_vision_graph  # noqa: PLC0415
 
-    return build_vision_graph(config, source, sink, precision=request.precision)
+    return {"vision": build_vision_graph(config, source, sink, precision=request.precision)}

@@ -32,7 +32,11 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class TextConfig:
-    """The hybrid decoder. Names follow `config.json`, shortened where the field has a symbol."""
+    """The hybrid decoder. Names follow `config.json`, shortened where the field has a symbol.
+
+    `mtp_layers` are those of the head that predicts one token more (0: there is no such head);
+    `mtp_own_embeddings` tells that it does not share the decoder's.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -51,6 +55,8 @@ class TextConfig:
     rope: Rope
     tied: bool
     max_positions: int
+    mtp_layers: int
+    mtp_own_embeddings: bool
 
     @property
     def key_width(self) -> int:
@@ -218,6 +224,8 @@ def _text(raw: Json, tied: object) -> TextConfig:
         rope=_rope(raw, head_dim),
         tied=bool(raw.get("tie_word_embeddings", False) if tied is None else tied),
         max_positions=int(raw.get("max_position_embeddings", 32768)),
+        mtp_layers=int(raw.get("mtp_num_hidden_layers", 0)),
+        mtp_own_embeddings=bool(raw.get("mtp_use_dedicated_embeddings", False)),
     )
 
 

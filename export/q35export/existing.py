@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from q35chat.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
-from q35chat.errors import BundleError, ExportError, UsageError
-from q35export.components import component_options, shared_options
+from q35chat.errors import BundleError, ExportError, OccupiedError, UsageError
+from q35export.components import OLDER_OPTIONS, component_options, shared_options
 from q35export.request import COMPONENT_CHOICES, ExportRequest
 
 _OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENT_CHOICES, ".DS_Store"} - {"all"}
@@ -40,7 +40,7 @@ def is_up_to_date(out: Path, request: ExportRequest, target: str, fingerprint: s
     """Whether the bundle at `out` is what `request` asks for.
 
     False where nothing stands there, with `--force`, or where only components are missing that
-    `request` adds. Raises UsageError for a bundle with other options, BundleError for a damaged
+    `request` adds. Raises OccupiedError for a bundle with other options, BundleError for a damaged
     one.
     """
     if request.force or not is_bundle(out):
@@ -48,7 +48,7 @@ def is_up_to_date(out: Path, request: ExportRequest, target: str, fingerprint: s
     manifest = Bundle.open(out).manifest
     differences = _differences(manifest, request, target, fingerprint)
     if differences:
-        raise UsageError(
+        raise OccupiedError(
             f"{out} holds a bundle with {', '.join(differences)}; "
             "add --force to replace it or choose another --out"
         )
@@ -104,7 +104,9 @@ def _differences(
     if manifest.target != target:
         found.append(f"target {manifest.target} instead of {target}")
     for component in request.components:
-        there = manifest.options.get(component, {})
+        if component not in manifest.options:
+            continue
+        there = OLDER_OPTIONS | dict(manifest.options[component])
         for name, value in component_options(request, component).items():
             if name in there and there[name] != value:
                 found.append(f"{component} {name} {there[name]} instead of {value}")

@@ -126,6 +126,16 @@ class Graph:
         unique = self._unique(name)
         return self._initializer(self.sink.tensor(unique, stored, shape, dtype), unique)
 
+    def shared(self, value: ir.Value) -> ir.Value:
+        """A weight of another graph over the same sink: the same bytes, written once."""
+        tensor = value.const_value
+        assert isinstance(tensor, ir.ExternalTensor)
+        assert tensor.name is not None
+        assert tensor.offset is not None
+        assert tensor.length is not None
+        stored = Stored(tensor.offset, tensor.length)
+        return self.weight_at(tensor.name, stored, tuple(tensor.shape.numpy()), tensor.dtype)
+
     def model(self, metadata: dict[str, str]) -> ir.Model:
         """The finished model."""
         model = ir.Model(self._graph, ir_version=IR_VERSION, producer_name="q35export")

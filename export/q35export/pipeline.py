@@ -75,7 +75,7 @@ def _gather(
 ) -> Ingredients:
     config = _config(request, local)
     checkpoint = Checkpoint.open(local.folder)
-    for remark in checkpoint.check(config, request.components):
+    for remark in checkpoint.check(config, request.weights):
         reporter.note(remark)
     return Ingredients(
         request=request,
@@ -115,7 +115,7 @@ def _planned(
 ) -> ExportResult:
     config = _config(request, local)
     if local.complete:
-        for remark in Checkpoint.open(local.folder).check(config, request.components):
+        for remark in Checkpoint.open(local.folder).check(config, request.weights):
             reporter.note(remark)
     keep = bundle_to_keep(request.out, request, target, local.source.fingerprint)
     plan = make_plan(request, config, builders, processor_files(local.folder), keep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnx_ir as ir
@@ -10,7 +11,7 @@ import onnx_ir as ir
 from q35chat.bundle import Bundle, FileEntry
 from q35chat.counting import readable_size
 from q35chat.errors import ExportError
-from q35export.components import GRAPH_FILE, WEIGHTS_FILE, Builders
+from q35export.components import WEIGHTS_FILE, Builders, graph_path
 from q35export.config import ModelConfig, TextConfig
 from q35export.processor import bundled_name
 from q35export.request import ChatMemory, ExportPlan, ExportRequest, PlannedFile
@@ -33,20 +34,43 @@ def make_plan(
     `keep` is the bundle whose remaining component is kept. Sizes are exact, the manifest aside.
     """
     files = [PlannedFile(bundled_name(file), file.stat().st_size) for file in processor]
+    twice = 0
     for component in request.components:
         sink = CountingSink()
-        source = ShapeSource(expected_tensors(config, component))
-        model = builders[component](request, config, source, sink)
-        graph = ir.to_proto(model).ByteSize()
+        shapes = expected_tensors(config, component)
+        if request.mtp:
+            shapes |= expected_tensors(config, "mtp")
+        built = builders[component](request, config, ShapeSource(shapes), sink)
+        twice += _shared_bytes(built.values())
         files.append(PlannedFile(f"{component}/{WEIGHTS_FILE}", sink.size))
-        files.append(PlannedFile(f"{component}/{GRAPH_FILE}", graph))
+        for name, model in built.items():
+            size = ir.to_proto(model).ByteSize()
+            files.append(PlannedFile(graph_path(component, name), size))
     kept = tuple(PlannedFile(name, entry.size) for name, entry in kept_files(keep, request).items())
     capacity = request.max_seq_len
     if keep is not None and request.components == ("vision",):
         capacity = keep.manifest.capacity
     weights = sum(file.size for file in (*files, *kept) if file.path.endswith(f"/{WEIGHTS_FILE}"))
-    memory = chat_memory(config.text, capacity, weights, on_npu=request.target == "ascend-310p")
+    memory = chat_memory(
+        config.text,
+        capacity,
+        weights + twice,
+        on_npu=request.target == "ascend-310p",
+        mtp=request.mtp,
+    )
     return ExportPlan(request.out, tuple(files), kept, memory)
+
+
+def _shared_bytes(graphs: Iterable[ir.Model]) -> int:
+    """Bytes of the weights file that a second graph takes, too: each graph packs its own copy."""
+    seen: set[int | None] = set()
+    shared = 0
+    for model in graphs:
+        tensors = [value.const_value for value in model.graph.initializers.values()]
+        parts = {t.offset: t.length or 0 for t in tensors if isinstance(t, ir.ExternalTensor)}
+        shared += sum(length for offset, length in parts.items() if offset in seen)
+        seen |= parts.keys()
+    return shared
 
 
 def kept_files(keep: Bundle | None, request: ExportRequest) -> dict[str, FileEntry]:
@@ -60,13 +84,13 @@ def kept_files(keep: Bundle | None, request: ExportRequest) -> dict[str, FileEnt
 
 
 def chat_memory(
-    text: TextConfig, capacity: int, weights: int, *, on_npu: bool = False
+    text: TextConfig, capacity: int, weights: int, *, on_npu: bool = False, mtp: bool = False
 ) -> ChatMemory:
     """Bytes for `weights` bytes of weights, FP32 states in two buffers, and one FP32 KV cache of
     `capacity` slots; on an NPU the convolution states and the cache are FP16, and the cache has
-    two buffers, too."""
+    two buffers, too. The head for drafts (`mtp`) has a cache of its own."""
     linear = text.layer_types.count("linear_attention")
-    full = text.layer_types.count("full_attention")
+    full = text.layer_types.count("full_attention") + mtp
     conv = text.conv_channels * (text.conv_kernel - 1)
     recurrent = text.linear_value_heads * text.linear_key_dim * text.linear_value_dim
     slots = full * 2 * text.num_kv_heads * capacity * text.head_dim

@@ -6,7 +6,7 @@ measured errors behind each choice are in `export/README.md`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from q35export.quantize import BlockFormat
@@ -24,12 +24,22 @@ class PrecisionPlan:
     vision: BlockFormat | None
 
 
-_INT8 = BlockFormat(bits=8, block=32)
+_INT4, _INT8 = BlockFormat(bits=4, block=32), BlockFormat(bits=8, block=32)
 
 PLANS: dict[Precision, PrecisionPlan] = {
     "fp32": PrecisionPlan(decoder=None, head=None, vision=None),
     "int8": PrecisionPlan(decoder=_INT8, head=_INT8, vision=_INT8),
-    "int4": PrecisionPlan(
-        decoder=BlockFormat(bits=4, block=32), head=BlockFormat(bits=4, block=32), vision=_INT8
-    ),
+    "int4": PrecisionPlan(decoder=_INT4, head=_INT4, vision=_INT8),
 }
+
+
+def text_plan(precision: Precision, block_size: int | None = None) -> PrecisionPlan:
+    """The plan of a decoder whose projections and head have blocks of `block_size` values.
+
+    None is the size in `PLANS`; FP32 has no blocks.
+    """
+    plan = PLANS[precision]
+    if block_size is None:
+        return plan
+    decoder, head = (fmt and replace(fmt, block=block_size) for fmt in (plan.decoder, plan.head))
+    return PrecisionPlan(decoder, head, plan.vision)

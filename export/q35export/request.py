@@ -25,6 +25,7 @@ TARGETS = tuple(COMPONENTS)
 COMPONENT_CHOICES = ("all", *dict.fromkeys(name for names in COMPONENTS.values() for name in names))
 DTYPES: tuple[DType, ...] = ("fp16", "fp32")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
+BLOCK_SIZES = (32, 64, 128)
 SOURCES = ("huggingface", "modelscope")
 
 
@@ -33,8 +34,10 @@ class ExportRequest:
     """The options of `q35chat export`.
 
     `model` is a folder or a hub id; `target` None means: the best for this machine;
-    `max_seq_len` is the capacity in KV slots. `precision` is for "cpu"; the options from `dtype`
-    on are for "ascend-310p", as its `AscendOptions` describe them.
+    `max_seq_len` is the capacity in KV slots. `precision`, `block_size` (decoder weights that share
+    a scale, where they are quantised) and `mtp` (export the checkpoint's head for drafts, too) are
+    for "cpu"; the options from `dtype` to `stateless_prefill` are for "ascend-310p", as its
+    `AscendOptions` describe them.
     """
 
     model: str = DEFAULT_MODEL
@@ -53,6 +56,8 @@ class ExportRequest:
     fused_prefill: bool = True
     fused_decode: bool = True
     stateless_prefill: bool = False
+    mtp: bool = False
+    block_size: int = 32
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
@@ -64,6 +69,11 @@ class ExportRequest:
             _one_of("--target", self.target, TARGETS)
             choices = ("all", *COMPONENTS[self.target])
         _one_of(f"--component{_of(self.target)}", self.component, choices)
+        if self.mtp and self.component == "vision":
+            raise UsageError("--mtp belongs to the text component, found --component vision")
+        if self.block_size not in BLOCK_SIZES:
+            sizes = ", ".join(map(str, BLOCK_SIZES))
+            raise UsageError(f"--block-size must be one of {sizes}, found {self.block_size}")
         if self.max_seq_len < 1:
             raise UsageError(f"--max-seq-len must be at least 1, found {self.max_seq_len}")
 
@@ -71,6 +81,11 @@ class ExportRequest:
     def components(self) -> tuple[str, ...]:
         """The components to build, in the order they are built."""
         return COMPONENTS[self.target or "cpu"] if self.component == "all" else (self.component,)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The groups of tensors that are read, as `expected_tensors` names them."""
+        return (*self.components, "mtp") if self.mtp else self.components
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,16 @@ Shapes = dict[str, Shape]
 TEXT = "model.language_model."
 VISION = "model.visual."
 HEAD = "lm_head.weight"
+MTP = "mtp."
 
 
 def expected_tensors(config: ModelConfig, component: str) -> Shapes:
     """Names and shapes of every tensor that the `component` is built from: the tower's of
-    "vision", the decoder's of any other."""
+    "vision", the further ones of "mtp", the decoder's of any other."""
     if component == "vision":
         return {VISION + name: shape for name, shape in _vision(config.vision).items()}
+    if component == "mtp":
+        return {MTP + name: shape for name, shape in _mtp(config.text).items()}
     return _text(config.text)
 
 
@@ -65,6 +68,18 @@ def _text(text: TextConfig) -> Shapes:
     if not text.tied:
         shapes[HEAD] = embedding
     return shapes
+
+
+def _mtp(text: TextConfig) -> Shapes:
+    norm = (text.hidden_size,)
+    shapes: Shapes = {
+        "pre_fc_norm_embedding.weight": norm,
+        "pre_fc_norm_hidden.weight": norm,
+        "fc.weight": (text.hidden_size, 2 * text.hidden_size),
+        "norm.weight": norm,
+    }
+    layer = _feed_forward(text) | _full_attention(text)
+    return shapes | {f"layers.0.{name}": shape for name, shape in layer.items()}
 
 
 def _feed_forward(text: TextConfig) -> Shapes:

@@ -16,7 +16,13 @@ import onnx_ir as ir
 
 from q35chat import __version__
 from q35chat.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest, ModelFacts, Source
-from q35export.components import GRAPH_FILE, WEIGHTS_FILE, Builder, Builders, component_options
+from q35export.components import (
+    WEIGHTS_FILE,
+    Builder,
+    Builders,
+    component_options,
+    graph_path,
+)
 from q35export.config import ModelConfig
 from q35export.graphs.census import census
 from q35export.matrix import TensorSource
@@ -57,31 +63,36 @@ def write_bundle(
     """
     files = _keep_files(folder, keep, made_of.request)
     files |= copy_processor(made_of.processor, folder)
+    graphs: dict[str, str] = {}
     for component in made_of.request.components:
         total = sum(file.size for file in plan.files if file.path.startswith(f"{component}/"))
         reporter.begin(component, total)
-        files |= _write_component(folder, component, made_of, reporter)
+        written, names = _write_component(folder, component, made_of, reporter)
+        files |= written
+        graphs |= {name: graph_path(component, name) for name in names}
         reporter.end(component)
-    manifest = _manifest(made_of, keep, files)
+    manifest = _manifest(made_of, keep, graphs, files)
     (folder / MANIFEST_NAME).write_text(manifest.to_json(), encoding="utf-8")
 
 
 def _write_component(
     bundle: Path, component: str, made_of: Ingredients, reporter: Reporter
-) -> dict[str, FileEntry]:
+) -> tuple[dict[str, FileEntry], tuple[str, ...]]:
+    """The files written, and the names of the graphs among them."""
     folder = bundle / component
     folder.mkdir()
     build: Builder = made_of.builders[component]
     with FileSink(folder / WEIGHTS_FILE, lambda count: reporter.advance(component, count)) as sink:
-        model = build(made_of.request, made_of.config, made_of.weights, sink)
-    ir.save(model, folder / GRAPH_FILE)
-    if made_of.target == "ascend-310p":
-        for line in census(model).lines(component):
-            reporter.note(line)
-    return {
-        f"{component}/{WEIGHTS_FILE}": FileEntry(sink.size, sink.sha256),
-        f"{component}/{GRAPH_FILE}": file_entry(folder / GRAPH_FILE),
-    }
+        built = build(made_of.request, made_of.config, made_of.weights, sink)
+    files = {f"{component}/{WEIGHTS_FILE}": FileEntry(sink.size, sink.sha256)}
+    for name, model in built.items():
+        path = graph_path(component, name)
+        ir.save(model, bundle / path)
+        files[path] = file_entry(bundle / path)
+        if made_of.target == "ascend-310p":
+            for line in census(model).lines(component):
+                reporter.note(line)
+    return files, tuple(built)
 
 
 def _keep_files(folder: Path, keep: Bundle | None, request: ExportRequest) -> dict[str, FileEntry]:
@@ -99,12 +110,18 @@ def _keep_files(folder: Path, keep: Bundle | None, request: ExportRequest) -> di
     return kept
 
 
-def _manifest(made_of: Ingredients, keep: Bundle | None, files: dict[str, FileEntry]) -> Manifest:
+def _manifest(
+    made_of: Ingredients,
+    keep: Bundle | None,
+    graphs: dict[str, str],
+    files: dict[str, FileEntry],
+) -> Manifest:
     request = made_of.request
     options = dict(keep.manifest.options) if keep else {}
     options |= {name: component_options(request, name) for name in request.components}
-    graphs = dict(keep.manifest.graphs) if keep else {}
-    graphs |= {name: f"{name}/{GRAPH_FILE}" for name in request.components}
+    if keep is not None:
+        kept = {name: path for name, path in keep.manifest.graphs.items() if path in files}
+        graphs = kept | graphs
     names = (*(name for name in ("text", "decode", "prefill") if name in options), *options)
     shown = options[names[0]]
     return Manifest(

@@ -71,7 +71,8 @@ class ChatEngine:
         vision = None
         if "vision" in manifest.graphs:
             vision = open_graph(bundle.graph_path("vision"))
-        decoder = open_decoder(bundle, open_graph)  # last, so that its prefill is on a small device
+        # last, so that its prefill is on a small device
+        decoder = open_decoder(bundle, open_graph, with_head=_wants_head(bundle, speculate))
         model = Model(
             tokenizer=tokenizer,
             tags=tags,
@@ -168,11 +169,14 @@ class ChatEngine:
         )
 
 
-def open_decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
-    """Over one graph that does both, or over a prefill and a decode graph."""
+def open_decoder(bundle: Bundle, open_graph: OpenGraph, *, with_head: bool = False) -> Decoder:
+    """Over one graph that does both, or over a prefill and a decode graph; with the head for
+    drafts where it is wanted."""
     image_token_id = bundle.manifest.model.image_token_id
     if "decode" not in bundle.manifest.graphs:
-        return Decoder(open_graph(bundle.graph_path("text")), image_token_id=image_token_id)
+        text = open_graph(bundle.graph_path("text"))
+        head = open_graph(bundle.graph_path("mtp")) if with_head else None
+        return Decoder(text, image_token_id=image_token_id, head=head)
     decode, prefill = (open_graph(bundle.graph_path(name)) for name in ("decode", "prefill"))
     return Decoder(
         decode,
@@ -181,6 +185,17 @@ def open_decoder(bundle: Bundle, open_graph: OpenGraph) -> Decoder:
         longest=bundle.manifest.capacity or DEFAULT_LONGEST,
         vocab_size=bundle.manifest.model.vocab_size,
     )
+
+
+def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:
+    """Raises BundleError where the head is asked for and not there."""
+    there = "mtp" in bundle.manifest.graphs
+    if speculate == "mtp" and not there:
+        raise BundleError(
+            f"{bundle.path} has no head for guessing tokens: export it with --mtp, "
+            "or use --speculate auto"
+        )
+    return there and speculate in ("mtp", "auto")
 
 
 def _pictures(bundle: Bundle, vision: GraphSession | None, decoder: Decoder) -> Pictures:

@@ -162,8 +162,10 @@ def _steps(model: Model, prompt: Prompt, settings: ChatSettings) -> Speculator:
     mode = model.speculate
     if mode == "auto" and repeats and model.quantised:
         mode = "off"
-    odds = Odds(timed=False) if repeats else model.odds
-    return speculator(model.decoder, odds, prompt.ids.tolist(), mode)
+    odds, head_odds = model.odds, model.head_odds
+    if repeats:
+        odds, head_odds = Odds(timed=False), Odds(timed=False, head=True)
+    return speculator(model.decoder, odds, prompt.ids.tolist(), mode, head_odds)
 
 
 def check_fit(plan: PromptPlan) -> None:

@@ -21,7 +21,7 @@ class Model:
     In a `quantised` graph the inputs of a projection are rounded, which makes rounding errors that
     a run of several tokens has and a step has not large enough to change a close choice.
     `speculate` says whether the next tokens may be guessed and computed ahead, `odds` what that
-    was worth so far.
+    was worth so far, `head_odds` what it was worth where the model's own head guessed.
     """
 
     tokenizer: ChatTokenizer
@@ -35,3 +35,4 @@ class Model:
     quantised: bool = False
     speculate: Speculate = "auto"
     odds: Odds = field(default_factory=Odds)
+    head_odds: Odds = field(default_factory=lambda: Odds(head=True))

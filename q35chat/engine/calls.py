@@ -49,16 +49,31 @@ class Call:
             assert width is not None
             self._images = session.allocate((image_rows, width), contract.image_embeds.dtype)
             inputs[contract.image_embeds.name] = self._images
-        logits = {contract.logits.name: shared[contract.logits.name]}
+        logits = shared[contract.logits.name]
+        outputs = {contract.logits.name: logits}
+        self._hidden: Buffer | None = None
+        if contract.hidden is not None:
+            width = contract.hidden.shape[-1]
+            assert width is not None
+            self._hidden = session.allocate((1, tokens, width), contract.hidden.dtype)
+            outputs[contract.hidden.name] = self._hidden
         if contract.logits_count is not None:
             spec = contract.logits_count
             count = inputs[spec.name] = session.allocate((1,), spec.dtype)
-            count.write(np.array([logits[contract.logits.name].shape[1]], spec.dtype))
+            count.write(np.array([logits.shape[1]], spec.dtype))
         self._runs: tuple[BoundRun, BoundRun] = (
-            session.bind(inputs | dict(states.inputs(0)), logits | dict(states.outputs(0))),
-            session.bind(inputs | dict(states.inputs(1)), logits | dict(states.outputs(1))),
+            session.bind(inputs | dict(states.inputs(0)), outputs | dict(states.outputs(0))),
+            session.bind(inputs | dict(states.inputs(1)), outputs | dict(states.outputs(1))),
         )
         self._states = states
+
+    @property
+    def hidden(self) -> Array | None:
+        """What the model made of the tokens of the last run, a view [T, H], where it tells that."""
+        if self._hidden is None:
+            return None
+        rows: Array = self._hidden.host()[0]
+        return rows
 
     def load(self, ids: Array | int, positions: Array, slot: int, images: Array | None) -> None:
         """Fill the inputs. `positions` [3, T] (or [3, 1]); `slot` is the first slot written."""

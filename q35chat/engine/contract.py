@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from q35chat.engine.capacity import check_capacities
 from q35chat.engine.session import GraphSession, TensorSpec
 from q35chat.errors import BundleError
 
@@ -46,7 +47,7 @@ class TextContract:
     `image_embeds` is None in a graph that reads no pictures. `position_rows` is 3 (temporal,
     height, width) or 4 (the text position first). `capacity` is None where the caches grow.
     `logits_count` says of how many of the last tokens there are logits; None in a graph that has
-    them of the last only.
+    them of the last only. `hidden` is what a draft head reads, of every token.
     """
 
     input_ids: TensorSpec
@@ -59,6 +60,7 @@ class TextContract:
     vocab_size: int
     position_rows: int
     logits_count: TensorSpec | None = None
+    hidden: TensorSpec | None = None
 
 
 def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextContract:
@@ -71,12 +73,12 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
     inputs = {spec.name: spec for spec in session.inputs}
     outputs = {spec.name: spec for spec in session.outputs}
     check_stacked(outputs)
-    pairs = _pairs(inputs, outputs, metadata.get("q35chat.in_place", ""))
-    mask = _required(inputs, "attention_mask")
-    position_ids = _required(inputs, "position_ids")
-    logits = _required(outputs, "logits")
+    pairs = state_pairs(inputs, outputs, metadata.get("q35chat.in_place", ""))
+    mask = required(inputs, "attention_mask")
+    position_ids = required(inputs, "position_ids")
+    logits = required(outputs, "logits")
     return TextContract(
-        input_ids=_required(inputs, "input_ids"),
+        input_ids=required(inputs, "input_ids"),
         attention_mask=mask,
         position_ids=position_ids,
         image_embeds=inputs.get("image_embeds"),
@@ -86,12 +88,22 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
         vocab_size=vocab_size if vocab_size and not logits.shape else _fixed(logits, -1),
         position_rows=_position_rows(position_ids),
         logits_count=inputs.get("logits_count"),
+        hidden=outputs.get("hidden"),
     )
 
 
-def same_states(first: TextContract, second: TextContract) -> bool:
-    """Whether two graphs can hand their states to one another."""
-    return first.pairs == second.pairs
+def read_chunk_contract(session: GraphSession, decode: TextContract) -> TextContract:
+    """The contract of a graph that reads chunks over the states of `decode`.
+
+    Raises BundleError where they do not belong together, CapacityMismatchError where only their
+    capacities differ.
+    """
+    contract = read_contract(session)
+    if contract.capacity is not None and decode.capacity is not None:
+        check_capacities(contract.capacity, decode.capacity)
+    if contract.pairs != decode.pairs:
+        raise BundleError("prefill and decode graphs have different states: export them again")
+    return contract
 
 
 def check_metadata(metadata: Mapping[str, str], *kinds: str) -> None:
@@ -117,9 +129,10 @@ def check_stacked(outputs: Mapping[str, TensorSpec]) -> None:
         )
 
 
-def _required(specs: Mapping[str, TensorSpec], name: str) -> TensorSpec:
+def required(specs: Mapping[str, TensorSpec], name: str, kind: str = "text") -> TensorSpec:
+    """The tensor `name` of a graph of the `kind`; BundleError where it has none."""
     if name not in specs:
-        raise BundleError(f"text graph has no tensor {name!r}: {_ADVICE}")
+        raise BundleError(f"{kind} graph has no tensor {name!r}: {_ADVICE}")
     return specs[name]
 
 
@@ -137,9 +150,10 @@ def _position_rows(spec: TensorSpec) -> int:
     return rows
 
 
-def _pairs(
+def state_pairs(
     inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec], promised: str
 ) -> tuple[StatePair, ...]:
+    """The states of a graph; `promised` names those worked on in place. Raises BundleError."""
     in_place = {name.strip() for name in promised.split(",") if name.strip()}
     pasts = [name for name in inputs if name.startswith(_PAST)]
     presents = {name for name in outputs if name.startswith(_PRESENT)}
@@ -158,7 +172,7 @@ def _check_names(what: str, names: Iterable[str]) -> None:
 
 def _pair(past: TensorSpec, outputs: Mapping[str, TensorSpec], in_place: bool) -> StatePair:
     name = past.name.removeprefix(_PAST)
-    present = _required(outputs, _PRESENT + name)
+    present = required(outputs, _PRESENT + name)
     cache = name.startswith(_CACHES)
     if cache and _is_growing(past, present):
         shape = tuple(0 if axis is None else axis for axis in past.shape)

@@ -11,13 +11,9 @@ from time import perf_counter
 import numpy as np
 
 from q35chat.engine.calls import Call
-from q35chat.engine.capacity import (
-    ImageRowsError,
-    PrefixMask,
-    check_capacities,
-    check_prompt,
-)
-from q35chat.engine.contract import TextContract, read_contract, same_states
+from q35chat.engine.capacity import PrefixMask, check_prompt
+from q35chat.engine.contract import read_chunk_contract, read_contract
+from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.gears import Costs, Gear
 from q35chat.engine.growing import GrowingStep
 from q35chat.engine.prefill import PrefillCall
@@ -26,7 +22,7 @@ from q35chat.engine.session import Array, GraphSession
 from q35chat.engine.snapshot import Snapshot
 from q35chat.engine.speculation_ahead import LookAhead
 from q35chat.engine.states import StateBuffers
-from q35chat.engine.tokens import Tokens
+from q35chat.engine.tokens import Tokens, image_ends
 from q35chat.errors import BundleError
 
 DEFAULT_CHUNK = 64
@@ -41,6 +37,7 @@ class Decoder:
     """A text graph with the state of one sequence.
 
     `prefill` is a second graph for prompts, over the same states; without it `decode` does both.
+    `head` is the checkpoint's own head for drafts.
     `image_token_id` marks the tokens that take a row of picture embeddings. `predict_ms` is the
     time of the last run inside the runtime. `longest` bounds a sequence whose cache grows;
     `costs` are the times of calls by which prompts are cut, measured as they run; `vocab_size` is
@@ -53,6 +50,7 @@ class Decoder:
         *,
         image_token_id: int | None = None,
         prefill: GraphSession | None = None,
+        head: GraphSession | None = None,
         chunk: int = DEFAULT_CHUNK,
         longest: int = DEFAULT_LONGEST,
         costs: Costs | None = None,
@@ -63,8 +61,9 @@ class Decoder:
         self._prefill = decode if prefill is None or reads_gears else prefill
         self._prompt_contract = contract
         if self._prefill is not decode:
-            self._prompt_contract = _chunk_contract(self._prefill, contract)
-        self._sessions = (decode,) if prefill is None else (decode, prefill)
+            self._prompt_contract = read_chunk_contract(self._prefill, contract)
+        self._sessions = tuple(graph for graph in (decode, prefill, head) if graph is not None)
+        self._head = None if head is None else DraftHead(head, contract)
         self._image_token_id = image_token_id
         self._chunk = chunk
         self._prompts: PromptGraph | None = None
@@ -127,6 +126,8 @@ class Decoder:
         self._states.reset()
         self._mask.rewind(0)
         self.rope_position = 0
+        if self._head is not None:
+            self._head.restore(0, None)
 
     def extend(
         self,
@@ -178,10 +179,10 @@ class Decoder:
             raise ValueError("there is no token to read")
         self._ahead.settle(self.used, self.rope_position)
         tokens = ids[0, :count]
-        image_ends = self._image_ends(tokens, image_embeds)
+        ends = image_ends(tokens, self._image_token_id, image_embeds)
         keys = tokens if keys is None else keys
         if self._prompts is not None:
-            is_image = np.diff(image_ends) > 0
+            is_image = np.diff(ends) > 0
             new = Tokens(
                 tokens, np.asarray(positions)[:, :count], keys[:count], is_image, image_embeds
             )
@@ -190,8 +191,8 @@ class Decoder:
         for start in range(0, count, self._chunk):
             end = min(start + self._chunk, count)
             rows = None
-            if image_embeds is not None and image_ends[end] > image_ends[start]:
-                rows = image_embeds[image_ends[start] : image_ends[end]]
+            if image_embeds is not None and ends[end] > ends[start]:
+                rows = image_embeds[ends[start] : ends[end]]
             self._read(tokens[start:end], positions[:, start:end], keys[start:end], rows)
             yield end
 
@@ -226,11 +227,18 @@ class Decoder:
         self._forget_rows_beyond(self.used)
         self.predict_ms = self._ahead.run(tokens, self.used, self.rope_position)
 
+    @property
+    def head(self) -> DraftHead | None:
+        """What drafts; None where there is no such graph."""
+        return self._head
+
     def accept(self) -> Array:
         """Read the next token tried; return the logits [V] after it, a view as of `logits`."""
         token = self._ahead.accept()
         self._mask.light(1)
         self._mark(1, token)
+        self._position[:] = self.rope_position
+        self._follow(np.array([token]), self._position, self._ahead.hidden)
         self.rope_position += 1
         self._read_logits = self._ahead.row
         return self.logits()
@@ -245,8 +253,9 @@ class Decoder:
         """A point that `restore` can go back to."""
         self._ahead.settle(self.used, self.rope_position)
         tokens = None if self._prompts is None else self._prompts.history(self.used)
-        caches = self._states.caches()
-        return Snapshot(self._states.save(), self.keys.copy(), self.rope_position, caches, tokens)
+        caches, last = self._states.caches(), None if self._head is None else self._head.save()
+        keys = self.keys.copy()
+        return Snapshot(self._states.save(), keys, self.rope_position, caches, tokens, last)
 
     def holds(self, snapshot: Snapshot) -> bool:
         """Whether the KV rows of `snapshot` are still in their slots."""
@@ -265,6 +274,8 @@ class Decoder:
             self._prompts.record(0, snapshot.tokens)
         self._mask.rewind(snapshot.count)
         self.rope_position = snapshot.rope_position
+        if self._head is not None:
+            self._head.restore(snapshot.count, snapshot.last)
 
     @property
     def reads_in_parts(self) -> bool:
@@ -315,6 +326,7 @@ class Decoder:
         self._run(self._step, 1)
         self._read_logits = self._logits, 0
         self._mark(1, key)
+        self._follow(np.atleast_1d(token), positions, self._step.hidden)
         if self._prompts is not None:
             self._prompts.note(None, self.predict_ms)
             self._prompts.record_text(self.used - 1, token, positions, key)
@@ -325,23 +337,13 @@ class Decoder:
         for session in self._sessions:
             session.close()
 
-    def _image_ends(self, tokens: Array, image_embeds: Array | None) -> Array:
-        """Picture tokens before each place, [T + 1]."""
-        is_image = tokens == self._image_token_id
-        ends = np.concatenate([[0], np.cumsum(is_image)])
-        rows = 0 if image_embeds is None else len(image_embeds)
-        if ends[-1] != rows:
-            raise ImageRowsError(
-                f"prompt has {ends[-1]} picture tokens but {rows} picture embeddings"
-            )
-        return ends
-
     def _read(self, tokens: Array, positions: Array, keys: Array, rows: Array | None) -> None:
         call = self._chunk_call(len(tokens), 0 if rows is None else len(rows))
         call.load(tokens, positions, self.used, rows)
         self._run(call, len(tokens))
         self._read_logits = self._logits, 0
         self._mark(len(tokens), keys)
+        self._follow(tokens, positions, call.hidden, rows)
         self.rope_position = max(self.rope_position, int(positions.max()) + 1)
 
     def _chunk_call(self, tokens: int, rows: int) -> Call:
@@ -373,6 +375,13 @@ class Decoder:
             raise
         self.predict_ms = (perf_counter() - started) * 1e3
 
+    def _follow(
+        self, ids: Array, positions: Array, hidden: Array | None, rows: Array | None = None
+    ) -> None:
+        """Tell the head what was read."""
+        if self._head is not None and hidden is not None:
+            self._head.read(ids, positions, hidden, rows)
+
     def _mark(self, tokens: int, keys: Array | int) -> None:
         """Name the slots just written. Rows beyond them belong to another past."""
         end = self.used
@@ -383,13 +392,3 @@ class Decoder:
         if self._filled > end:
             self._keys[end : self._filled] = _EMPTY
         self._filled = end
-
-
-def _chunk_contract(session: GraphSession, decode: TextContract) -> TextContract:
-    """The contract of the graph that reads chunks over the states of `decode`."""
-    contract = read_contract(session)
-    if contract.capacity is not None and decode.capacity is not None:
-        check_capacities(contract.capacity, decode.capacity)
-    if not same_states(contract, decode):
-        raise BundleError("prefill and decode graphs have different states: export them again")
-    return contract

@@ -16,6 +16,8 @@ from q35chat.engine.states import StateBuffers
 class GrowingStep:
     """One token at a time; the mask is as long as the cache will be after it."""
 
+    hidden: Array | None = None  # no such graph has a draft head
+
     def __init__(
         self, session: GraphSession, contract: TextContract, states: StateBuffers, logits: Buffer
     ) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from q35chat.engine.calls import Call
 from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
-from q35chat.engine.session import Buffer, GraphSession
+from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.states import StateBuffers
 
 _MOST_CALLS = 16
@@ -44,6 +44,7 @@ class LookAhead:
         self._mask = PrefixMask(contract.capacity or 0, contract.attention_mask.dtype)
         self._logits: dict[int, Buffer] = {1: shared[contract.logits.name]}
         self._calls: dict[tuple[int, int], Call] = {}
+        self._last: Call | None = None
         self._tried: tuple[int, ...] = ()
         self._accepted = 0
 
@@ -51,6 +52,15 @@ class LookAhead:
     def row(self) -> tuple[Buffer, int]:
         """The logits after the last token accepted: their buffer and the row in it."""
         return self._logits[len(self._tried)], self._accepted - 1
+
+    @property
+    def hidden(self) -> Array | None:
+        """What the model made of the last token accepted, [1, H], where its graph tells it."""
+        rows = None if self._last is None else self._last.hidden
+        if rows is None:
+            return None
+        end = len(rows) - len(self._tried) + self._accepted
+        return rows[end - 1 : end]
 
     def forget(self) -> None:
         """The sequence goes on somewhere else."""
@@ -90,7 +100,7 @@ class LookAhead:
         behind = len(self.behind)
         self._mask.rewind(used)
         self._mask.light(len(tokens))
-        call = self._call(len(ids), rows)
+        self._last = call = self._call(len(ids), rows)
         positions = np.arange(rope_position - behind, rope_position + len(tokens))
         call.load(ids, np.broadcast_to(positions, (3, len(ids))), used - behind, None)
         call.light(self._mask)

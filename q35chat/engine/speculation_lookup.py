@@ -29,6 +29,16 @@ class PromptLookup:
         """The token that a draft would begin with, None where there is none."""
         return None if self._source is None else self._ids[self._source]
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is a draft."""
+        return self._source is not None
+
+    @property
+    def milliseconds(self) -> float:
+        """Nothing is run."""
+        return 0.0
+
     def push(self, token: int) -> None:
         """The sequence goes on with `token`.
 

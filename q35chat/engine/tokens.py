@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from q35chat.engine.capacity import ImageRowsError
 from q35chat.engine.session import Array
 
 
@@ -49,6 +50,16 @@ class Tokens:
             np.concatenate([self.is_image, more.is_image]),
             np.concatenate(rows) if rows else None,
         )
+
+
+def image_ends(tokens: Array, image_token_id: int | None, image_embeds: Array | None) -> Array:
+    """Picture tokens before each place, [T + 1]. Raises ImageRowsError where their number is not
+    that of the rows."""
+    ends: Array = np.concatenate([[0], np.cumsum(tokens == image_token_id)])
+    rows = 0 if image_embeds is None else len(image_embeds)
+    if ends[-1] != rows:
+        raise ImageRowsError(f"prompt has {ends[-1]} picture tokens but {rows} picture embeddings")
+    return ends
 
 
 class History:

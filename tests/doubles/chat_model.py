@@ -16,6 +16,7 @@ from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.engine.session import GraphSession
 from q35chat.engine.speculation import Speculate
+from tests.doubles.numpy_head import NumpyHead
 from tests.doubles.numpy_session import NumpySession
 from tests.doubles.vision_session import VisionSession
 from tests.support.shapes import SHAPES
@@ -43,23 +44,38 @@ class ChatModel:
     can_try: bool = False
     precision: str = "fp32"
     speculate: Speculate = "auto"
+    with_head: bool = False
+    head: NumpyHead = field(init=False)
     text: NumpySession = field(init=False)
     vision: VisionSession = field(init=False)
     engine: ChatEngine = field(init=False)
 
     def __post_init__(self) -> None:
         self.text = NumpySession(
-            capacity=self.capacity, vocab=SHAPE.vocab, image_token=PICTURE, counts=self.can_try
+            capacity=self.capacity,
+            vocab=SHAPE.vocab,
+            image_token=PICTURE,
+            counts=self.can_try,
+            tells=self.with_head,
         )
+        self.head = NumpyHead(self.capacity, SHAPE.vocab, image_token=PICTURE)
         self.vision = VisionSession()
         self.engine = ChatEngine.open(
-            bundle(self.processor, self.capacity, self.precision, with_vision=self.with_vision),
+            bundle(
+                self.processor,
+                self.capacity,
+                self.precision,
+                with_vision=self.with_vision,
+                with_head=self.with_head,
+            ),
             self._open,
             snapshot_bytes=self.snapshot_bytes,
             speculate=self.speculate,
         )
 
     def _open(self, path: Path) -> GraphSession:
+        if path.name == "mtp.onnx":
+            return self.head
         return self.vision if path.parent.name == "vision" else self.text
 
     def ids(self, text: str) -> list[int]:
@@ -70,6 +86,7 @@ class ChatModel:
         """Make the model answer `turns` with these ids."""
         first = self.engine.plan(turns, settings).prompt_tokens - 1
         self.text.says = {first + place: token for place, token in enumerate(answer)}
+        self.head.says = {first + place: token for place, token in enumerate(answer[1:])}
 
     def run(
         self,
@@ -93,7 +110,12 @@ class ChatModel:
 
 
 def bundle(
-    processor: Path, capacity: int = 512, precision: str = "fp32", *, with_vision: bool = True
+    processor: Path,
+    capacity: int = 512,
+    precision: str = "fp32",
+    *,
+    with_vision: bool = True,
+    with_head: bool = False,
 ) -> Bundle:
     """A bundle of which only the processor's folder is really there."""
     assert processor.name == "processor"
@@ -101,6 +123,8 @@ def bundle(
     graphs = {"text": "text/model.onnx"}
     if with_vision:
         graphs["vision"] = "vision/model.onnx"
+    if with_head:
+        graphs["mtp"] = "text/mtp.onnx"
     manifest = Manifest(
         exporter="0",
         created="2026-01-01T00:00:00Z",

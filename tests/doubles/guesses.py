@@ -10,6 +10,7 @@ class Guesses:
     """Drafts of `said`; each of its tokens is wrong with the chance `wrong`."""
 
     strength = 8
+    milliseconds = 0.0
 
     def __init__(self, said: Sequence[int], wrong: float, seed: int = 5) -> None:
         chance = random.Random(seed)
@@ -20,6 +21,10 @@ class Guesses:
     @property
     def next(self) -> int | None:
         return next(iter(self._guessed[self._place : self._place + 1]), None)
+
+    @property
+    def ready(self) -> bool:
+        return self.next is not None
 
     def push(self, token: int) -> None:
         assert token == self._said[self._place]

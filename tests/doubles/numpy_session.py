@@ -45,7 +45,8 @@ class NumpySession:
     """The session and its model. `rows` is 3 or 4, `in_place` shares the KV buffers.
 
     Where `says` has the last slot read, its token is by far the likeliest to follow. With
-    `counts` there are logits of as many of the last tokens as `logits_count` says.
+    `counts` there are logits of as many of the last tokens as `logits_count` says; with `tells`
+    there are the hidden states of all tokens, for a draft head.
     """
 
     capacity: int = 16
@@ -54,6 +55,7 @@ class NumpySession:
     rows: int = 3
     in_place: bool = True
     counts: bool = False
+    tells: bool = False
     integers: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.int64))
     image_token: int = IMAGE_TOKEN
     says: dict[int, int] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class NumpySession:
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (
             TensorSpec("logits", (1, None if self.counts else 1, self.vocab), FLOAT),
+            *([TensorSpec("hidden", (1, None, self.width), FLOAT)] if self.tells else ()),
             *(TensorSpec(f"present_{name}", shape, FLOAT) for name, shape in self._states()),
         )
 
@@ -141,6 +144,8 @@ class NumpySession:
                 x, image = reads["image_embeds"][image], image + 1
             angle = reads["position_ids"][-3:, 0, place].astype(FLOAT) @ _ANGLES
             hidden = self._token(x * np.cos(angle), state, slot + place)
+            if self.tells:
+                writes["hidden"][0, place] = hidden
             if place >= first:
                 logits[place - first] = self._head @ hidden
                 if (said := self.says.get(slot + place)) is not None:

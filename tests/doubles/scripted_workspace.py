@@ -153,7 +153,7 @@ class ScriptedWorkspace:
     def open(self, session_id: str) -> Conversation:
         """A stored conversation by id."""
         if session_id not in self.conversations:
-            raise StoreError(f"There is no conversation {session_id!r}; see the list with Ctrl+L")
+            raise StoreError(f"There is no chat {session_id!r}; see the list with Ctrl+L")
         return self.conversations[session_id]
 
     def sessions(self, query: str = "") -> Sequence[SessionSummary]:
@@ -161,7 +161,7 @@ class ScriptedWorkspace:
         found = [
             SessionSummary(item.id, item.title, EPOCH, len(item.history))
             for item in self.conversations.values()
-            if item.history
+            if (item.history or item.summary)
             and query.lower()
             in " ".join([item.title, *(step.turn.text for step in item.history)]).lower()
         ]

@@ -10,7 +10,7 @@ from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.sampling import Sampler, draw
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import MOST_TOKENS, Speculate, Speculator, speculator
+from q35chat.engine.speculation import MOST_TOKENS, Source, Speculate, Speculator, speculator
 from q35chat.engine.speculation_odds import Odds
 from tests.doubles.numpy_session import NumpySession
 
@@ -26,16 +26,25 @@ class Script:
 
     drafts: list[list[int]]
     strength: int = 2
+    milliseconds: float = 0.0
 
     @property
     def next(self) -> int | None:
         return self.drafts[0][0] if self.drafts else None
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.drafts)
 
     def push(self, token: int) -> None:
         pass
 
     def draft(self, most: int) -> list[int]:
         return self.drafts.pop(0)[:most]
+
+
+def always(engine: Decoder, script: Script) -> Speculator:
+    return Speculator(engine, [Source(script, Odds())], always=True)
 
 
 def softmax(logits: Array) -> Array:
@@ -118,7 +127,7 @@ def test_a_draft_is_accepted_with_its_own_probability_and_else_the_rest_keep_the
     chances = (np.arange(500) + 0.5) / 500
     for chance in chances:
         engine.restore(start)
-        steps = Speculator(engine, Odds(), Script([[draft]]), always=True)
+        steps = always(engine, Script([[draft]]))
         chosen = draw(steps.step(2), float(chance))
         steps.step(chosen)
         accepted += steps.accepted
@@ -148,7 +157,7 @@ def test_pairs_of_tokens_come_as_often_with_drafts_as_their_probabilities_say() 
     for seed in range(count):
         engine.restore(start)
         sampler = Sampler(SamplingSettings(temperature), PROMPT, seed)
-        steps = Speculator(engine, Odds(), Script([[*likely]]), always=True)
+        steps = always(engine, Script([[*likely]]))
         one = sampler(steps.step(1))
         found[one, sampler(steps.step(one))] += 1
         tried += steps.drafted
@@ -189,7 +198,7 @@ def test_the_last_slot_is_used_and_nothing_is_tried_beyond_it(left: int) -> None
 
 def test_drafts_that_are_always_wrong_never_make_a_run_long() -> None:
     engine, session = opened(400)
-    steps = Speculator(engine, Odds(), Script([[1] * 7] * 300), always=True)
+    steps = always(engine, Script([[1] * 7] * 300))
     session.runs.clear()
     for _ in range(100):
         steps.step(2)
@@ -238,7 +247,7 @@ def test_drafts_right_up_to_any_place_give_the_tokens_of_steps(first: int, secon
         [*wanted[1 : 1 + first], *wrong[1 + first : 4]],
         [*wanted[2 + first : 2 + first + second], *wrong[2 + first + second : 5 + first]],
     ]
-    steps = Speculator(engine, Odds(), Script(drafts), always=True)
+    steps = always(engine, Script(drafts))
     tokens = [int(engine.logits().argmax())]
     session.runs.clear()
     while len(tokens) < 12:

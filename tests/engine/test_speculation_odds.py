@@ -109,3 +109,61 @@ def test_without_a_clock_only_tokens_count() -> None:
     assert blind.extra == before
     assert blind.rate(4) == timed.rate(4)
     assert (timed.best(4, LENGTHS, 0), blind.best(4, LENGTHS, 0)) == (0, 7)
+
+
+def with_price(price: float, hits: float) -> Odds:
+    """After many drafts of one token by a head, for `price` of a step, with so many right."""
+    odds = Odds(head=True)
+    for number in range(400):
+        odds.note_run(1, 10.0)
+        odds.note_run(2, 10.0 * 1.3)
+        odds.note_draft(2, 2 * 10.0 * price)
+        for place in (1, 2, 3):
+            odds.note_outcome(place, right=int((number + 1) * hits) > int(number * hits))
+    return odds
+
+
+def test_the_price_of_a_draft_is_measured_and_counts_against_it() -> None:
+    cheap, dear = with_price(0.1, 1.0), with_price(0.5, 1.0)
+
+    assert cheap.price == pytest.approx(0.1)
+    assert dear.price == pytest.approx(0.5)
+    assert cheap.gain(1, 2, 0) - dear.gain(1, 2, 0) == pytest.approx(2 * 0.4, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("price", "hits", "length"), [(0.1, 1.0, 3), (0.2, 0.75, 1), (0.2, 0.2, 0), (0.9, 1.0, 0)]
+)
+def test_dear_or_uncertain_drafts_of_a_head_are_shorter(
+    price: float, hits: float, length: int
+) -> None:
+    assert with_price(price, hits).best(1, (1, 2, 3), 0) == length
+
+
+def test_a_head_that_was_wrong_or_dear_gets_another_chance() -> None:
+    odds = with_price(0.9, 0.0)
+    assert odds.best(1, (1, 2, 3), 0) == 0
+
+    for _ in range(2_000):
+        odds.note_run(1, 10.0)
+        odds.note_untried()
+
+    assert odds.best(1, (1, 2, 3), 0) > 0
+
+
+def test_drafts_that_cost_nothing_are_judged_untried_and_keep_their_rates() -> None:
+    odds = learnt(0.3, 0.0)
+    before = odds.rate(4)
+    for _ in range(500):
+        odds.note_untried()
+
+    assert odds.rate(4) == before
+
+
+def test_without_a_clock_the_price_is_the_first_guess() -> None:
+    odds = Odds(timed=False, head=True)
+    before = odds.price
+    odds.note_run(1, 10.0)
+    odds.note_draft(1, 50.0)
+
+    assert odds.price == before > 0

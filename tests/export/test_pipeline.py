@@ -124,6 +124,7 @@ def test_a_copy_of_the_checkpoint_is_the_same_source(own_checkpoint: Path, bundl
     [
         ({"max_seq_len": 64}, "text max_seq_len 32 instead of 64"),
         ({"precision": "int8"}, "vision precision int4 instead of int8"),
+        ({"block_size": 64}, "text block_size 32 instead of 64"),
     ],
 )
 def test_other_options_need_force(
@@ -279,6 +280,7 @@ def test_more_slots_than_the_model_has_positions_are_refused(
         ("source", "ftp"),
         ("target", "tpu"),
         ("max_seq_len", 0),
+        ("block_size", 48),
     ],
 )
 def test_a_choice_that_does_not_exist_is_a_usage_error(option: str, value: Any) -> None:
@@ -292,7 +294,7 @@ def test_too_little_disk_space_is_seen_before_anything_is_written(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(2**30, 2**30 - 2**19, 2**19))
-    with pytest.raises(ExportError, match=r"needs 1\.\d MiB .*512\.0 KiB are free; free 5.* KiB"):
+    with pytest.raises(ExportError, match=r"needs 1\.\d MiB .*512\.0 KiB are free; free 6.* KiB"):
         run(request_for(checkpoint, tmp_path / "out"))
     assert names(tmp_path) == []
 

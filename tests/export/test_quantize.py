@@ -5,7 +5,7 @@ import pytest
 
 from q35export.quantize import BlockFormat, dequantize, quantize
 
-FORMATS = [BlockFormat(4, 32), BlockFormat(8, 32), BlockFormat(4, 64)]
+FORMATS = [BlockFormat(bits, block) for bits in (4, 8) for block in (32, 64, 128)]
 
 
 def _weights(rows: int, k: int, seed: int = 0) -> np.ndarray:
@@ -50,6 +50,34 @@ def test_four_bit_scale_search_beats_the_plain_largest_value() -> None:
     step = np.abs(blocks).max(-1, keepdims=True) / 7
     plain = np.square(np.clip(np.rint(blocks / step), -8, 7) * step - blocks).mean()
     assert searched < plain * 0.97
+
+
+# The table of formats in the exporter's README.
+@pytest.mark.parametrize(
+    ("fmt", "gaussian", "heavy"),
+    [
+        (BlockFormat(8, 32), 0.0053, 0.0067),
+        (BlockFormat(8, 64), 0.0060, 0.0081),
+        (BlockFormat(8, 128), 0.0065, 0.0095),
+        (BlockFormat(4, 32), 0.0830, 0.1052),
+        (BlockFormat(4, 64), 0.0910, 0.1233),
+        (BlockFormat(4, 128), 0.0974, 0.1406),
+    ],
+    ids=str,
+)
+def test_a_projection_errs_by_what_the_table_says(
+    fmt: BlockFormat, gaussian: float, heavy: float
+) -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(64, 1024)).astype(np.float32)
+    for weights, wanted in (
+        (generator.normal(size=(512, 1024)), gaussian),
+        (generator.standard_t(5, size=(512, 1024)), heavy),
+    ):
+        rows = weights.astype(np.float32)
+        stored = dequantize(*quantize(rows, fmt), 1024, fmt)
+        error = np.linalg.norm(x @ (stored - rows).T) / np.linalg.norm(x @ rows.T)
+        assert error == pytest.approx(wanted, rel=0.04)
 
 
 def test_rows_of_zeros_stay_zero() -> None:

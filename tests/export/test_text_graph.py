@@ -59,14 +59,21 @@ class Decoder:
         return logits
 
 
-def export(folder: Path, shape: str, precision: Precision = "fp32") -> tuple[ModelConfig, Path]:
+def export(
+    folder: Path, shape: str, precision: Precision = "fp32", block_size: int | None = None
+) -> tuple[ModelConfig, Path]:
     checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=3)
     config = load_config(checkpoint)
     out = folder / precision
     out.mkdir()
     with FileSink(out / "model.bin", lambda _: None) as sink:
         model = build_text_graph(
-            config, Checkpoint.open(checkpoint), sink, capacity=CAPACITY, precision=precision
+            config,
+            Checkpoint.open(checkpoint),
+            sink,
+            capacity=CAPACITY,
+            precision=precision,
+            block_size=block_size,
         )
     ir.save(model, out / "model.onnx")
     return config, out
@@ -93,10 +100,33 @@ def test_each_layer_adds_its_own_nodes_and_no_leftovers(tmp_path: Path) -> None:
     kinds = Counter(node.op_type for node in model.graph.node)
     linear = config.text.layer_types.count("linear_attention")
     full = config.text.layer_types.count("full_attention")
-    assert kinds["LinearAttention"] == kinds["CausalConvWithState"] == linear
+    assert kinds["LinearAttention"] == kinds["LinearAttentionGate"] == linear
     assert kinds["GroupQueryAttention"] == full
     assert kinds["Shape"] == 1
     assert kinds["Transpose"] == kinds["Constant"] == 0
+
+
+def test_kernels_that_are_slower_than_their_parts_are_not_used(tmp_path: Path) -> None:
+    _, out = export(tmp_path, "plain")
+    model = onnx.load(out / "model.onnx", load_external_data=False)
+    kinds = {node.op_type for node in model.graph.node}
+    assert not kinds & {"CausalConvWithState", "GatedRMSNorm", "GatedDeltaNet"}
+
+
+@pytest.mark.parametrize(("precision", "bits"), [("int4", 4), ("int8", 8)])
+@pytest.mark.parametrize("block_size", [None, 32, 64, 128])
+def test_every_quantised_matrix_has_the_block_size_asked_for(
+    tmp_path: Path, precision: Precision, bits: int, block_size: int | None
+) -> None:
+    _, out = export(tmp_path, "plain", precision, block_size)
+    model = onnx.load(out / "model.onnx", load_external_data=False)
+    nodes = [n for n in model.graph.node if n.op_type in {"MatMulNBits", "GatherBlockQuantized"}]
+    formats = set()
+    for node in nodes:
+        told = {attribute.name: attribute.i for attribute in node.attribute}
+        formats.add((told["bits"], told["block_size"]))
+    assert len(nodes) > 10
+    assert formats == {(bits, block_size or 32)}
 
 
 @pytest.mark.parametrize("cut", range(1, 9))

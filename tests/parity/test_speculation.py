@@ -11,7 +11,7 @@ from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import Drafter, Speculator
+from q35chat.engine.speculation import Drafter, Source, Speculator
 from q35chat.engine.speculation_lookup import PromptLookup
 from q35chat.engine.speculation_odds import Odds
 from q35export.precision import Precision
@@ -52,7 +52,8 @@ def write(
     decoder: Decoder, sampler: Sampler | Greedy, drafter: Drafter | None, count: int = TOKENS
 ) -> tuple[tuple[int, ...], Speculator]:
     """`count` tokens, the last of them not read."""
-    steps = Speculator(decoder, Odds(), drafter, always=True)
+    sources = [] if drafter is None else [Source(drafter, Odds())]
+    steps = Speculator(decoder, sources, always=True)
     tokens = [sampler(decoder.logits())]
     while len(tokens) < count:
         tokens.append(sampler(steps.step(tokens[-1])))

@@ -21,17 +21,19 @@ def decoder_layers(
     hidden: ir.Value,
     states: Sequence[LinearState | KeyValue | None],
     positions: Positions,
+    root: str = LAYERS,
 ) -> tuple[ir.Value, list[LinearState | KeyValue]]:
     """Every layer in order over `hidden` `[1, T, H]`: the last hidden states and the new states.
 
-    A state of None is a full-attention layer with an empty cache.
+    A state of None is a full-attention layer with an empty cache. `root` is where the checkpoint
+    has the layers.
     """
     target = ctx.target
     presents: list[LinearState | KeyValue] = []
     residual = hidden
     update: ir.Value | None = None
     for index, past in enumerate(states):
-        prefix = f"{LAYERS}.{index}"
+        prefix = f"{root}.{index}"
         with ctx.graph.scope(f"layer_{index}"):
             gamma = ctx.zero_centred(f"{prefix}.input_layernorm.weight")
             if update is None:

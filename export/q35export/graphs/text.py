@@ -4,7 +4,8 @@ Inputs, in order: `input_ids` `[1, T]` int64, `attention_mask` `[1, C]` int32 (o
 slots filled after this call), `position_ids` `[3, 1, T]` int64, `image_embeds` `[M, H]` FP32
 (the rows of this call's picture tokens, in order; M may be 0), `logits_count` `[1]` int64, and
 the states of every layer. Outputs: `logits` `[1, N, V]` of the last N = `logits_count` tokens, and
-each `past_*` again as `present_*`.
+each `past_*` again as `present_*`. Beside a draft head (`mtp.py`) there is one more: `hidden`
+`[1, T, H]`, what the head reads at every token.
 The key and value caches must be bound to the same buffer on both sides.
 """
 
@@ -24,12 +25,22 @@ from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
 from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import PLANS, Precision
-from q35export.targets.base import StoredMatrix
+from q35export.precision import Precision, PrecisionPlan, text_plan
 from q35export.targets.cpu import OPSET, CpuTarget
+from q35export.targets.cpu_weights import StoredMatrix
 from q35export.weights import WeightSink
 
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a second graph over the same weights file takes from the first: the embedding, the head
+    and the rotary tables."""
+
+    table: StoredMatrix
+    head: StoredMatrix
+    rotary: tuple[ir.Value, ir.Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +60,47 @@ def build_text_graph(
     *,
     capacity: int,
     precision: Precision,
+    block_size: int | None = None,
 ) -> ir.Model:
     """Build the decoder with `capacity` KV slots; weights go to `sink` on the way."""
+    plan = text_plan(precision, block_size)
+    return build_shared_text_graph(config, source, sink, capacity, plan, with_hidden=False)[0]
+
+
+def build_shared_text_graph(
+    config: ModelConfig,
+    source: TensorSource,
+    sink: WeightSink,
+    capacity: int,
+    plan: PrecisionPlan,
+    *,
+    with_hidden: bool,
+) -> tuple[ir.Model, Shared]:
+    """As `build_text_graph`, with the output `hidden` where asked for; and what can be shared."""
     graph = Graph("text", OPSET, sink)
-    ctx = Context(graph, CpuTarget(graph), source, PLANS[precision])
+    target = CpuTarget(graph)
+    ctx = Context(graph, target, source, plan)
     text = config.text
     inputs = _declare_inputs(graph, text, capacity)
-    table = ctx.target.store(
+    table = target.store(
         "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), ctx.plan.head
     )
-    hidden = _inject_pictures(graph, config, inputs, table.rows(inputs.ids))
-    positions = _positions(ctx, text, capacity, inputs)
+    hidden = inject_pictures(graph, config, inputs.ids, inputs.images, table.rows(inputs.ids))
+    positions, rotary = _positions(ctx, text, capacity, inputs)
     hidden, presents = decoder_layers(ctx, text, hidden, inputs.states, positions)
-    logits = _head(ctx, text, table, hidden, inputs.count)
-    graph.output(logits, "logits", FLOAT, (1, "N", text.vocab_size))
+    gamma = ctx.zero_centred("model.language_model.norm.weight")
+    with graph.scope("head"):
+        if with_hidden:
+            hidden = target.rms_norm(hidden, gamma, text.eps)
+            last = _last(graph, hidden, inputs.count)
+        else:
+            last = target.rms_norm(_last(graph, hidden, inputs.count), gamma, text.eps)
+        head = table
+        if not text.tied:
+            head = target.store("lm_head", ctx.matrix("lm_head.weight"), ctx.plan.head)
+        graph.output(head.multiply(last), "logits", FLOAT, (1, "N", text.vocab_size))
+    if with_hidden:
+        graph.output(hidden, "hidden", FLOAT, (1, "T", text.hidden_size))
     _declare_presents(graph, text, capacity, presents)
     in_place = [
         f"past_{part}_{index}"
@@ -70,7 +108,7 @@ def build_text_graph(
         if kind == "full_attention"
         for part in ("key", "value")
     ]
-    return graph.model(graph_metadata("text", in_place))
+    return graph.model(graph_metadata("text", in_place)), Shared(table, head, rotary)
 
 
 def _state_shapes(
@@ -119,49 +157,47 @@ def _declare_presents(
             graph.output(value, f"present_{name}", FLOAT, shape)
 
 
-def _inject_pictures(
-    graph: Graph, config: ModelConfig, inputs: _Inputs, embeddings: ir.Value
+def inject_pictures(
+    graph: Graph, config: ModelConfig, ids: ir.Value, images: ir.Value, embeddings: ir.Value
 ) -> ir.Value:
-    """Put row k of `image_embeds` at the k-th picture token.
+    """Put row k of `images` at the k-th picture token of `ids`.
 
     A picture token beyond the rows given keeps its own embedding, as in the reference when no
     picture is passed; the extra row of zeros keeps every index legal when there is no row.
     """
     op, ints = graph.op, graph.ints
     with graph.scope("pictures"):
-        is_image = op("Equal", inputs.ids, ints(config.image_token_id))
+        is_image = op("Equal", ids, ints(config.image_token_id))
         order = op("CumSum", op("Cast", is_image, to=INT64), ints(1))
-        count = op("Shape", inputs.images, start=0, end=1)
+        count = op("Shape", images, start=0, end=1)
         padding = graph.constant(np.zeros((1, config.text.hidden_size), np.float32))
-        rows = op("Concat", inputs.images, padding, axis=0)
+        rows = op("Concat", images, padding, axis=0)
         index = op("Min", op("Sub", op("Max", order, ints(1)), ints(1)), count)
         given = op("And", is_image, op("LessOrEqual", order, count))
         return op("Where", op("Unsqueeze", given, ints(-1)), op("Gather", rows, index), embeddings)
 
 
-def _positions(ctx: Context, config: TextConfig, capacity: int, inputs: _Inputs) -> Positions:
-    """Rotary tables, and the filled slots as GroupQueryAttention wants them."""
+def _positions(
+    ctx: Context, config: TextConfig, capacity: int, inputs: _Inputs
+) -> tuple[Positions, tuple[ir.Value, ir.Value]]:
+    """Where the tokens lie; and the rotary tables."""
     graph = ctx.graph
     rope = config.rope
     with graph.scope("positions"):
         cos, sin = rotary_tables(rope.theta, rope.dim, capacity)
-        total = graph.op("ReduceSum", inputs.mask, graph.ints(1), keepdims=0)
-        last = graph.op("Sub", total, graph.constant(np.array([1], np.int32)))
-        scalar = graph.op("Squeeze", total, graph.ints(0))
+        slots = filled_slots(graph, inputs.mask)
         tables = graph.weight("cos", cos), graph.weight("sin", sin)
-    return Positions((inputs.positions, *tables), (last, scalar))
+    return Positions((inputs.positions, *tables), slots), tables
 
 
-def _head(
-    ctx: Context, config: TextConfig, table: StoredMatrix, hidden: ir.Value, count: ir.Value
-) -> ir.Value:
-    """Logits of the last `count` tokens."""
-    graph = ctx.graph
-    with graph.scope("head"):
-        first = graph.op("Neg", count)
-        last = graph.op("Slice", hidden, first, graph.ints(2**31 - 1), graph.ints(1))
-        gamma = ctx.zero_centred("model.language_model.norm.weight")
-        normed = ctx.target.rms_norm(last, gamma, config.eps)
-        if config.tied:
-            return table.multiply(normed)
-        return ctx.target.project(normed, "lm_head", ctx.matrix("lm_head.weight"), ctx.plan.head)
+def filled_slots(graph: Graph, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The slots that `mask` lights, as GroupQueryAttention wants them."""
+    total = graph.op("ReduceSum", mask, graph.ints(1), keepdims=0)
+    last = graph.op("Sub", total, graph.constant(np.array([1], np.int32)))
+    return last, graph.op("Squeeze", total, graph.ints(0))
+
+
+def _last(graph: Graph, hidden: ir.Value, count: ir.Value) -> ir.Value:
+    """The rows of the last `count` tokens."""
+    first = graph.op("Neg", count)
+    return graph.op("Slice", hidden, first, graph.ints(2**31 - 1), graph.ints(1))

@@ -73,13 +73,16 @@ class CpuTarget:
         gate: ir.Value,
         gamma: Float32,
         eps: float,
-        heads: DeltaHeads,  # noqa: ARG002
+        heads: DeltaHeads,
     ) -> ir.Value:
-        """`rms_norm(x) * silu(gate)` for each head of `len(gamma)` values in the last axis."""
-        weight = self.graph.weight("gamma", gamma)
-        return self.graph.op(
-            "GatedRMSNorm", x, weight, gate, domain=MS, activation="silu", epsilon=eps
-        )
+        """`rms_norm(x) * silu(gate)` for each head of `len(gamma)` values in the last axis.
+
+        The kernel GatedRMSNorm takes 23 times as long for a chunk of a prompt.
+        """
+        split = self.graph.reshape(x, 1, -1, heads.value, heads.value_dim)
+        normed = self.rms_norm(split, gamma, eps)
+        joined = self.graph.reshape(normed, 1, -1, heads.value * heads.value_dim)
+        return self.graph.op("Mul", joined, self.silu(gate))
 
     def layer_norm(self, x: ir.Value, gamma: Float32, beta: Float32, eps: float) -> ir.Value:
         """Layer normalisation over the last axis."""
@@ -103,6 +106,9 @@ class CpuTarget:
     ) -> tuple[ir.Value, ir.Value]:
         """Depthwise causal convolution with SiLU.
 
+        A multiplication for each tap: the kernel CausalConvWithState takes 6 times as long for a
+        chunk of a prompt, 3 times for a step.
+
         Args:
             x: `[1, T, channels]`.
             weight: `[channels, 1, kernel]`.
@@ -111,18 +117,19 @@ class CpuTarget:
         Returns:
             The output `[1, T, channels]` and the new past.
         """
-        output, present, *_ = self.graph.ops(
-            "CausalConvWithState",
-            x,
-            self.graph.weight("conv", weight),
-            None,
-            past,
-            domain=MS,
-            outputs=2,
-            activation="silu",
-            channels_last=1,
-        )
-        return output, present
+        op, ints, before = self.graph.op, self.graph.ints, weight.shape[-1] - 1
+        window = op("Concat", past, x, axis=1)
+        total: ir.Value | None = None
+        for tap in range(before + 1):
+            shifted = x
+            if tap < before:
+                shifted = op("Slice", window, ints(tap), ints(tap - before), ints(1))
+            taken = np.ascontiguousarray(weight[:, 0, tap])
+            product = op("Mul", shifted, self.graph.weight(f"conv.{tap}", taken))
+            total = product if total is None else op("Add", total, product)
+        assert total is not None
+        present = op("Slice", window, ints(-before), ints(2**31 - 1), ints(1))
+        return self.silu(total), present
 
     def unit_heads(
         self, both: ir.Value, heads: DeltaHeads, eps: float

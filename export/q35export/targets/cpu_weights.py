@@ -7,7 +7,7 @@ embedding is in the file once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ class FloatMatrix:
     def rows(self, ids: ir.Value) -> ir.Value:
         """`w[ids]`."""
         return self.graph.op("Gather", self.value, ids, axis=0)
+
+    def within(self, graph: Graph) -> FloatMatrix:
+        """The same bytes for another graph over the same sink."""
+        return FloatMatrix(graph, graph.shared(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ class BlockMatrix:
             return rows
         ints = self.graph.ints
         return self.graph.op("Slice", rows, ints(0), ints(self.k), ints(-1))
+
+    def within(self, graph: Graph) -> BlockMatrix:
+        """The same bytes for another graph over the same sink."""
+        return replace(self, graph=graph, scales=graph.shared(self.scales))
 
 
 StoredMatrix = FloatMatrix | BlockMatrix

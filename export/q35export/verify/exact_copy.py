@@ -17,6 +17,7 @@ from q35chat.bundle import Bundle
 from q35chat.errors import BundleError
 
 _FP32_ACTIVATIONS = 1  # MatMulNBits' accuracy_level: multiply in FP32
+_GRAPHS = ("text", "vision")
 _NAME = ".verify.onnx"
 
 
@@ -27,6 +28,7 @@ def exact_copy(bundle: Bundle) -> Iterator[Bundle]:
     graphs = {
         name: str(PurePosixPath(file).with_name(_NAME))
         for name, file in bundle.manifest.graphs.items()
+        if name in _GRAPHS
     }
     exact = Bundle(bundle.path, replace(bundle.manifest, graphs=graphs))
     try:

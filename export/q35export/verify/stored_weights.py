@@ -33,9 +33,10 @@ class StoredTensor:
 
 
 def stored_weights(bundle: Bundle, config: ModelConfig) -> dict[str, StoredTensor]:
-    """Every quantised tensor of the bundle by the checkpoint's name; empty for FP32."""
+    """Every quantised tensor of the bundle that transformers has, too, by the checkpoint's name;
+    empty for FP32."""
     found: dict[str, StoredTensor] = {}
-    for graph in bundle.manifest.graphs:
+    for graph in (name for name in bundle.manifest.graphs if name != "mtp"):
         shapes = expected_tensors(config, graph)
         sources: dict[str, Origin] | None = None
         for name, matrix in quantised_matrices(bundle.graph_path(graph)):

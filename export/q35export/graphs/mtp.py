@@ -1,0 +1,109 @@
+"""The checkpoint's own head for drafts (multi-token prediction), for the `cpu` target.
+
+One more decoder layer that reads what the decoder made of token `t`, and token `t + 1`, and
+predicts token `t + 2`:
+
+    x = fc([norm_e(embed(token[t + 1])), norm_h(hidden[t])])
+    hidden' = norm(layer(x)),  draft = argmax(head(hidden'))
+
+`hidden[t]` comes after the decoder's final norm; the rotary position is that of token `t`.
+Embedding and head are the decoder's, so this graph lies beside the decoder's over the same weights
+file. The definition is that of DeepSeek-V3 (section 2.2 of its report) as vLLM and llama.cpp run it
+for Qwen3.5: embedding first, hidden state after the final norm (before it, llama.cpp saw fewer
+drafts come true).
+For a further draft `hidden'` takes the place of `hidden`.
+
+Inputs, in order: `input_ids` `[1, T]` int64, `hidden` `[1, T, H]` FP32, `attention_mask` `[1, C]`
+int32 (ones for all slots filled after this call; token `t + 1` lies in slot `t`), `position_ids`
+`[3, 1, T]` int64, `image_embeds` `[M, H]` FP32, and `past_key_0`, `past_value_0`. Outputs: `draft`
+`[1, 1]` int64 and `next_hidden` `[1, 1, H]` of the last token only, and the caches, which must be
+bound to the same buffer on both sides.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from q35export.blocks.context import Context
+from q35export.blocks.decoder import decoder_layers
+from q35export.blocks.full_attention import KeyValue, Positions
+from q35export.config import ModelConfig
+from q35export.graph import Graph
+from q35export.graphs.metadata import graph_metadata
+from q35export.graphs.text import (
+    FLOAT,
+    INT32,
+    INT64,
+    Shared,
+    build_shared_text_graph,
+    filled_slots,
+    inject_pictures,
+)
+from q35export.matrix import TensorSource
+from q35export.precision import Precision, PrecisionPlan, text_plan
+from q35export.targets.cpu import OPSET, CpuTarget
+from q35export.weights import WeightSink
+
+_STATES = ("past_key_0", "past_value_0")
+
+
+def build_text_and_head(
+    config: ModelConfig,
+    source: TensorSource,
+    sink: WeightSink,
+    *,
+    capacity: int,
+    precision: Precision,
+    block_size: int | None = None,
+) -> tuple[ir.Model, ir.Model]:
+    """The decoder with the output `hidden`, and the head that drafts; weights go to `sink` once."""
+    plan = text_plan(precision, block_size)
+    model, shared = build_shared_text_graph(config, source, sink, capacity, plan, with_hidden=True)
+    return model, _head_graph(config, source, sink, shared, capacity, plan)
+
+
+def _head_graph(
+    config: ModelConfig,
+    source: TensorSource,
+    sink: WeightSink,
+    shared: Shared,
+    capacity: int,
+    plan: PrecisionPlan,
+) -> ir.Model:
+    graph = Graph("mtp", OPSET, sink)
+    target = CpuTarget(graph)
+    ctx = Context(graph, target, source, plan)
+    text = config.text
+    ids = graph.input("input_ids", INT64, (1, "T"))
+    hidden = graph.input("hidden", FLOAT, (1, "T", text.hidden_size))
+    mask = graph.input("attention_mask", INT32, (1, capacity))
+    places = graph.input("position_ids", INT64, (3, 1, "T"))
+    images = graph.input("image_embeds", FLOAT, ("M", text.hidden_size))
+    cache = (1, text.num_kv_heads, capacity, text.head_dim)
+    past = KeyValue(*(graph.input(name, FLOAT, cache) for name in _STATES))
+
+    rows = shared.table.within(graph).rows(ids)
+    joined = _joined(ctx, text.eps, inject_pictures(graph, config, ids, images, rows), hidden)
+    tables = tuple(graph.shared(table) for table in shared.rotary)
+    positions = Positions((places, *tables), filled_slots(graph, mask))
+    x = target.project(joined, "fc", ctx.matrix("mtp.fc.weight"), ctx.plan.decoder)
+    x, (present,) = decoder_layers(ctx, text, x, (past,), positions, "mtp.layers")
+    last = graph.op("Slice", x, graph.ints(-1), graph.ints(2**31 - 1), graph.ints(1))
+    last = target.rms_norm(last, ctx.zero_centred("mtp.norm.weight"), text.eps)
+    logits = shared.head.within(graph).multiply(last)
+    draft = graph.op("ArgMax", logits, axis=-1, keepdims=0)
+    graph.output(draft, "draft", INT64, (1, 1))
+    graph.output(last, "next_hidden", FLOAT, (1, 1, text.hidden_size))
+    assert isinstance(present, KeyValue)
+    graph.output(present.key, "present_key_0", FLOAT, cache)
+    graph.output(present.value, "present_value_0", FLOAT, cache)
+    return graph.model(graph_metadata("mtp", _STATES))
+
+
+def _joined(ctx: Context, eps: float, embedding: ir.Value, hidden: ir.Value) -> ir.Value:
+    """Both inputs, each through its own norm, side by side."""
+    parts = [
+        ctx.target.rms_norm(value, ctx.zero_centred(f"mtp.pre_fc_norm_{name}.weight"), eps)
+        for name, value in (("embedding", embedding), ("hidden", hidden))
+    ]
+    return ctx.graph.op("Concat", *parts, axis=-1)
