@@ -160,7 +160,7 @@ def ask(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False,
     continues: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on in the latest conversation.")
+        bool, typer.Option("--continue", "-c", help="Go on in the latest chat.")
     ] = False,
     session: opt.Session = None,
     keep: Annotated[

@@ -11,6 +11,11 @@ def counted(number: float, noun: str, plural: str = "") -> str:
     return f"{whole:,} {noun if whole == 1 else plural or f'{noun}s'}"
 
 
+def turns_said(turns: int) -> str:
+    """How long a chat is, by its questions; one without any was begun from a summary."""
+    return counted(turns, "turn") if turns else "from a summary"
+
+
 def readable_size(count_of_bytes: float) -> str:
     """Bytes in the largest binary unit that keeps the number at least 1: "3.2 GiB"."""
     size = float(count_of_bytes)

@@ -21,6 +21,10 @@ class UsageError(Q35Error):
     exit_code: ClassVar[int] = 2
 
 
+class OccupiedError(UsageError):
+    """Another bundle stands where one should be written; it is replaced only when asked to."""
+
+
 class CheckpointError(Q35Error):
     """The Hugging Face checkpoint is missing, incomplete or not a Qwen3.5 model."""
 

@@ -9,20 +9,18 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from platformdirs import user_config_path
 
+from q35chat.choices import Speculate
 from q35chat.errors import UsageError
 from q35chat.safe_text import safe_line
 
 FILE_NAME = "settings.toml"
-
-Speculate = Literal["off", "lookup", "auto"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +59,11 @@ def load_settings(path: Path | None = None) -> Settings:
         raise UsageError(
             f"cannot read {safe_line(str(path))}: {error}; fix or delete it"
         ) from error
+    import tomllib  # noqa: PLC0415 - few have the file, and the first paint would wait for it
+
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for a number of more digits than Python reads
         reason = safe_line(str(error))
         raise UsageError(f"{safe_line(str(path))} is not TOML: {reason}; fix it") from error
     return Settings(**_checked(values, text, path))

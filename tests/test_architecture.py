@@ -15,6 +15,8 @@ LEAVES = (
     "q35chat.safe_text",
     "q35chat.counting",
     "q35chat.advice",
+    "q35chat.choices",
+    "q35chat.typed",
     "q35chat.__version__",
 )
 ARROWS: dict[str, tuple[str, ...]] = {
@@ -22,6 +24,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.safe_text": (),
     "q35chat.counting": (),
     "q35chat.advice": (),
+    "q35chat.choices": (),
+    "q35chat.typed": (),
     "q35chat.manifest": (),
     "q35chat.bundle": ("q35chat.manifest",),
     "q35chat.adopted": ("q35chat.bundle",),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.counting import counted
+from q35chat.counting import counted, turns_said
 
 
 @pytest.mark.parametrize(
@@ -10,6 +10,10 @@ from q35chat.counting import counted
 )
 def test_a_number_agrees_with_its_noun(number: float, said: str) -> None:
     assert counted(number, "turn") == said
+
+
+def test_a_chat_without_questions_was_begun_from_a_summary() -> None:
+    assert [turns_said(turns) for turns in (0, 1, 2)] == ["from a summary", "1 turn", "2 turns"]
 
 
 def test_a_noun_may_have_a_plural_of_its_own() -> None:

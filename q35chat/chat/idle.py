@@ -1,12 +1,16 @@
 """Work for the time between two turns, in a thread of its own, ended when the model is wanted.
 
-Knows nothing of what the work is. Failures are logged: nobody waits for the result.
+Knows nothing of what the work is. Failures are logged: nobody waits for the result. What still
+runs when the interpreter ends is stopped before: a thread that comes back from native code after
+that would end the process with an abort.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 
 Work = Callable[[Callable[[], bool]], None]
@@ -20,6 +24,7 @@ class IdleWork:
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        _all.add(self)
 
     def start(self, work: Work) -> None:
         """Begin `work` once the one before has ended."""
@@ -40,6 +45,15 @@ class IdleWork:
         thread = self._thread
         if thread is not None:
             thread.join()
+
+
+_all: weakref.WeakSet[IdleWork] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for work in list(_all):
+        work.stop()
 
 
 def _run(work: Work, stopped: Callable[[], bool]) -> None:

@@ -68,7 +68,7 @@ class Journal:
         """The turn with this id. Raises UsageError if there is none."""
         with self._lock:
             if ident not in self._tree:
-                raise UsageError(f"This conversation has no turn {ident!r}.")
+                raise UsageError(f"This chat has no turn {ident!r}.")
             return self._tree[ident]
 
     def add(self, turn: TurnRecord) -> None:

@@ -81,7 +81,7 @@ def _prompt_turn(record: TurnRecord, vocabulary: str) -> Turn:
     for picture in turn.attachments:
         if not picture.data:
             raise StoreError(
-                f"The picture {picture.name!r} of this conversation is missing or damaged in the "
+                f"The picture {picture.name!r} of this chat is missing or damaged in the "
                 "data folder. Edit that question and attach it again."
             )
     return turn if record.tokenizer == vocabulary else replace(turn, token_ids=())

@@ -1,4 +1,7 @@
-"""`q35chat chat`: the screen where there is a terminal for it, else a conversation line by line."""
+"""`q35chat chat`: the screen where there is a terminal for it, else a conversation line by line.
+
+What only the model needs is imported when it is loaded: the first paint must not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from q35chat.commands.backend import load_model
+from q35chat.choices import Speculate
 from q35chat.commands.console import Console, StatusLine, is_terminal
-from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
-from q35chat.commands.streaming import call_in_worker
 from q35chat.errors import UsageError
-from q35chat.settings import Settings, Speculate, load_settings
+from q35chat.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
     from q35chat.chat.values import ChatSettings
     from q35chat.chat.workspace import StoredWorkspace
+    from q35chat.commands.model_choice import ModelChoice
     from q35chat.store import Store
+    from q35chat.tui.exporting import Job
     from q35chat.tui.graphics import Wish
 
 
@@ -49,14 +52,15 @@ def open_chat(options: ChatOptions, console: Console) -> int:
         return _line_by_line(options, settings, console)
     if not _has_terminal(console):
         raise UsageError(
-            'the chat needs a terminal; for one answer use q35chat ask "...", for a conversation '
-            "line by line q35chat chat --plain"
+            'the chat needs a terminal; for one answer use q35chat ask "...", to chat line by '
+            "line q35chat chat --plain"
         )
     return _on_screen(options, settings)
 
 
 def _line_by_line(options: ChatOptions, settings: Settings, console: Console) -> int:
     from q35chat.commands.lines import LineChat  # noqa: PLC0415
+    from q35chat.commands.streaming import call_in_worker  # noqa: PLC0415
     from q35chat.store import Store  # noqa: PLC0415
 
     with Store() as store:
@@ -80,7 +84,16 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
-    from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
+    from q35chat.tui import calm  # noqa: PLC0415
+
+    calm.starting()
+    try:
+        return _screen(options, settings)
+    finally:
+        calm.started()
+
+
+def _screen(options: ChatOptions, settings: Settings) -> int:
     from q35chat.store import Store  # noqa: PLC0415
     from q35chat.tui.app import run  # noqa: PLC0415
 
@@ -93,10 +106,26 @@ def _on_screen(options: ChatOptions, settings: Settings) -> int:
                 images=options.images,
                 prompt=options.prompt,
                 pictures=options.pictures,
-                exporter=ChildExporter(),
+                exporter=LazyExporter(),
             )
         finally:
             workspace.stop_idle()
+
+
+class LazyExporter:
+    """The application's exporter, imported when somebody asks for it."""
+
+    def job(self) -> Job:
+        """Something to do once."""
+        from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
+
+        return ChildExporter().job()
+
+    def room(self, folder: Path) -> int:
+        """Free bytes where `folder` is or would be; 0 when nobody can tell."""
+        from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
+
+        return ChildExporter().room(folder)
 
 
 def stored_workspace(
@@ -107,12 +136,18 @@ def stored_workspace(
     from q35chat.chat.workspace import StoredWorkspace  # noqa: PLC0415
 
     def load() -> tuple[ChatBackend, ChatSettings]:
+        from q35chat.commands.model_choice import choose_model, make_demo  # noqa: PLC0415
+
         return load_choice(choose_model(options.model_dir, settings, lambda: make_demo(say)))
 
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
+        from q35chat.commands.model_choice import ModelChoice  # noqa: PLC0415
+
         return load_choice(ModelChoice(folder))
 
     def load_choice(choice: ModelChoice) -> tuple[ChatBackend, ChatSettings]:
+        from q35chat.commands.backend import load_model  # noqa: PLC0415
+
         choice = replace(
             choice,
             npu=options.npu,

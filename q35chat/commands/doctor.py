@@ -14,6 +14,7 @@ from q35chat.diagnosis import ascend, bundle, machine, runtimes
 from q35chat.diagnosis.checks import Check, Group, run_probe
 from q35chat.safe_text import safe_line
 from q35chat.settings import load_settings
+from q35chat.typed import typed_path
 
 _WIDTH = 400
 _NPU_GROUPS = ("NPU runtime", "CANN", "Driver", "NPU", "Custom operators", "Conversion")
@@ -73,7 +74,7 @@ def _chosen(option: Path | None) -> tuple[Path | None, list[Group]]:
     except Exception as error:  # noqa: BLE001  (a diagnosis goes on)
         return None, [Group("Settings", (Check("settings", "warning", str(error)),))]
     if named:
-        return Path(named).expanduser(), []
+        return typed_path(named), []
     return (DEFAULT_OUT, []) if is_bundle(DEFAULT_OUT) else (None, [])
 
 

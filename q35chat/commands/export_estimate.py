@@ -25,7 +25,7 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
     local = resolve(request, _say_nothing, weights=False)
     config = load_config(local.folder)
     if local.complete:
-        Checkpoint.open(local.folder).check(config, request.components)
+        Checkpoint.open(local.folder).check(config, request.weights)
     return {
         "longest": config.text.max_positions,
         "memory_free": psutil.virtual_memory().available,

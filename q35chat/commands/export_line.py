@@ -22,6 +22,13 @@ def export(
     precision: Annotated[
         Literal["fp32", "int8", "int4"], typer.Option(help="How the weights are stored.")
     ] = "int4",
+    block_size: Annotated[
+        int,
+        typer.Option(
+            help="cpu: how many weights share a scale, 32, 64 or 128. More is faster and smaller, "
+            "and less exact."
+        ),
+    ] = 32,
     max_seq_len: Annotated[
         int, typer.Option(min=1, help="The capacity: tokens of prompt and answer together.")
     ] = 2048,
@@ -29,6 +36,14 @@ def export(
         Literal["all", "vision", "text", "prefill", "decode"],
         typer.Option(help="Export only a part: vision and text, or vision, prefill and decode."),
     ] = "all",
+    mtp: Annotated[
+        bool,
+        typer.Option(
+            "--mtp",
+            help="cpu: also the checkpoint's own head for guessing tokens (--speculate mtp). It "
+            "makes the bundle larger and guesses cost time, so by default it is left out.",
+        ),
+    ] = False,
     dtype: Annotated[
         Literal["fp16", "fp32"], typer.Option(help="ascend-310p: numbers outside the kernels.")
     ] = "fp16",
@@ -86,5 +101,7 @@ def export(
         fused_prefill=fused_prefill,
         fused_decode=fused_decode,
         stateless_prefill=stateless_prefill,
+        mtp=mtp,
+        block_size=block_size,
     )
     return export_model(request, Console.standard(), verify=verify)

@@ -13,11 +13,11 @@ import sys
 import threading
 import time
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from q35chat.commands.hub_watch import HubWatch
 from q35chat.errors import Q35Error
+from q35chat.typed import typed_path
 
 if TYPE_CHECKING:
     from q35export.request import ExportRequest
@@ -104,7 +104,7 @@ def _work(asked: dict[str, Any], lines: Lines) -> None:
     from q35export.request import ExportRequest  # noqa: PLC0415
 
     dry_run = asked.pop("dry_run")
-    request = ExportRequest(**asked | {"out": Path(asked["out"]).expanduser().resolve()})
+    request = ExportRequest(**asked | {"out": typed_path(asked["out"]).resolve()})
     if dry_run:
         from q35chat.commands.export_estimate import estimate  # noqa: PLC0415
 
@@ -118,7 +118,7 @@ def _export(request: ExportRequest, lines: Lines) -> dict[str, Any]:
     from q35export.pipeline import export  # noqa: PLC0415
 
     telling = Telling(lines)
-    if request.source == "huggingface" and not Path(request.model).expanduser().exists():
+    if request.source == "huggingface" and not typed_path(request.model).exists():
         telling.watch = HubWatch(request.model, request.revision, telling.download)
         with telling.watch:
             result = export(request, telling)

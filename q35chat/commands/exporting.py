@@ -26,6 +26,7 @@ from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Occupied, Ph
 
 WORKER: Final = (sys.executable, "-m", "q35chat.commands.export_worker")
 _FP16: Final = "fp16"
+_REPLACEABLE: Final = (errors.OccupiedError, errors.BundleError)
 _WORDS: Final = (
     (r"run `q35chat export --force` again", "replace it"),
     (r"run `q35chat export --out [^`]*`.*", "choose another folder"),
@@ -51,7 +52,7 @@ class ChildExporter:
 
     def room(self, folder: Path) -> int:
         """Free bytes where `folder` is or would be; 0 when nobody can tell."""
-        place = folder.expanduser().absolute()
+        place = folder.absolute()
         try:
             there = next(path for path in (place, *place.parents) if path.is_dir())
             return shutil.disk_usage(there).free
@@ -148,11 +149,11 @@ def _lines(child: subprocess.Popen[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _error(kind: str, message: str) -> Q35Error:
-    if "--force" in message:
-        return Occupied(in_words(message))
-    found = getattr(errors, kind, ExportError)
-    made: Q35Error = found(in_words(message))
-    return made
+    """The failure that the worker names; a bundle in the way, other or damaged, is `Occupied`."""
+    found: type[Q35Error] = getattr(errors, kind, ExportError)
+    if issubclass(found, _REPLACEABLE):
+        found = Occupied
+    return found(in_words(message))
 
 
 def _died(code: int) -> ExportError:

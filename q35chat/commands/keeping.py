@@ -40,7 +40,7 @@ def keeping(
     """
     wanted = session is not None or latest
     if session is not None and latest:
-        raise UsageError("--continue is the latest conversation, --session another; give one")
+        raise UsageError("--continue is the latest chat, --session another; give one")
     if not keep:
         if wanted:
             raise UsageError("--no-save keeps nothing; leave out --continue and --session or it")

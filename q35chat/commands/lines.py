@@ -17,6 +17,7 @@ from q35chat.commands.console import Console
 from q35chat.commands.render import StreamRenderer
 from q35chat.counting import counted
 from q35chat.errors import PictureError, Q35Error
+from q35chat.typed import typed_path
 
 HELP = """\
 /image PATH  add a picture to the next question
@@ -99,13 +100,13 @@ class LineChat:
         try:
             if not name:
                 raise PictureError("which picture? /image PATH")
-            self.attach(Path(name).expanduser())
+            self.attach(typed_path(name))
         except PictureError as error:
             self._console.note(f"q35chat: {error}")
 
     def _start_over(self, _: str) -> None:
         self._conversation, self._pictures = self._begin(), ()
-        self._say("a new conversation")
+        self._say("a new chat")
 
     def _say(self, text: str) -> None:
         self._console.err.write(text + "\n")

@@ -9,10 +9,12 @@ from pathlib import Path
 from q35chat.advice import DEFAULT_OUT as OUT
 from q35chat.advice import EXPORT_COMMAND
 from q35chat.bundle import is_bundle
+from q35chat.choices import Speculate
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.demo import ensure_demo
-from q35chat.settings import Settings, Speculate
+from q35chat.settings import Settings
+from q35chat.typed import typed_path
 
 DEFAULT_OUT = Path(OUT)
 
@@ -37,7 +39,7 @@ def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Pat
     if option is not None:
         return ModelChoice(option)
     if settings.model_dir:
-        return ModelChoice(Path(settings.model_dir).expanduser())
+        return ModelChoice(typed_path(settings.model_dir))
     if is_bundle(DEFAULT_OUT):
         return ModelChoice(DEFAULT_OUT)
     return ModelChoice(demo(), is_demo=True)

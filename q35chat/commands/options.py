@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from q35chat import choices
+
 
 def _turn_on_debug(context: typer.Context, value: bool) -> bool:
     if value and context.obj is not None:
@@ -63,10 +65,11 @@ SnapshotMib = Annotated[
     ),
 ]
 Speculate = Annotated[
-    Literal["off", "lookup", "auto"] | None,
+    choices.Speculate | None,
     typer.Option(
-        help="Guess the next tokens from what was said and compute several at once: the same "
-        "answers, sooner where they repeat something. Default: auto, where it wins.",
+        help="Guess the next tokens and compute several at once, for the same answers sooner: from "
+        "what was said (lookup), by the model's own head (mtp; export --mtp). Default: auto, where "
+        "it wins.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -91,7 +94,7 @@ Images = Annotated[
     typer.Option("--image", "-i", help="A picture for the question; repeat for more."),
 ]
 Session = Annotated[
-    str | None, typer.Option(help="Open this conversation: its id, or the beginning of it.")
+    str | None, typer.Option(help="Open this chat: its id, or the beginning of it.")
 ]
 FirstPrompt = Annotated[str, typer.Option("--prompt", help="Put this text into the composer.")]
 Pictures = Annotated[
@@ -102,7 +105,7 @@ Pictures = Annotated[
     ),
 ]
 NoImages = Annotated[bool, typer.Option("--no-images", help="The same as --pictures none.")]
-System = Annotated[str | None, typer.Option(help="Instructions before the conversation.")]
+System = Annotated[str | None, typer.Option(help="Instructions before the chat.")]
 MaxNewTokens = Annotated[
     int | None,
     typer.Option(min=1, help="The most tokens to generate. Default: up to the capacity."),

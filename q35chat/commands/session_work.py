@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from q35chat.commands.console import Console
-from q35chat.counting import counted
+from q35chat.counting import counted, turns_said
 from q35chat.errors import UsageError
 from q35chat.safe_text import json_safe, safe_line
 from q35chat.store import Store
@@ -30,11 +30,10 @@ def show_list(console: Console, limit: int | None, *, as_json: bool) -> int:
         _print_json(console, [asdict(session) for session in sessions])
         return 0
     for session in sessions:
-        said = counted(session.turns, "turn") if session.turns else "from a summary"
-        ident = session.id[:SHOWN_ID]
+        ident, said = session.id[:SHOWN_ID], turns_said(session.turns)
         _print(console, _when(session.updated), ident, f"{said:>14}", session.title)
     if not sessions:
-        console.note("no conversations yet; q35chat or q35chat ask begins one")
+        console.note("no chats yet; q35chat or q35chat ask begins one")
     return 0
 
 
@@ -111,7 +110,7 @@ def _agrees(console: Console, answers: TextIO | None, titles: dict[str, str]) ->
         raise UsageError("sessions delete asks first; without a terminal give --yes")
     for ident, title in titles.items():
         console.note(f"{ident[:SHOWN_ID]}  {title}")
-    console.err.write(f"Delete {counted(len(titles), 'conversation')} for good? [y/N] ")
+    console.err.write(f"Delete {counted(len(titles), 'chat')} for good? [y/N] ")
     console.err.flush()
     return answers.readline().strip().lower() in {"y", "yes"}
 

@@ -13,19 +13,19 @@ from q35chat.errors import UsageError
 
 app = typer.Typer(
     name="sessions",
-    help="Conversations kept on this machine: list, show, search, export, rename, delete.",
+    help="Chats kept on this machine: list, show, search, export, rename, delete.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 
 Session = Annotated[
-    str, typer.Argument(metavar="ID", help="The conversation's id, or the beginning of it.")
+    str, typer.Argument(metavar="ID", help="The chat's id, or the beginning of it.")
 ]
 OrLatest = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ID]", help="The conversation's id, or the beginning of it. Default: the latest."
+        metavar="[ID]", help="The chat's id, or the beginning of it. Default: the latest."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -39,7 +39,7 @@ def list_sessions(
     as_json: AsJson = False,
     _debug: opt.Debug = False,
 ) -> int:
-    """List conversations, the latest first."""
+    """List chats, the latest first."""
     from q35chat.commands.session_work import show_list  # noqa: PLC0415
 
     return show_list(Console.standard(), limit, as_json=as_json)
@@ -47,7 +47,7 @@ def list_sessions(
 
 @app.command("show")
 def show_session(session: OrLatest = None, _debug: opt.Debug = False) -> int:
-    """Print a conversation."""
+    """Print a chat."""
     from q35chat.commands.session_work import show_one  # noqa: PLC0415
 
     return show_one(Console.standard(), session)
@@ -87,7 +87,7 @@ def export_session(
     ] = None,
     _debug: opt.Debug = False,
 ) -> int:
-    """Write a conversation to files of your own."""
+    """Write a chat to files of your own."""
     from q35chat.commands.session_work import export_one  # noqa: PLC0415
 
     if target is not None and output is not None:
@@ -101,7 +101,7 @@ def rename_session(
     title: Annotated[str, typer.Argument(help="The new title.")],
     _debug: opt.Debug = False,
 ) -> int:
-    """Give a conversation another title."""
+    """Give a chat another title."""
     from q35chat.commands.session_work import rename_one  # noqa: PLC0415
 
     return rename_one(Console.standard(), session, title)
@@ -115,7 +115,7 @@ def delete_sessions(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     _debug: opt.Debug = False,
 ) -> int:
-    """Delete conversations and their pictures for good."""
+    """Delete chats and their pictures for good."""
     from q35chat.commands.session_work import delete_some  # noqa: PLC0415
 
     return delete_some(Console.standard(), sessions, ask=not yes)

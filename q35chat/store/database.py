@@ -81,10 +81,10 @@ class Database:
     def _explain(self, error: sqlite3.Error) -> str:
         if is_damage(error):
             return (
-                f"The conversation file {self.path} is damaged ({error}). "
+                f"The chat file {self.path} is damaged ({error}). "
                 "Start q35chat again: it sets the file aside and begins a new one."
             )
         return (
-            f"The conversation file {self.path} cannot be used ({error}). "
+            f"The chat file {self.path} cannot be used ({error}). "
             "Check free space and permissions, then try again."
         )

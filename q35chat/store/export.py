@@ -155,7 +155,7 @@ def _free_name(folder: Path, stem: str, suffix: str) -> Path:
 
 def _unwritable(target: Path, error: OSError) -> StoreError:
     return StoreError(
-        f"The conversation cannot be written to {target}: {error.strerror}. Choose another place."
+        f"The chat cannot be written to {target}: {error.strerror}. Choose another place."
     )
 
 

@@ -27,7 +27,7 @@ def open_database(folder: Path) -> tuple[Database, str]:
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreError(
-            f"This Python has SQLite {sqlite3.sqlite_version}; conversations need 3.35. "
+            f"This Python has SQLite {sqlite3.sqlite_version}; chats need 3.35. "
             "Use a newer Python build."
         )
     path = folder / NAME
@@ -37,12 +37,12 @@ def open_database(folder: Path) -> tuple[Database, str]:
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise StoreError(
-                    f"The conversation file {path} cannot be opened ({error}). "
+                    f"The chat file {path} cannot be opened ({error}). "
                     "Check its permissions and free space."
                 ) from error
         aside = _set_aside(path)
         message = (
-            f"The conversation file was damaged: it is kept as {aside} and a new one was begun. "
+            f"The chat file was damaged: it is kept as {aside} and a new one was begun. "
             f"`sqlite3 {aside} .recover` may read it."
         )
         return Database(path, _open(path)), message
@@ -53,7 +53,7 @@ def _open(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreError(
-            f"The conversation file {path} cannot be opened: {error.strerror}. "
+            f"The chat file {path} cannot be opened: {error.strerror}. "
             "Check its owner and permissions."
         ) from error
     connection = connect(path)
@@ -78,7 +78,7 @@ def _migrate(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
         raise StoreError(
-            f"The conversation file {path} has schema {version}, written by a newer q35chat; "
+            f"The chat file {path} has schema {version}, written by a newer q35chat; "
             f"this one knows {SCHEMA}. Update q35chat."
         )
     for number in range(version, SCHEMA):

@@ -66,8 +66,7 @@ class Store:
             revision = rows.update_conversation(connection, record)
             if revision is None:
                 raise StoreError(
-                    f"The conversation {record.title!r} was deleted by another q35chat. "
-                    "Start a new one."
+                    f"The chat {record.title!r} was deleted by another q35chat. Start a new one."
                 )
             for turn in turns:
                 rows.write_turn(connection, record.id, turn, self.pictures)
@@ -97,7 +96,7 @@ class Store:
                 (len(name), name),
             ).fetchall()
         if len(found) > 1 and name:
-            raise StoreError(f"Several conversations begin with {name!r}. Give more of the id.")
+            raise StoreError(f"Several chats begin with {name!r}. Give more of the id.")
         if not found or not name:
             raise _unknown(name)
         return str(found[0][0])
@@ -109,7 +108,7 @@ class Store:
                 "SELECT id FROM conversations ORDER BY updated DESC, id LIMIT 1"
             ).fetchone()
         if row is None:
-            raise StoreError("There is no conversation yet. q35chat ask begins one.")
+            raise StoreError("There is no chat yet. q35chat ask begins one.")
         return str(row[0])
 
     def sessions(self, query: str = "") -> list[SessionSummary]:
@@ -169,7 +168,7 @@ class Store:
     def answering(self, session: str) -> Iterator[None]:
         """Hold a conversation while an answer is written. Raises StoreError if it is held."""
         busy = (
-            "An answer is being written in this conversation, perhaps by another q35chat. "
+            "An answer is being written in this chat, perhaps by another q35chat. "
             "Wait for it or stop it, then try again."
         )
         with exclusive(self._lock_file(session), busy):
@@ -204,6 +203,4 @@ class Store:
 
 
 def _unknown(session: str) -> StoreError:
-    return StoreError(
-        f"There is no conversation {session!r}. `q35chat sessions list` shows their ids."
-    )
+    return StoreError(f"There is no chat {session!r}. `q35chat sessions list` shows their ids.")

@@ -12,19 +12,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, TextIO
+from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
 from textual.app import App
 from textual.css.query import NoMatches
 
 from q35chat.chat.service import Workspace
+from q35chat.tui import calm
 from q35chat.tui.asking import Answers, ask
 from q35chat.tui.clipboard import Copied, copy
-from q35chat.tui.exporting import Exporter
 from q35chat.tui.graphics import PictureDisplay, Wish, look
 from q35chat.tui.keymap import read_keymap
 from q35chat.tui.painting import PictureFile
-from q35chat.tui.palette import CommandTable
+from q35chat.tui.palette import CommandTable, Palette
 from q35chat.tui.preferences import (
     Drafts,
     Preferences,
@@ -32,25 +32,26 @@ from q35chat.tui.preferences import (
     preferences_path,
     save_preferences,
 )
-from q35chat.tui.screens.chat import ChatScreen, Opening
-from q35chat.tui.screens.setup import SetupScreen
+from q35chat.tui.screens.chat import AsksFirst, ChatScreen, Opening
 from q35chat.tui.terminal import apart, log_path
 from q35chat.tui.text import clean
 from q35chat.tui.themes import HOUSE_THEMES
 from q35chat.tui.widgets.messages import SaysMessages, Severity
-from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.workers import WorkerThreads
 
+if TYPE_CHECKING:
+    from q35chat.tui.exporting import Exporter
+
 _HERE = Path(__file__).parent
+_CHAT_STYLES: Final = sorted([*_HERE.glob("widgets/*.tcss"), _HERE / "screens/chat.tcss"])
+_DIALOG_STYLES: Final = (_HERE / "screens/dialogs.tcss", _HERE / "screens/setup.tcss")
 
 
 class ChatApp(App[None]):
     """Starts with a chat screen and stays there."""
 
     TITLE = "q35chat"
-    CSS_PATH: ClassVar[list[str | Path]] = sorted(  # type: ignore[assignment]
-        [*_HERE.glob("widgets/*.tcss"), *_HERE.glob("screens/*.tcss")]
-    )
+    CSS_PATH: ClassVar[list[str | Path]] = [*_CHAT_STYLES]  # type: ignore[assignment]
     COMMANDS = {CommandTable}  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True
 
@@ -71,16 +72,35 @@ class ChatApp(App[None]):
         self._chat = ChatScreen(workspace, opening, drafts)
         for theme in HOUSE_THEMES:
             self.register_theme(theme)
+        if preferences.theme in self.available_themes:
+            self._begin_with(preferences.theme)
+
+    def _begin_with(self, theme: str) -> None:
+        """Wear a theme before any style is read: a change later reads and applies all again."""
+        self.set_reactive(App.theme, theme)
+        self.stylesheet.set_variables(self.get_css_variables())
+        dark = self.current_theme.dark
+        for name, worn in (("-dark-mode", dark), ("-light-mode", not dark)):
+            self.set_class(worn, name, update=False)
+        self.add_class(f"-theme-{theme}", update=False)
+        self._refresh_truecolor_filter(self.ansi_theme)
 
     def on_mount(self) -> None:
         """Apply preferences and show the chat."""
         self.set_keymap(dict(self.keymap.own))
-        if self.preferences.theme in self.available_themes:
-            self.theme = self.preferences.theme
+        self._chat.expect(self.size)
         self.push_screen(self._chat)
         for problem in (self.preferences.problem, *self.keymap.problems):
             if problem:
                 self.notify(problem, severity="warning", markup=False)
+
+    def painted(self) -> None:
+        """The chat is on screen: go on with what its first paint did not wait for."""
+        for path in _DIALOG_STYLES:
+            self.stylesheet.add_source(path.read_text("utf-8"), read_from=(str(path), ""))
+        if self.screen is not self._chat:  # a key was faster
+            self.refresh_css(animate=False)
+        calm.started()
 
     def notify(
         self,
@@ -110,6 +130,8 @@ class ChatApp(App[None]):
 
     def choose_pictures(self, wish: Wish) -> None:
         """Draw pictures another way from now on."""
+        from q35chat.tui.widgets.picture import Picture  # noqa: PLC0415
+
         self.picture_display.wish = wish
         for screen in self.screen_stack:
             for picture in screen.query(Picture):
@@ -153,8 +175,13 @@ class ChatApp(App[None]):
 
     async def action_quit(self) -> None:
         """Leave the way the chat screen leaves, unless an export asks first."""
-        if not any(isinstance(it, SetupScreen) and it.asks_first() for it in self.screen_stack):
+        if not any(isinstance(it, AsksFirst) and it.asks_first() for it in self.screen_stack):
             await self._chat.run_command("quit")
+
+    def action_command_palette(self) -> None:
+        """Find a command by name."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
 
     def action_help_quit(self) -> None:
         """Ctrl+C without a selection."""

@@ -22,7 +22,7 @@ TIMEOUT_S: Final = 2.0
 
 _FENCE_ANSWER: Final = re.compile(rb"\x1b\[\?([\d;]*)c")
 _NAME_ANSWER: Final = re.compile(rb"\x1bP>\|([\x20-\x7e]*)\x1b\\")
-_CELL_ANSWER: Final = re.compile(rb"\x1b\[6;(\d+);(\d+)t")
+_CELL_ANSWER: Final = re.compile(rb"\x1b\[6;(\d{1,5});(\d{1,5})t")
 _ANY_SEQUENCE: Final = re.compile(rb"\x1b(?:\[[\x20-\x3f]*[\x40-\x7e]|[PX^_\]][^\x1b]*\x1b\\|.)?")
 
 

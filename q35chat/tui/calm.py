@@ -1,4 +1,4 @@
-"""No long pauses for Python's garbage while an answer is drawn.
+"""No long pauses for Python's garbage while the program starts or an answer is drawn.
 
 A full collection walks every object there is: 0.1 s and more under a long history, again and
 again while an answer grows. While calm, what was there before, and what has survived one such
@@ -11,6 +11,18 @@ import gc
 from typing import Any, Final
 
 _FULL: Final = 2
+
+
+def starting() -> None:
+    """Nothing is walked while the program starts: what it makes then stays."""
+    gc.disable()
+
+
+def started() -> None:
+    """What is made from here on is walked in its time; what is there, not before `end`."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def begin() -> None:

@@ -1,4 +1,7 @@
-"""What each command of the table does on the chat screen; `TurnCommands` holds those for turns."""
+"""What each command of the table does on the chat screen; `TurnCommands` holds those for turns.
+
+A dialog is imported when it is first opened: the first paint must not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from q35chat.errors import Q35Error
 from q35chat.tui.commands import Command
-from q35chat.tui.exporting import Made
-from q35chat.tui.screens.confirm import ConfirmScreen
-from q35chat.tui.screens.help import HelpScreen
-from q35chat.tui.screens.picker import PickerScreen
-from q35chat.tui.screens.sessions import SessionsScreen
-from q35chat.tui.screens.settings import SettingsScreen
-from q35chat.tui.screens.setup import SetupScreen
-from q35chat.tui.text import count
+from q35chat.tui.text import count, one_line
 from q35chat.tui.turn_commands import BUSY, TurnCommands
+from q35chat.typed import typed_number, typed_path
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
+    from q35chat.tui.exporting import Made
 
 THINKING_BUDGET: Final = 512
 
@@ -64,6 +62,8 @@ class ChatCommands(TurnCommands):
         if conversation is None:
             return
 
+        from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415
+
         def opened(session: str | None) -> None:
             if session is not None:
                 self._screen.open_conversation(session)
@@ -80,7 +80,8 @@ class ChatCommands(TurnCommands):
         if argument:
             chosen = _thinking_argument(argument)
             if chosen is None:
-                self._screen.say(f"“{argument}” is not off, on or a number of tokens", error=True)
+                said = one_line(argument, 40)
+                self._screen.say(f"“{said}” is not off, on or a number of tokens", error=True)
                 return
         elif not settings.thinking:
             chosen = (True, None)
@@ -99,8 +100,10 @@ class ChatCommands(TurnCommands):
     async def do_attach(self, argument: str) -> None:
         """Attach the named picture, or choose one."""
         if argument:
-            await self._screen.attach((Path(argument).expanduser(),))
+            await self._screen.attach((typed_path(argument),))
             return
+
+        from q35chat.tui.screens.picker import PickerScreen  # noqa: PLC0415
 
         async def picked(path: Path | None) -> None:
             if path is not None:
@@ -126,7 +129,7 @@ class ChatCommands(TurnCommands):
         if conversation is None or not conversation.steps:
             self._screen.say("There is nothing to export yet")
             return
-        folder = Path(argument or ".").expanduser()
+        folder = typed_path(argument or ".")
         session = conversation.id
 
         def work() -> None:
@@ -171,6 +174,7 @@ class ChatCommands(TurnCommands):
         elif screen.loader.running:
             screen.say(self._not_there())
         elif exporter is not None:
+            from q35chat.tui.screens.setup import SetupScreen  # noqa: PLC0415
 
             def closed(made: Made | None) -> None:
                 if made is not None:
@@ -185,6 +189,8 @@ class ChatCommands(TurnCommands):
             self._screen.say(self._not_there())
             return
 
+        from q35chat.tui.screens.settings import SettingsScreen  # noqa: PLC0415
+
         def closed(_: None) -> None:
             self._screen.status.refresh()
 
@@ -192,6 +198,8 @@ class ChatCommands(TurnCommands):
 
     async def do_help(self, _: str) -> None:
         """Show all keys and commands."""
+        from q35chat.tui.screens.help import HelpScreen  # noqa: PLC0415
+
         self._app.push_screen(HelpScreen(self._app.keymap))
 
     async def do_palette(self, _: str) -> None:
@@ -206,6 +214,8 @@ class ChatCommands(TurnCommands):
         if not screen.generation.running:
             self._app.exit()
             return
+
+        from q35chat.tui.screens.confirm import ConfirmScreen  # noqa: PLC0415
 
         def answered(leave: bool | None) -> None:
             if leave:
@@ -224,6 +234,6 @@ def _thinking_argument(argument: str) -> tuple[bool, int | None] | None:
             return False, None
         case "on":
             return True, None
-        case number if number.isdecimal() and int(number) > 0:
-            return True, int(number)
-    return None
+        case number:
+            budget = typed_number(number)
+            return (True, budget) if budget else None

@@ -25,7 +25,7 @@ class Command:
     argument: str = ""
 
 
-CONVERSATION: Final = "Conversation"
+CONVERSATION: Final = "Chat"
 WRITING: Final = "Writing"
 LOOKING: Final = "Reading and copying"
 APPLICATION: Final = "Application"
@@ -44,11 +44,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "alt+right", "later"),
     Command("drop_oldest", "Leave out the oldest turns", "The model no longer reads the oldest "
             "question and answer, or N of them; that frees slots", CONVERSATION, "", "drop", "N"),
-    Command("summarise", "New conversation from a summary", "The model sums this one up and a "
+    Command("summarise", "New chat from a summary", "The model sums this one up and a "
             "new one starts from that", CONVERSATION, "", "summarise"),
-    Command("new", "New conversation", "Start afresh; this one stays in the list",
+    Command("new", "New chat", "Start afresh; this one stays in the list",
             CONVERSATION, "ctrl+n", "new"),
-    Command("sessions", "Conversations", "Search, open, rename and delete conversations",
+    Command("sessions", "Chats", "Search, open, rename and delete chats",
             CONVERSATION, "ctrl+l", "sessions"),
     Command("thinking", "Thinking", "Off, on, or on with a budget of tokens",
             CONVERSATION, "ctrl+t", "think", "off|on|N"),
@@ -57,9 +57,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("copy_answer", "Copy the answer", "Copy the last answer", LOOKING, "f3", "copy"),
     Command("copy_code", "Copy a code block", "Choose one of the code blocks; the newest answer's "
             "come first", LOOKING, "f4", "code", "N"),
-    Command("copy_chat", "Copy the conversation", "Copy the whole conversation as Markdown",
+    Command("copy_chat", "Copy the chat", "Copy the whole chat as Markdown",
             LOOKING, "", "copychat"),
-    Command("export", "Export to Markdown", "Write the conversation to a folder, pictures beside "
+    Command("export", "Export to Markdown", "Write the chat to a folder, pictures beside "
             "it", LOOKING, "", "export", "FOLDER"),
     Command("follow", "Go to the end", "Scroll to the newest text and follow it",
             LOOKING, "ctrl+end", "end"),

@@ -12,6 +12,7 @@ from typing import Final
 
 from q35chat.tui.commands import BY_SLASH
 from q35chat.tui.paste import is_picture
+from q35chat.typed import typed_path
 
 _MOST_SHOWN: Final = 8
 _MOST_SCANNED: Final = 2_000
@@ -49,9 +50,9 @@ def path_word(before_cursor: str) -> str | None:
 
 
 def listing(word: str, start: Path, most: int = _MOST_SHOWN) -> tuple[Choice, ...]:
-    """Folders and pictures whose path begins with `word`, folders first."""
+    """Folders and pictures whose path begins with `word`: what is called so, then folders."""
     folder_text, slash, prefix = word.rpartition("/")
-    typed = Path(folder_text + slash or ".").expanduser()
+    typed = typed_path(folder_text + slash or ".")
     folder = typed if typed.is_absolute() else start / typed
     choices: list[Choice] = []
     for name, is_folder in _entries(folder, prefix):
@@ -71,8 +72,13 @@ def _entries(folder: Path, prefix: str) -> list[tuple[str, bool]]:
                 if index >= _MOST_SCANNED:
                     break
                 hidden = entry.name.startswith(".") and not prefix.startswith(".")
-                if not hidden and entry.name.lower().startswith(prefix.lower()):
+                begins = entry.name.lower().startswith(prefix.lower())
+                if begins and not hidden and entry.name != prefix:
                     found.append((entry.name, entry.is_dir()))
-    except OSError:
+        found.sort(key=lambda entry: (not entry[1], entry[0].lower()))
+        whole = folder / prefix
+        if prefix not in {"", "."} and whole.exists():
+            found.insert(0, (prefix, whole.is_dir()))
+    except (OSError, ValueError):
         return []
-    return sorted(found, key=lambda entry: (not entry[1], entry[0].lower()))
+    return found

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from q35chat.chat.values import Turn
 from q35chat.tui.markdown import CodeBlock, conversation_markdown, numbered_blocks
-from q35chat.tui.screens.blocks import BlocksScreen
+from q35chat.tui.text import one_line
+from q35chat.typed import typed_number
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
@@ -52,13 +53,15 @@ class Copying:
             self._screen.say("There is nothing to copy yet")
         else:
             text = conversation_markdown(conversation.title, self._turns, conversation.summary)
-            self._copy(text, "the conversation")
+            self._copy(text, "the chat")
 
     @property
     def _turns(self) -> list[Turn]:
         return [step.turn for step in self._screen.steps]
 
     def _ask(self, blocks: Sequence[CodeBlock]) -> None:
+        from q35chat.tui.screens.blocks import BlocksScreen  # noqa: PLC0415
+
         def chosen(place: int | None) -> None:
             if place is not None:
                 self._block(blocks, place)
@@ -66,11 +69,13 @@ class Copying:
         self._screen.app.push_screen(BlocksScreen(blocks), chosen)
 
     def _numbered(self, number: str, blocks: Sequence[CodeBlock]) -> None:
-        if number.isdecimal() and 0 < int(number) <= len(blocks):
-            self._block(blocks, int(number) - 1)
+        typed = typed_number(number, len(blocks))
+        if typed:
+            self._block(blocks, typed - 1)
             return
         here = "1 is here" if len(blocks) == 1 else f"1 to {len(blocks)} are here"
-        self._screen.say(f"There is no code block “{number}”; {here}", error=True)
+        said = one_line(number, 40)
+        self._screen.say(f"There is no code block “{said}”; {here}", error=True)
 
     def _block(self, blocks: Sequence[CodeBlock], place: int) -> None:
         which = "the code block" if len(blocks) == 1 else f"code block {place + 1}"

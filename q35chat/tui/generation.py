@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 from textual.timer import Timer
@@ -15,7 +16,9 @@ from q35chat.tui import calm
 from q35chat.tui.feed import Batch, Feed
 from q35chat.tui.meter import Meter
 from q35chat.tui.pacing import SHORTEST_S, Pacer, pacer_for
-from q35chat.tui.widgets.turns import AnswerView
+
+if TYPE_CHECKING:
+    from q35chat.tui.widgets.turns import AnswerView
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ Wish = Literal["auto", "kitty", "sixel", "blocks", "none"]
 WISHES: Final[tuple[Wish, ...]] = ("auto", "kitty", "sixel", "blocks", "none")
 
 _USUAL_CELL: Final = (10, 20)
-_KITTY: Final = re.compile(r"kitty\((\d+)\.(\d+)")
+_KITTY: Final = re.compile(r"kitty\((\d{1,4})\.(\d{1,4})")
 _FIRST_WITH_PLACEHOLDERS: Final = (0, 28)
 _SIXEL_NAMES: Final = ("foot(", "WezTerm ")
 _TMUX_TIMEOUT_S: Final = 1.0

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from q35chat.chat.service import Conversation
-from q35chat.tui.exporting import Made
-from q35chat.tui.widgets.answer import warm_up
 
 if TYPE_CHECKING:
+    from q35chat.tui.exporting import Made
     from q35chat.tui.screens.chat import ChatScreen
 
 
@@ -30,7 +29,7 @@ class Loading:
         workspace = self._screen.workspace
 
         def work() -> Conversation:
-            warm_up()
+            _warm_up()
             workspace.load()
             return workspace.open(session) if session else workspace.new()
 
@@ -95,3 +94,11 @@ class Loading:
         self.running, self.failed = False, True
         self._screen.status.refresh()
         await failed(error)
+
+
+def _warm_up() -> None:
+    """Load what the turns need; the first paint did not wait for it."""
+    from q35chat.tui.widgets import turns  # noqa: F401, PLC0415
+    from q35chat.tui.widgets.answer import warm_up  # noqa: PLC0415
+
+    warm_up()

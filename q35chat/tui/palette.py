@@ -1,4 +1,4 @@
-"""The command table and the code blocks in the command palette."""
+"""The command palette: the command table and the code blocks in it, and what Enter takes there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual import on, work
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.markup import escape
+from textual.widgets import Input
+from textual.worker import Worker, WorkerError
 
 from q35chat.counting import counted
+from q35chat.tui.arriving import Arriving
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.text import one_line
 
@@ -65,3 +69,32 @@ class CommandTable(Provider):
             help_text = escape(one_line(f"{facts} · {block.first_line}", 60))
             run = partial(self._chat.run_command, "copy_code", str(number))
             yield _Entry(title, title, help_text, run)
+
+
+class Palette(CommandPalette):
+    """Textual's, but Enter takes what the text finds, not what an earlier text had found."""
+
+    def __init__(self) -> None:
+        super().__init__(id="--command-palette")
+        self._arriving = Arriving()
+
+    def _gather_commands(self, search_value: str) -> Worker[None]:
+        question = self._arriving.ask(search_value)
+        gathering = super()._gather_commands(search_value)
+        self._follow(gathering, question)
+        return gathering
+
+    @work(exclusive=True, group="follow")
+    async def _follow(self, gathering: Worker[None], question: int) -> None:
+        try:
+            await gathering.wait()
+        except WorkerError:
+            return
+        if self._arriving.is_newest(question):
+            self._arriving.arrived()
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        event.prevent_default()
+        self._arriving.then(event.value.strip(), self._select_or_command)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from q35chat.chat.service import DropPlan, Forecast, Step
 from q35chat.counting import counted
 from q35chat.errors import CapacityError, Q35Error
-from q35chat.tui.exporting import Made
 from q35chat.tui.text import count, one_line, slots
 from q35chat.tui.widgets.composer import refusal_words
 from q35chat.tui.widgets.panel import Way
 
 if TYPE_CHECKING:
+    from q35chat.tui.exporting import Made
     from q35chat.tui.screens.chat import ChatScreen
 
 
@@ -46,7 +46,7 @@ class Panels:
         """The model or the conversation could not be opened."""
         screen = self._screen
         again = Way("Try again", lambda: screen.loader.load(session))
-        fresh = Way("Start a new conversation instead", lambda: screen.loader.load(None))
+        fresh = Way("Start a new chat instead", lambda: screen.loader.load(None))
         setup = Way("Get a real model", lambda: screen.run_command("setup"))
         ways = (again, fresh, setup) if session else (again, setup)
         await screen.panel.show(
@@ -70,9 +70,9 @@ class Panels:
         screen = self._screen
         await screen.panel.show(
             "error",
-            "The answer failed; the conversation is safe",
+            "The answer failed; the chat is safe",
             _cause(error),
-            (Way("Restart the model and open this conversation again",
+            (Way("Restart the model and open this chat again",
                  self._screen.loader.restart), self._export_way()),
         )  # fmt: skip
 
@@ -80,7 +80,7 @@ class Panels:
         """The model could not be loaded again; the conversation can still be read."""
         await self._screen.panel.show(
             "error",
-            "The model did not start again; the conversation is safe",
+            "The model did not start again; the chat is safe",
             _cause(error),
             (Way("Try again", self._screen.loader.restart), self._export_way()),
         )
@@ -130,7 +130,7 @@ class Panels:
         if plan is not None:
             ways.append(self._drop_way(plan, then))
         if summary:
-            label = "New conversation from a summary that the model writes first"
+            label = "New chat from a summary that the model writes first"
             ways.append(Way(label, lambda: screen.run_command("summarise")))
         ways.append(self._export_way())
         await screen.panel.show("warning", title, text, tuple(ways))
@@ -139,13 +139,13 @@ class Panels:
 
     def _new_way(self) -> Way:
         if self._screen.composer.empty:
-            return Way("New conversation", lambda: self._screen.run_command("new"))
+            return Way("New chat", lambda: self._screen.run_command("new"))
 
         async def take_along() -> None:
             await self._screen.drafting.carry()
             await self._screen.run_command("new")
 
-        return Way("New conversation with this message", take_along)
+        return Way("New chat with this message", take_along)
 
     def _drop_way(self, plan: DropPlan, then: Then | None) -> Way:
         pairs = sum(step.turn.role == "user" for step in plan.steps)

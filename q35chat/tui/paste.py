@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from q35chat.typed import typed_path
+
 PICTURE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"})
 FOLD_CHARACTERS: Final = 2_000
 FOLD_LINES: Final = 15
 _LONGEST_PATH_PASTE: Final = 4_096
-_FOLD: Final = re.compile(r"\[paste #(\d+) · [^\]\n]*\]")
+_FOLD: Final = re.compile(r"\[paste #([0-9]{1,9}) · [^\]\n]*\]")
 
 
 def is_picture(path: Path) -> bool:
@@ -91,11 +93,7 @@ def _as_path(word: str) -> Path:
     word = word.strip().strip("'\"") if word[:1] in "'\"" else word.strip()
     if word.startswith("file://"):
         word = unquote(urlsplit(word).path)
-    path = Path(word)
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        return path
+    return typed_path(word)
 
 
 def _is_picture_file(path: Path) -> bool:

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import tempfile
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -50,11 +49,17 @@ def preferences_path() -> Path:
 def load_preferences(path: Path) -> Preferences:
     """Read the file; what is missing or wrong keeps its default, and `problem` says so."""
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         return Preferences()
     except (OSError, ValueError) as error:
-        return Preferences(problem=f"{path} cannot be read ({error}); the defaults are used")
+        return _unread(path, error)
+    import tomllib  # noqa: PLC0415 - few have the file, and the first paint would wait for it
+
+    try:
+        document = tomllib.loads(text)
+    except ValueError as error:
+        return _unread(path, error)
     theme, keys = document.get("theme", DEFAULT_THEME), document.get("keys", {})
     pictures = _wish(document.get("pictures", "auto"))
     if not (isinstance(theme, str) and pictures is not None and _are_texts(keys)):
@@ -63,6 +68,10 @@ def load_preferences(path: Path) -> Preferences:
             problem=f"{path}: theme must be text, pictures one of {ways}, keys a table of texts"
         )
     return Preferences(theme, pictures, keys)
+
+
+def _unread(path: Path, error: Exception) -> Preferences:
+    return Preferences(problem=f"{path} cannot be read ({error}); the defaults are used")
 
 
 def _are_texts(keys: object) -> bool:

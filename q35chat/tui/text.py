@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from q35chat.chat.events import Finished, FinishReason, Timings, Usage
 from q35chat.chat.service import ModelInfo
+from q35chat.chat.values import Attachment
 from q35chat.counting import counted
 from q35chat.safe_text import safe_text
 from q35chat.tui.wrapping import fitting
@@ -71,6 +72,12 @@ def seconds(value: float) -> str:
 def rate(tokens_per_s: float) -> str:
     """Tokens per second with one decimal below a hundred."""
     return f"{tokens_per_s:.1f} tok/s" if tokens_per_s < 100 else f"{count(tokens_per_s)} tok/s"
+
+
+def picture_caption(attachment: Attachment) -> str:
+    """Name, size and cost of a picture."""
+    size = f"{attachment.width}×{attachment.height}"
+    return f"{one_line(attachment.name, 24)}  {size}  {count(attachment.tokens)} tok"
 
 
 def usage_items(usage: Usage) -> list[str]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from q35chat.chat.service import Conversation
 from q35chat.errors import Q35Error
-from q35chat.tui.text import slots
+from q35chat.tui.text import one_line, slots
+from q35chat.typed import typed_number
 
 if TYPE_CHECKING:
     from q35chat.tui.screens.chat import ChatScreen
@@ -112,11 +113,12 @@ class TurnCommands:
         if conversation is None:
             return
         most = len(self._screen.panels.questions()) - 1
-        pairs = int(argument) if argument.isdecimal() else 0 if argument else 1
+        pairs = typed_number(argument, most) if argument else 1
         if most < 1:
             self._screen.say("There is only one turn; leaving it out would leave nothing")
-        elif not 0 < pairs <= most:
-            self._screen.say(f"“{argument}” is not a number from 1 to {most}", error=True)
+        elif not pairs:
+            said = one_line(argument, 40)
+            self._screen.say(f"“{said}” is not a number from 1 to {most}", error=True)
         else:
             await self._drop(conversation, pairs)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -19,9 +20,7 @@ _WIDE: Final = (
 )
 _CLOSING: Final = "，。、；：！？）】》」』〉〕％…,.;:!?)\\]}"
 _OPENING: Final = "（【《「『〈〔"
-_CHUNK: Final = re.compile(
-    rf"[{_OPENING}]*[{_WIDE}][{_CLOSING}]*\s*|(?:(?![{_WIDE}])\S)+[{_CLOSING}]*\s*|\s+"
-)
+_ASCII_CHUNK: Final = re.compile(r"\S+\s*|\s+")
 
 
 def breaks(text: str, width: int, *, hanging: bool = True) -> list[int]:
@@ -68,15 +67,26 @@ def padded(text: str, width: int) -> str:
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """Words with the spaces after them, and wide characters, as (offset, text)."""
-    whole = None if text.isascii() else {0, *ends(text)}
+    if text.isascii():
+        yield from ((match.start(), match[0]) for match in _ASCII_CHUNK.finditer(text))
+        return
+    whole = {0, *ends(text)}
     at, chunk = 0, ""
-    for match in _CHUNK.finditer(text):
-        if chunk and (whole is None or match.start() in whole):
+    for match in _chunk().finditer(text):
+        if chunk and match.start() in whole:
             yield at, chunk
             chunk = ""
         at, chunk = (match.start() if not chunk else at), chunk + match[0]
     if chunk:
         yield at, chunk
+
+
+@cache
+def _chunk() -> re.Pattern[str]:
+    """Slow to compile; the first paint must not wait for it."""
+    return re.compile(
+        rf"[{_OPENING}]*[{_WIDE}][{_CLOSING}]*\s*|(?:(?![{_WIDE}])\S)+[{_CLOSING}]*\s*|\s+"
+    )
 
 
 def _fold(chunk: str, start: int, width: int, offsets: list[int], *, hanging: bool) -> int:

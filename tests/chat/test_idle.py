@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
 from q35chat.chat.gate import Gate, Run
 from q35chat.chat.idle import IdleWork
+from tests.support.imports import ROOT
 
 
 class Waiting:
@@ -29,6 +32,26 @@ def test_stopping_waits_until_the_work_has_ended() -> None:
     idle.stop()
 
     assert work.ended.is_set()
+
+
+def test_work_ends_before_the_interpreter_does() -> None:
+    program = """
+import threading
+from q35chat.chat.idle import IdleWork
+begun, pause = threading.Event(), threading.Event()
+def work(should_stop):
+    begun.set()
+    while not should_stop():
+        pause.wait(0.001)
+    print("ended", flush=True)
+idle = IdleWork()
+idle.start(work)
+begun.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "ended\n"
 
 
 def test_new_work_ends_the_work_before() -> None:

@@ -55,7 +55,7 @@ def test_the_model_is_loaded_once(tmp_path: Path) -> None:
 
 def test_pick_takes_the_named_the_latest_or_a_new_conversation(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, ScriptedBackend())
-    with pytest.raises(StoreError, match="no conversation yet"):
+    with pytest.raises(StoreError, match="no chat yet"):
         workspace.pick(latest=True)
     first, second = workspace.new(), workspace.new()
     finish(first.send("one"))
@@ -63,7 +63,7 @@ def test_pick_takes_the_named_the_latest_or_a_new_conversation(tmp_path: Path) -
     assert workspace.pick(latest=True).id == second.id
     assert workspace.pick(first.id[:9]).id == first.id
     assert workspace.pick().steps == ()
-    with pytest.raises(StoreError, match="no conversation 'nope'"):
+    with pytest.raises(StoreError, match="no chat 'nope'"):
         workspace.pick("nope")
 
 
@@ -108,7 +108,7 @@ def test_a_deleted_conversation_takes_no_more_turns(tmp_path: Path) -> None:
     chat = here.new()
     finish(chat.send("one"))
     workspace_of(tmp_path, ScriptedBackend()).delete(chat.id)
-    with pytest.raises(StoreError, match="no conversation"):
+    with pytest.raises(StoreError, match="no chat"):
         next(chat.send("two"))
     assert here.sessions() == []
 

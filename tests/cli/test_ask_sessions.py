@@ -92,8 +92,8 @@ def test_no_save_keeps_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"continues": True}, StoreError, "no conversation yet"),
-        ({"session": "nope"}, StoreError, "no conversation 'nope'"),
+        ({"continues": True}, StoreError, "no chat yet"),
+        ({"session": "nope"}, StoreError, "no chat 'nope'"),
         ({"session": "a", "continues": True}, UsageError, "give one"),
         ({"continues": True, "keep": False}, UsageError, "--no-save keeps nothing"),
     ],

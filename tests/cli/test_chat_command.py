@@ -8,10 +8,10 @@ import pytest
 import q35chat.tui.app
 from q35chat.chat.values import SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
-from q35chat.commands import chat as command
+from q35chat.commands import backend
 from q35chat.commands.backend import LoadedModel
 from q35chat.commands.chat import ChatOptions, open_chat
-from q35chat.commands.exporting import ChildExporter
+from q35chat.commands.exporting import ChildJob
 from q35chat.commands.model_choice import ModelChoice
 from q35chat.errors import UsageError
 from q35chat.settings import Settings, save_settings
@@ -38,7 +38,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return loaded(ScriptedBackend(), SamplingSettings(temperature=0.6))
 
     monkeypatch.setattr(q35chat.tui.app, "run", run)
-    monkeypatch.setattr(command, "load_model", load)
+    monkeypatch.setattr(backend, "load_model", load)
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     return seen
@@ -55,7 +55,9 @@ def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
     assert model.name == "scripted"
     assert settings.sampling.temperature == 0.6
     assert (settings.thinking, settings.max_image_tokens) == (True, 99)
-    assert isinstance(given.pop("exporter"), ChildExporter)
+    exporter = given.pop("exporter")
+    assert isinstance(exporter.job(), ChildJob)
+    assert exporter.room(Path()) > 0
     assert given == {
         "session": "s1",
         "images": (Path("a.png"),),

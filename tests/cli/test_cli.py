@@ -10,6 +10,7 @@ from q35chat.cli import run
 from q35chat.commands import ask as ask_module
 from q35chat.commands import export as export_module
 from q35chat.commands.ask import AskOptions
+from q35export.request import ExportRequest
 from tests.cli.scripted import recorded
 
 
@@ -115,7 +116,7 @@ def test_every_option_of_export_reaches_the_pipeline(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(export_module, "export_model", exported)
     arguments = (
-        "export some/model --out o --target cpu --precision int8 --max-seq-len 99 "
+        "export some/model --out o --target cpu --precision int8 --max-seq-len 99 --block-size 64 "
         "--component text --force --no-verify --dry-run --source modelscope --revision r1"
     )
     run(arguments.split())
@@ -124,6 +125,7 @@ def test_every_option_of_export_reaches_the_pipeline(monkeypatch: pytest.MonkeyP
     assert (request.model, request.out, request.target) == ("some/model", Path("o"), "cpu")
     assert (request.precision, request.max_seq_len, request.component) == ("int8", 99, "text")
     assert (request.force, request.dry_run, verify) == (True, True, False)
+    assert (request.block_size, default.block_size) == (64, ExportRequest().block_size)
     assert (request.source, request.revision) == ("modelscope", "r1")
     assert (default.model, default.out, default.target) == ("Qwen/Qwen3.5-4B", Path("out"), None)
     assert (default.precision, default.max_seq_len, default_verify) == ("int4", 2048, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -71,6 +72,34 @@ def test_a_bundle_in_the_way_is_told_apart_and_can_be_replaced(wish: BundleWish)
         exporter.job().export(other, lambda _: None)
     exporter.job().export(replace(other, replace=True), lambda _: None)
     assert Bundle.open(wish.folder).manifest.precision == "int4"
+
+
+def test_a_damaged_bundle_in_the_way_can_be_replaced(wish: BundleWish) -> None:
+    exporter = ChildExporter()
+    exporter.job().export(wish, lambda _: None)
+    (wish.folder / "q35chat.json").write_text("{")
+    with pytest.raises(Occupied, match=r"is not valid JSON .*; replace it$"):
+        exporter.job().export(wish, lambda _: None)
+    exporter.job().export(replace(wish, replace=True), lambda _: None)
+    assert Bundle.open(wish.folder).manifest.precision == "int8"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("OccupiedError", Occupied),
+        ("BundleError", Occupied),
+        ("UsageError", UsageError),
+        ("Nonsense", ExportError),
+    ],
+)
+def test_the_kind_of_a_failure_says_whether_a_bundle_is_in_the_way_and_its_words_do_not(
+    kind: str, expected: type[Exception], wish: BundleWish
+) -> None:
+    said = {"failed": [kind, "a folder may be called --force"]}
+    with pytest.raises(expected) as raised:
+        child(f"print({json.dumps(said)!r})").job().export(wish, lambda _: None)
+    assert type(raised.value) is expected
 
 
 def test_what_is_wrong_keeps_its_kind_and_speaks_of_the_form(wish: BundleWish) -> None:

@@ -100,7 +100,7 @@ def test_the_command_is_part_of_the_program(
     assert cli.run(["sessions", "list"]) == 0
     assert "Tea" in capsys.readouterr().out
     assert cli.run(["sessions", "show", "nope"]) == 1
-    assert "no conversation 'nope'" in capsys.readouterr().err
+    assert "no chat 'nope'" in capsys.readouterr().err
 
 
 def test_search_prints_the_turns_that_match(
@@ -163,7 +163,7 @@ def test_an_unknown_or_ambiguous_id_is_one_line(
     store: Store, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     rest = {"rename": ["title"], "delete": ["--yes"]}.get(command, [])
-    for ident, said in (("zzz", "no conversation 'zzz'"), ("aaaa", "Several")):
+    for ident, said in (("zzz", "no chat 'zzz'"), ("aaaa", "Several")):
         code, out, err = run(capsys, command, ident, *rest)
         assert (code, out) == (1, "")
         assert said in err

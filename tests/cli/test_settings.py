@@ -63,10 +63,11 @@ def test_a_failed_write_leaves_the_old_file(
         ("\n\nthinking = 1\n", "line 3: thinking must be true or false, not 1"),
         ("max_image_tokens = true\n", "line 1: max_image_tokens must be a whole number, not True"),
         ("max_image_tokens = 0\n", "line 1: max_image_tokens must be at least 1, not 0"),
-        ("speculate = 'on'\n", "line 1: speculate must be one of off, lookup, auto, not 'on'"),
+        ("speculate = 'on'\n", "line 1: speculate must be one of off, lookup, mtp, auto, not 'on'"),
         ("model_dir = 3.5\n", "line 1: model_dir must be a text"),
         ("[model_dir]\nx = 1\n", "line 1: model_dir must be a text"),
         ("x = 1\nthinking = a\n", "is not TOML: .*line 2"),
+        (f"max_image_tokens = {'9' * 5_000}\n", "is not TOML: .*digits"),
         ("\xff", "cannot read .*settings.toml"),
     ],
 )

@@ -133,7 +133,7 @@ def test_the_screen_can_be_left_while_the_model_loads(tmp_path: Path) -> None:
 
 def test_a_terminated_screen_gives_the_terminal_back(tmp_path: Path) -> None:
     with terminal("waiting", *SCREEN, home=tmp_path, term="xterm-256color") as (typist, process):
-        typist.wait_for("slots for each conversation")
+        typist.wait_for("slots for each chat")
         process.send_signal(signal.SIGTERM)
         typist.wait_for(LEAVES)
         typist.wait_for_end()

@@ -189,4 +189,4 @@ def test_a_conversation_line_by_line_remembers(shell: Shell, bundle: Path, photo
     result = shell.run("chat", "--plain", "-m", bundle, stdin=typed)
     assert result.code == 0, result.err
     assert "photo.jpg: 64 x 48 pixels" in result.err
-    assert "a new conversation" in result.err
+    assert "a new chat" in result.err

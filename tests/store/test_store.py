@@ -141,15 +141,15 @@ def test_resolve_takes_the_beginning_of_an_id(store: Store) -> None:
     with pytest.raises(StoreError, match="Several"):
         store.resolve("ab")
     for unknown in ("", "x", "%", "_bc1"):
-        with pytest.raises(StoreError, match="no conversation"):
+        with pytest.raises(StoreError, match="no chat"):
             store.resolve(unknown)
 
 
 @pytest.mark.parametrize("call", ["load", "record", "delete"])
 def test_an_unknown_conversation_is_named_in_the_message(store: Store, call: str) -> None:
-    with pytest.raises(StoreError, match="no conversation 'nope'"):
+    with pytest.raises(StoreError, match="no chat 'nope'"):
         getattr(store, call)("nope")
-    with pytest.raises(StoreError, match="no conversation 'nope'"):
+    with pytest.raises(StoreError, match="no chat 'nope'"):
         store.rename("nope", "title")
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+from textual import events
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from q35chat.tui.app import ChatApp
@@ -91,6 +93,17 @@ class Chat:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+
+    async def at_once(self, *inputs: str | events.Paste) -> None:
+        """Press keys, or paste, before the screen has seen the first of them."""
+        for given in inputs:
+            if isinstance(given, events.Paste):
+                self.app.post_message(given)
+            elif len(given) == 1:
+                self.app.post_message(events.Key(_character_to_key(given), given))
+            else:
+                self.app.post_message(events.Key(given, None))
+        await self.pilot.pause()
 
     async def write(self, text: str) -> None:
         """Put text into the composer as if it had been typed."""

@@ -84,7 +84,7 @@ async def test_at_capacity_a_summary_can_start_the_next_conversation() -> None:
     async with opened(ScriptedWorkspace(replies)) as chat:
         await chat.ask("hello")
         first = chat.conversation.id
-        await chat.see("F6 New conversation from a summary")
+        await chat.see("F6 New chat from a summary")
         await chat.press("f6")
         await chat.until(lambda: chat.conversation.id != first)
         assert chat.conversation.summary == "a summary"
@@ -95,7 +95,7 @@ async def test_at_capacity_f5_starts_a_new_conversation() -> None:
     async with opened(ScriptedWorkspace([Reply("x", finish="capacity")])) as chat:
         await chat.ask("hello")
         first = chat.conversation.id
-        await chat.see("F5 New conversation")
+        await chat.see("F5 New chat")
         await chat.press("f5")
         await chat.until(lambda: chat.conversation.id != first)
         assert not chat.screen.panel.display
@@ -235,7 +235,7 @@ async def test_a_message_that_does_not_fit_can_go_into_a_new_conversation() -> N
         await chat.write("word " * 60)
         await chat.see("✗ this turn needs")
         await chat.press("enter")
-        await chat.see("F5 New conversation with this message")
+        await chat.see("F5 New chat with this message")
         await chat.press("f5")
         await chat.until(lambda: chat.conversation.id != old)
         await chat.until(lambda: chat.screen.composer.editor.text == "word " * 60)
@@ -290,7 +290,7 @@ async def test_what_a_conversation_goes_on_from_stands_above_it() -> None:
     replies = [Reply("so far", finish="capacity"), Reply("in short: hello"), Reply("of course")]
     async with opened(ScriptedWorkspace(replies)) as chat:
         await chat.ask("hello")
-        await chat.see("F6 New conversation from a summary")
+        await chat.see("F6 New chat from a summary")
         await chat.press("f6")
         await chat.see("What was said before, in short ▌ a summary")
         await chat.ask("do you remember?")

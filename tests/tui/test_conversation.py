@@ -207,7 +207,7 @@ async def test_a_new_conversation_starts_empty_and_the_old_one_stays() -> None:
         first = chat.conversation.id
         await chat.press("ctrl+n")
         await chat.until(lambda: chat.conversation.id != first)
-        await chat.see("new conversation")
+        await chat.see("new chat")
         assert list(chat.screen.transcript.views) == []
         assert [summary.id for summary in chat.workspace.sessions()] == [first]
 

@@ -45,7 +45,7 @@ async def test_any_block_is_chosen_from_a_list_that_shows_it() -> None:
         await chat.see("Copy a code block")
         assert "1 a = 1" in chat.flat
         assert "3 make" in chat.flat
-        assert chat.flat.count("[red]b[/red] [/nope]") == 2
+        await chat.until(lambda: chat.flat.count("[red]b[/red] [/nope]") == 2)
         await chat.press("down")
         await chat.until(lambda: chat.flat.count("[red]b[/red] [/nope]") == 3)
         await chat.press("enter")

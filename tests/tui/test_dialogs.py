@@ -6,6 +6,7 @@ import pytest
 from textual.widgets import Input
 
 from q35chat.chat.values import Turn
+from q35chat.counting import turns_said
 from q35chat.errors import BundleError, StoreError
 from q35chat.tui.commands import BY_SLASH, COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
@@ -70,7 +71,7 @@ async def test_the_open_conversation_is_not_deleted() -> None:
     async with opened() as chat:
         await with_sessions(chat)
         await chat.press("down", "down", "down", "delete")
-        await chat.hear("This conversation is open")
+        await chat.hear("This chat is open")
 
 
 async def test_settings_are_checked_and_saved_as_they_are_typed() -> None:
@@ -234,6 +235,16 @@ async def test_one_turn_is_counted_as_one() -> None:
         await chat.see("1 turn ")
         await chat.press("delete")
         await chat.see("Its 1 turn and pictures cannot be brought back.")
+
+
+async def test_a_chat_that_was_begun_from_a_summary_says_so_as_the_command_line_does() -> None:
+    workspace = ScriptedWorkspace()
+    workspace.add("Continued").summary = "They spoke of Norway."
+    async with opened(workspace) as chat:
+        await chat.press("ctrl+l")
+        await chat.see(f"{turns_said(0)} long ago")
+        await chat.press("delete")
+        await chat.see("Its summary cannot be brought back.")
 
 
 async def test_a_setting_that_cannot_be_saved_is_said_in_the_dialog(

@@ -61,12 +61,12 @@ class Session:
 
 
 @contextmanager
-def program(picture: Path, **environment: str) -> Iterator[Session]:
+def program(*arguments: str, **environment: str) -> Iterator[Session]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 36, 120, 1200, 720))
     kept = {name: value for name, value in os.environ.items() if name not in {"TMUX", "NO_COLOR"}}
     child = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, str(picture)],
+        [sys.executable, *arguments],
         cwd=_ROOT,
         env={**kept, "COLORTERM": "truecolor", "TEXTUAL_ANIMATIONS": "none", **environment},
         stdin=slave,
@@ -84,7 +84,8 @@ def program(picture: Path, **environment: str) -> Iterator[Session]:
 
 
 def test_a_picture_is_drawn_by_kitty_and_freed_at_the_end(tmp_path: Path) -> None:
-    with program(picture_file(tmp_path), TERM="xterm-kitty") as session:
+    picture = str(picture_file(tmp_path))
+    with program("-c", _PROGRAM, picture, TERM="xterm-kitty") as session:
         session.until(FENCE)
         session.send(_KITTY)
         session.until("house.png")
@@ -108,7 +109,8 @@ def test_a_picture_is_drawn_by_kitty_and_freed_at_the_end(tmp_path: Path) -> Non
 
 
 def test_a_terminal_without_graphics_sees_none_of_their_signs(tmp_path: Path) -> None:
-    with program(picture_file(tmp_path), TERM="xterm-256color") as session:
+    picture = str(picture_file(tmp_path))
+    with program("-c", _PROGRAM, picture, TERM="xterm-256color") as session:
         session.until("4 tok")
         session.send(b"what?\r")
         session.until("▀")
@@ -121,6 +123,23 @@ def test_a_terminal_without_graphics_sees_none_of_their_signs(tmp_path: Path) ->
     assert "\x1b_G" not in text
     assert "\x1bP" not in text
     assert not _PICTURE_CELL.search(text)
+
+
+def test_quitting_while_the_model_computes_ends_well() -> None:
+    with program("-m", "q35chat", "--prompt", "Count to 300", TERM="xterm-256color") as session:
+        session.until("this turn needs")
+        session.send(b"\r")
+        session.until("tok/s")
+        session.send(b"\x11")
+        asked = b"Stop it and quit?"
+        while session.read():
+            if asked in session.raw:  # nobody asks where a short answer has ended before the key
+                session.send(b"y")
+                break
+        while session.read():
+            pass
+        assert session.program.wait() == 0
+    assert b"terminate called" not in session.raw
 
 
 def _whole(raw: bytearray) -> str:

@@ -53,7 +53,7 @@ async def test_a_runtime_that_dies_leaves_the_chat_readable_and_says_why(tmp_pat
     async with died(Runtime(), tmp_path) as chat:
         assert "hello" in chat.flat
         assert "Answer 1 t" in chat.flat
-        assert "✗ The answer failed; the conversation is safe" in chat.flat
+        assert "✗ The answer failed; the chat is safe" in chat.flat
         assert "F5 Restart the model" in chat.flat
         assert len(chat.screen.steps) == 2
 
@@ -87,7 +87,7 @@ async def test_a_restart_that_fails_keeps_the_chat_and_can_be_tried_again(tmp_pa
     async with died(runtime, tmp_path) as chat:
         runtime.error = BundleError("the device does not answer")
         await chat.press("f5")
-        await chat.see("The model did not start again; the conversation is safe")
+        await chat.see("The model did not start again; the chat is safe")
         assert "the device does not answer" in chat.flat
         assert "Answer 1 t" in chat.flat
         runtime.error = None

@@ -2,18 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.color import Color
+from textual.css.stylesheet import Stylesheet
 
 from q35chat.errors import BundleError
+from q35chat.tui.app import ChatApp
 from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
+from q35chat.tui.screens.help import HelpScreen
 from q35chat.tui.terminal import apart
 from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace, dialogue
+from tests.support.imports import ROOT
 from tests.tui.support import opened, picture_file
 
 
@@ -67,7 +73,7 @@ async def test_session_pictures_and_prompt_are_there_at_the_start(tmp_path: Path
 
 async def test_an_unknown_session_can_become_a_new_conversation() -> None:
     async with opened(opening=Opening("c99"), loaded=False) as chat:
-        await chat.see("There is no conversation 'c99'")
+        await chat.see("There is no chat 'c99'")
         await chat.press("f6")
         await chat.until(lambda: chat.screen.conversation is not None)
 
@@ -160,6 +166,69 @@ def test_a_log_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with apart(tmp_path / "file" / "native.log"):
         os.write(2, b"lost\n")
+
+
+def test_the_first_paint_waits_for_no_dialog_no_turn_and_no_large_library() -> None:
+    program = """
+import asyncio, sys
+from q35chat.commands import chat
+from q35chat.settings import load_settings
+from q35chat.store import Store
+from q35chat.tui.app import ChatApp
+from q35chat.tui.preferences import Drafts, Preferences
+from q35chat.tui.screens.chat import Opening
+class Painted(ChatApp):
+    def painted(self):
+        print(*(name for name in sys.modules if not name.startswith("textual")))
+        self.exit()
+with Store() as store:
+    space = chat.stored_workspace(store, chat.ChatOptions(), load_settings(), print)
+    space.load = lambda: None
+    app = Painted(space, Opening(), Preferences(), Drafts.at_home(), exporter=chat.LazyExporter())
+    asyncio.run(app.run_async(headless=True))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    heavy = {"numpy", "PIL", "markdown_it", "pygments", "tokenizers", "transformers", "onnxruntime"}
+    screens = {name for name in loaded if name.startswith("q35chat.tui.screens.")}
+    assert screens == {"q35chat.tui.screens.chat"}
+    assert not loaded & (
+        heavy | {"q35chat.tui.widgets.turns", "q35chat.tui.exporting", "q35chat.commands.backend"}
+    )
+
+
+@pytest.mark.parametrize("theme", ["q35-dark", "q35-light", "ansi-light"])
+async def test_styles_are_read_once_whatever_the_theme_and_dialogs_bring_their_own(
+    theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Stylesheet] = []
+    monkeypatch.setattr(Stylesheet, "reparse", read.append)
+    async with opened(preferences=Preferences(theme=theme)) as chat:
+        await chat.press("f2")
+        await chat.see("Temperature")
+        assert chat.app.screen.query_one(".dialog").styles.background == Color.parse(
+            chat.app.theme_variables["surface"]
+        )
+        assert not read
+        assert chat.app.has_class(f"-theme-{theme}")
+        assert chat.app.has_class("-dark-mode") is (theme == "q35-dark")
+
+
+async def test_a_dialog_that_is_opened_before_the_first_paint_gets_its_styles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    painted = ChatApp.painted
+
+    def opened_before(app: ChatApp) -> None:
+        app.push_screen(HelpScreen(app.keymap))
+        app.screen.call_after_refresh(painted, app)
+
+    monkeypatch.setattr(ChatApp, "painted", opened_before)
+    async with opened() as chat:
+        await chat.see("Keys and commands")
+        await chat.until(lambda: chat.app.screen.query_one(".dialog").size.width == 92 - 6)
 
 
 async def test_the_application_can_be_left_while_a_conversation_is_being_opened() -> None:

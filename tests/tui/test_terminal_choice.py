@@ -46,6 +46,7 @@ def test_unknown_terminals_are_not_asked_and_get_half_blocks(environment: dict[s
         (KITTY, Answers("kitty(0.26.5)"), "blocks"),
         (KITTY, Answers(), "blocks"),
         (KITTY, Answers("Konsole 24.02"), "blocks"),
+        (KITTY, Answers(f"kitty({'9' * 5_000}.1)"), "blocks"),
         (KITTY, Answers("WezTerm 20240203", sixel=True, cell=(9, 18)), "sixel"),
         ({**KITTY, "SSH_TTY": "/dev/pts/1"}, Answers("kitty(0.35.2)"), "kitty"),
         ({"TERM": "xterm-ghostty"}, Answers("ghostty 1.1.3"), "kitty"),
@@ -115,10 +116,11 @@ def conversation(says: bytes, timeout_s: float = 30.0) -> tuple[Answers, bytes, 
             heard.extend(os.read(master, 1024))
         os.write(master, says)
 
-    other = threading.Thread(target=terminal)
+    other = threading.Thread(target=terminal, daemon=True)
     other.start()
     answers = ask(slave, slave, timeout_s)
-    other.join()
+    other.join(30)
+    assert not other.is_alive(), "the terminal was never asked the last question"
     os.set_blocking(master, False)
     try:
         echo = os.read(master, 1024)
@@ -163,6 +165,7 @@ def test_no_terminal_answers_nothing() -> None:
         (b"\x1b[?4c", Answers()),
         (b"\x1b[6;0;0t\x1b[?62;4c", Answers(sixel=True)),
         (b"\x1bP>|a\x07b\x1b\\\x1b[?62c", Answers()),
+        (b"\x1b[6;" + b"9" * 5_000 + b";9t\x1b[?62;4c", Answers(sixel=True)),
     ],
 )
 def test_odd_answers_are_no_answers(said: bytes, answers: Answers) -> None:

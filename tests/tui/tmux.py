@@ -87,6 +87,11 @@ class Tmux:
         while (words in self.flat) is gone:
             self._wait(f"{words!r} {'stays' if gone else 'never came'}")
 
+    def see_times(self, words: str, times: int) -> None:
+        """Wait until the words are on the screen exactly so often."""
+        while self.flat.count(words) != times:
+            self._wait(f"{words!r} was never there {times} times")
+
     def close(self) -> None:
         """End whatever still runs."""
         self._tmux("kill-server")

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
 from textual.screen import Screen
 
 from q35chat.chat.events import Event
@@ -45,10 +46,23 @@ from q35chat.tui.widgets.meter_line import MeterLine
 from q35chat.tui.widgets.meters import Meters
 from q35chat.tui.widgets.panel import Panel, WayLine
 from q35chat.tui.widgets.transcript import Edge, Transcript
-from q35chat.tui.widgets.turns import AnswerView
 from q35chat.tui.widgets.welcome import Welcome
 
+if TYPE_CHECKING:
+    from q35chat.tui.app import ChatApp
+    from q35chat.tui.widgets.turns import AnswerView
+
 WIDE: Final = 100
+TALL: Final = 30
+_LATEST_S: Final = 0.5
+
+
+@runtime_checkable
+class AsksFirst(Protocol):
+    """A screen that may have to ask before the application is left."""
+
+    def asks_first(self) -> bool:
+        """Whether it asks now, and the application stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +78,7 @@ class ChatScreen(Screen[None]):
     """Conversation, meters, composer."""
 
     BINDINGS = [*screen_bindings(), *panel_bindings()]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL, "-tall")]  # noqa: RUF012
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012
 
     def __init__(self, workspace: Workspace, opening: Opening, drafts: Drafts) -> None:
@@ -83,6 +97,7 @@ class ChatScreen(Screen[None]):
         self.loader = Loading(self)
         self.messages = Messages()
         self.queued = False
+        self._unpainted = False
         self._told = ""
         self._waiting_paths = list(opening.images)
         self.then_open: Conversation | None = None
@@ -109,7 +124,27 @@ class ChatScreen(Screen[None]):
             self.composer.editor.put(self.opening.prompt)
         for path in self._waiting_paths:
             await self.composer.chips.add(path.name)
-        self.call_after_refresh(self.loader.load, self.opening.session)
+        self._unpainted = True
+        self.set_timer(_LATEST_S, self._painted)  # where a dialog is painted instead
+
+    def _compositor_refresh(self) -> None:
+        super()._compositor_refresh()
+        if self._unpainted and not self.app._batch_count:
+            self.call_later(self._painted)
+
+    def _painted(self) -> None:
+        """Once: what the first paint did not wait for begins."""
+        if self._unpainted:
+            self._unpainted = False
+            cast("ChatApp", self.app).painted()
+            self.loader.load(self.opening.session)
+
+    def expect(self, size: Size) -> None:
+        """Be styled for this size from the start, not once more with the first resize."""
+        wide, tall = size.width >= WIDE, size.height >= TALL
+        for name, here in (("-wide", wide), ("-narrow", not wide), ("-tall", tall),
+                           ("-short", not tall)):  # fmt: skip
+            self.set_class(here, name, update=False)
 
     def on_unmount(self) -> None:
         """However the screen goes, no turn runs on without it."""
@@ -310,7 +345,7 @@ class ChatScreen(Screen[None]):
         following, self.then_open = self.then_open, None
         if following is not None and ended.finished and ended.finished.reason != "cancelled":
             await self.show_conversation(following)
-            self.say("This conversation starts from the summary")
+            self.say("This chat starts from the summary")
             return
         await self.transcript.settle(conversation.steps)
         self.meter.idle(conversation.model, conversation.used_slots)

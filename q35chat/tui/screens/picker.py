@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from textual import on, work
@@ -14,6 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.counting import readable_size
+from q35chat.tui.arriving import Arriving
 from q35chat.tui.completion import Choice, listing
 from q35chat.tui.widgets.picture import Picture
 
@@ -21,21 +24,28 @@ _MOST_PREVIEWED = 32 << 20
 _MOST_LISTED = 200
 
 
+class _Entry(Option):
+    """A line of the list."""
+
+    def __init__(self, choice: Choice) -> None:
+        super().__init__(_row(choice))
+        self.choice = choice
+
+
 class PickerScreen(ModalScreen[Path | None]):
     """Gives the chosen picture."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("escape", "leave", "Close", show=False),
-        Binding("down", "move(1)", "Next", show=False, priority=True),
-        Binding("up", "move(-1)", "Previous", show=False, priority=True),
-        Binding("tab", "complete", "Complete", show=False, priority=True),
+        Binding("down", "move(1)", "Next", show=False),
+        Binding("up", "move(-1)", "Previous", show=False),
+        Binding("tab", "complete", "Complete", show=False),
     ]
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
-        self._choices: tuple[Choice, ...] = ()
-        self._word = ""
+        self._arriving = Arriving()
 
     def compose(self) -> ComposeResult:
         """Path above, list and preview below."""
@@ -53,7 +63,8 @@ class PickerScreen(ModalScreen[Path | None]):
             )
 
     def on_mount(self) -> None:
-        """Start in the folder the program runs in."""
+        """Start in the folder the program runs in. The keyboard stays with the path."""
+        self.query_one(OptionList).can_focus = False
         box = self.query_one(Input)
         box.cursor_blink = False
         box.focus()
@@ -61,32 +72,38 @@ class PickerScreen(ModalScreen[Path | None]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self._word = event.value
-        self._list(event.value)
+        if event.input.value != self._arriving.asked:
+            self._list(event.input.value)
+
+    def _list(self, word: str) -> None:
+        self._read_folder(word, self._arriving.ask(word))
 
     @work(thread=True, exclusive=True, group="list")
-    def _list(self, word: str) -> None:
-        choices = listing(word, self._folder, most=_MOST_LISTED)
-        self.call_later(self._show, word, choices)
+    def _read_folder(self, word: str, question: int) -> None:
+        self.call_later(self._show, question, listing(word, self._folder, most=_MOST_LISTED))
 
-    def _show(self, word: str, choices: tuple[Choice, ...]) -> None:
-        if word != self._word:
+    def _show(self, question: int, choices: tuple[Choice, ...]) -> None:
+        if not self._arriving.is_newest(question):
             return
-        self._choices = choices
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options([Option(_row(choice)) for choice in choices])
+        options.add_options([_Entry(choice) for choice in choices])
         if choices:
             options.highlighted = 0
         else:
             nothing = Content.styled("no folders or pictures here", "$foreground 60%")
             options.add_option(Option(nothing, disabled=True))
             self._look_at(None)
+        self._arriving.arrived()
+
+    def _when_listed(self, act: Callable[[], None]) -> None:
+        """Act on the list of the path as it is now."""
+        self._arriving.then(self.query_one(Input).value, act)
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        if event.option_index < len(self._choices):
-            self._look_at(self._choices[event.option_index].picture)
+        if isinstance(event.option, _Entry):
+            self._look_at(event.option.choice.picture)
 
     def _look_at(self, path: Path | None) -> None:
         self.query_one("#picker-facts", Static).update("")
@@ -111,19 +128,23 @@ class PickerScreen(ModalScreen[Path | None]):
 
     @property
     def _chosen(self) -> Choice | None:
-        place = self.query_one(OptionList).highlighted
-        if place is None or place >= len(self._choices):
-            return None
-        return self._choices[place]
+        option = self.query_one(OptionList).highlighted_option
+        return option.choice if isinstance(option, _Entry) else None
 
     def action_move(self, by: int) -> None:
         """Move in the list while typing."""
+        self._when_listed(partial(self._move, by))
+
+    def _move(self, by: int) -> None:
         options = self.query_one(OptionList)
-        if self._choices and options.highlighted is not None:
-            options.highlighted = (options.highlighted + by) % len(self._choices)
+        if options.highlighted is not None:
+            options.highlighted = (options.highlighted + by) % options.option_count
 
     def action_complete(self) -> None:
         """Take the chosen name into the path."""
+        self._when_listed(self._complete)
+
+    def _complete(self) -> None:
         if self._chosen is not None:
             self._enter_path(self._chosen.label)
 
@@ -134,21 +155,20 @@ class PickerScreen(ModalScreen[Path | None]):
 
     @on(Input.Submitted)
     def _submitted(self) -> None:
-        self._take()
+        self._when_listed(lambda: self._take(self._chosen))
 
     @on(OptionList.OptionSelected)
-    def _clicked(self) -> None:
-        self._take()
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
+        if isinstance(event.option, _Entry):
+            self._take(event.option.choice)
 
-    def _take(self) -> None:
-        chosen = self._chosen
-        if chosen is None:
+    def _take(self, choice: Choice | None) -> None:
+        if choice is None:
             return
-        if chosen.picture is not None:
-            self.dismiss(chosen.picture)
+        if choice.picture is not None:
+            self.dismiss(choice.picture)
         else:
-            self._enter_path(chosen.label)
-            self.query_one(Input).focus()
+            self._enter_path(choice.label)
 
     def action_leave(self) -> None:
         """Choose nothing."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -15,8 +16,9 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.chat.service import SessionSummary, Workspace
-from q35chat.counting import counted
+from q35chat.counting import counted, turns_said
 from q35chat.errors import Q35Error
+from q35chat.tui.arriving import Arriving
 from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.messages import Messages
@@ -37,7 +39,7 @@ def age(seconds: float) -> str:
 
 def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Content:
     """One conversation on one line."""
-    facts = f"{counted(summary.turns, 'turn'):>11}  {age(now - summary.updated):>10}"
+    facts = f"{turns_said(summary.turns):>14}  {age(now - summary.updated):>10}"
     room = max(8, width - len(facts) - 2)
     title = one_line(summary.title or "untitled", room - 1)
     pad = " " * max(1, room - Content(title).cell_length)
@@ -45,14 +47,18 @@ def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Co
     return Content.assemble(sign, title, pad, (facts, _DIM))
 
 
+def _loses(turns: int) -> str:
+    return f"Its {counted(turns, 'turn')} and pictures" if turns else "Its summary"
+
+
 class SessionsScreen(ModalScreen[str | None]):
     """Gives the id of the conversation to open."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("escape", "leave", "Close", show=False),
-        Binding("down", "move(1)", "Next", show=False, priority=True),
-        Binding("up", "move(-1)", "Previous", show=False, priority=True),
-        Binding("f2", "rename", "Rename", show=False, priority=True),
+        Binding("down", "move(1)", "Next", show=False),
+        Binding("up", "move(-1)", "Previous", show=False),
+        Binding("f2", "rename", "Rename", show=False),
         Binding("delete,ctrl+d", "delete", "Delete", show=False, priority=True),
     ]
 
@@ -62,20 +68,22 @@ class SessionsScreen(ModalScreen[str | None]):
         self._workspace = workspace
         self._current = current
         self._found: Sequence[SessionSummary] = ()
+        self._arriving = Arriving()
         self._renaming: str | None = None
         self._query = ""
 
     def compose(self) -> ComposeResult:
         """Search above, list below."""
         with Vertical(classes="dialog"):
-            yield Static("Conversations", classes="dialog-title", id="sessions-title")
+            yield Static("Chats", classes="dialog-title", id="sessions-title")
             yield Input(placeholder="Search titles and texts", id="search")
             yield OptionList()
             yield self.messages
             yield Static(_FOOT, classes="dialog-foot", markup=False)
 
     def on_mount(self) -> None:
-        """All conversations first."""
+        """All conversations first. The keyboard stays with the search."""
+        self.query_one(OptionList).can_focus = False
         search = self.query_one(Input)
         search.cursor_blink = False
         search.focus()
@@ -83,21 +91,25 @@ class SessionsScreen(ModalScreen[str | None]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        if self._renaming is None:
-            self._query = event.value
-            self._search(event.value)
+        text = event.input.value
+        if self._renaming is None and text != self._arriving.asked:
+            self._query = text
+            self._search(text)
+
+    def _search(self, query: str) -> None:
+        self._find(query, self._arriving.ask(query))
 
     @work(thread=True, exclusive=True, group="search")
-    def _search(self, query: str) -> None:
+    def _find(self, query: str, question: int) -> None:
         try:
             found = self._workspace.sessions(query)
         except Q35Error as error:
             self.call_later(self._failed, error)
         else:
-            self.call_later(self._show, query, found)
+            self.call_later(self._show, question, found)
 
-    def _show(self, query: str, found: Sequence[SessionSummary]) -> None:
-        if query != self._query:
+    def _show(self, question: int, found: Sequence[SessionSummary]) -> None:
+        if not self._arriving.is_newest(question):
             return
         self._found = found
         options = self.query_one(OptionList)
@@ -108,6 +120,12 @@ class SessionsScreen(ModalScreen[str | None]):
             options.highlighted = min(place, len(found) - 1)
         else:
             options.add_option(Option(Content.styled("nothing found", _DIM), disabled=True))
+        self._arriving.arrived()
+
+    def _when_found(self, act: Callable[[], None]) -> None:
+        """Act on the list of the search as it is now."""
+        text = self._query if self._renaming is not None else self.query_one(Input).value
+        self._arriving.then(text, act)
 
     def _row(self, summary: SessionSummary) -> Content:
         width = min(84, self.size.width * 95 // 100) - 8
@@ -126,6 +144,9 @@ class SessionsScreen(ModalScreen[str | None]):
 
     def action_move(self, by: int) -> None:
         """Move in the list while typing in the search."""
+        self._when_found(partial(self._move, by))
+
+    def _move(self, by: int) -> None:
         options = self.query_one(OptionList)
         if self._found and options.highlighted is not None:
             options.highlighted = (options.highlighted + by) % len(self._found)
@@ -134,7 +155,11 @@ class SessionsScreen(ModalScreen[str | None]):
     def _entered(self, event: Input.Submitted) -> None:
         if self._renaming is not None:
             self._finish_rename(event.value)
-        elif self._chosen is not None:
+        else:
+            self._when_found(self._open)
+
+    def _open(self) -> None:
+        if self._chosen is not None:
             self.dismiss(self._chosen.id)
 
     @on(OptionList.OptionSelected)
@@ -150,6 +175,9 @@ class SessionsScreen(ModalScreen[str | None]):
 
     def action_rename(self) -> None:
         """Type a new title for the chosen conversation."""
+        self._when_found(self._begin_rename)
+
+    def _begin_rename(self) -> None:
         chosen = self._chosen
         if chosen is None:
             return
@@ -166,20 +194,30 @@ class SessionsScreen(ModalScreen[str | None]):
         self._back_to_search()
 
     def _back_to_search(self) -> None:
-        self.query_one("#sessions-title", Static).update("Conversations")
+        self.query_one("#sessions-title", Static).update("Chats")
         search = self.query_one(Input)
         with self.prevent(Input.Changed):
             search.value = self._query
         self._renaming = None
         self._search(self._query)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a title the key of the command deletes a letter."""
+        if action == "delete":
+            return self._renaming is None
+        return super().check_action(action, parameters)
+
     def action_delete(self) -> None:
-        """Ask, then delete the chosen conversation."""
+        """Ask, then delete the chosen conversation. The key comes before letters typed earlier:
+        it waits for them."""
+        self.query_one(Input).call_later(self._when_found, self._ask_delete)
+
+    def _ask_delete(self) -> None:
         chosen = self._chosen
-        if chosen is None or self._renaming is not None:
+        if chosen is None:
             return
         if chosen.id == self._current:
-            self.notify("This conversation is open; open another one first", markup=False)
+            self.notify("This chat is open; open another one first", markup=False)
             return
 
         def answered(yes: bool | None) -> None:
@@ -190,7 +228,7 @@ class SessionsScreen(ModalScreen[str | None]):
         self.app.push_screen(
             ConfirmScreen(
                 f"Delete “{title}”?",
-                f"Its {counted(chosen.turns, 'turn')} and pictures cannot be brought back.",
+                f"{_loses(chosen.turns)} cannot be brought back.",
                 "Delete",
             ),
             answered,

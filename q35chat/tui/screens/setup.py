@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Final, Literal
 
 from textual import on
@@ -22,6 +22,7 @@ from textual.widgets import Button, Input, Static
 
 from q35chat.counting import readable_size
 from q35chat.errors import Q35Error
+from q35chat.tui.arriving import Arriving
 from q35chat.tui.commands import panel_bindings
 from q35chat.tui.exporting import (
     BundleWish,
@@ -66,6 +67,7 @@ class SetupScreen(ModalScreen[Made | None]):
         self._exporter = exporter
         self._job: Job | None = None
         self._wish: BundleWish | None = None
+        self._room = Arriving()
         self._phases: deque[Phase] = deque()
         self._timer: Timer | None = None
         self._question: ConfirmScreen | None = None
@@ -162,6 +164,10 @@ class SetupScreen(ModalScreen[Made | None]):
 
     @on(SetupForm.Changed)
     def _changed(self) -> None:
+        self._room.drop()
+        self._describe()
+
+    def _describe(self) -> None:
         warning = self.form.refusal() or self.form.warning()
         self._say(warning, "warning")
         self._show_keys()
@@ -173,17 +179,20 @@ class SetupScreen(ModalScreen[Made | None]):
 
     def _ask_room(self) -> None:
         folder = self.form.folder
+        question = self._room.ask(str(folder))
 
         def work() -> None:
-            self.call_later(self._know_room, folder, self._exporter.room(folder))
+            self.call_later(self._know_room, question, self._exporter.room(folder))
 
         self.run_worker(work, thread=True, exclusive=True, group="room")
 
-    def _know_room(self, folder: Path, room: int) -> None:
-        if folder == self.form.folder:
-            self.form.know_room(room)
-            if self.form.estimate is not None and self.state == "form":
-                self._changed()
+    def _know_room(self, question: int, room: int) -> None:
+        if not self._room.is_newest(question):
+            return
+        self.form.know_room(room)
+        if self.form.estimate is not None and self.state == "form":
+            self._describe()
+        self._room.arrived()
 
     # -- keys
 
@@ -201,10 +210,15 @@ class SetupScreen(ModalScreen[Made | None]):
                 return
             if self.form.estimate is None:
                 self._look(wish)
-            elif refusal := self.form.refusal():
-                self._say(refusal, "error")
             else:
-                self._export(wish)
+                self._say("Looking at the folder…")
+                self._room.then(str(wish.folder), partial(self._export_where_room_is, wish))
+
+    def _export_where_room_is(self, wish: BundleWish) -> None:
+        if refusal := self.form.refusal():
+            self._say(refusal, "error")
+        elif self.state == "form":
+            self._export(wish)
 
     def action_leave(self) -> None:
         """Stop what runs, or close."""

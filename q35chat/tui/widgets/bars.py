@@ -36,7 +36,7 @@ class TitleBar(Widget):
         width = self.content_size.width
         state = one_line(self._state, width // 2)
         room = max(0, width - len("q35chat · ") - len(state) - 2)
-        title = one_line(self._title or "new conversation", room)
+        title = one_line(self._title or "new chat", room)
         left = Content.assemble(("q35chat", "$primary bold"), (" · ", _DIM), title)
         gap = " " * max(1, width - left.cell_length - Content(state).cell_length)
         return Content.assemble(left, gap, (state, _DIM))

@@ -11,8 +11,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from q35chat.chat.values import Attachment
-from q35chat.tui.text import one_line
-from q35chat.tui.widgets.turns import picture_caption
+from q35chat.tui.text import one_line, picture_caption
 
 
 class Chip(Static):

@@ -5,8 +5,9 @@ Says what the user did in messages; `ChatScreen` decides what follows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from textual import on, work
@@ -18,6 +19,7 @@ from textual.widgets import Static, TextArea
 
 from q35chat.chat.service import Forecast
 from q35chat.chat.values import Attachment
+from q35chat.tui.arriving import Arriving
 from q35chat.tui.completion import Choice, listing, path_word, slash_choices
 from q35chat.tui.text import clean, count, slots
 from q35chat.tui.widgets.chips import Chip, Chips
@@ -62,6 +64,10 @@ class Composer(Vertical):
         """Files to attach."""
 
         paths: tuple[Path, ...]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arriving = Arriving()
 
     def compose(self) -> ComposeResult:
         """Suggestions, pictures, text, status."""
@@ -118,10 +124,24 @@ class Composer(Vertical):
         self._suggest()
         self.post_message(self.Changed())
 
+    @on(TextArea.SelectionChanged)
+    def _cursor_moved(self, event: TextArea.SelectionChanged) -> None:
+        event.stop()
+        asked = self._arriving.asked
+        if asked is not None and path_word(self.editor.before_cursor) != asked:
+            self._suggest()
+
     @on(Editor.Submitted)
     def _submitted(self, event: Editor.Submitted) -> None:
         event.stop()
-        self.post_message(self.Sent(self.editor.full_text))
+        self._when_listed(self._enter)
+
+    def _enter(self) -> None:
+        choice = self.query_one(Suggestions).chosen
+        if choice is None:
+            self.post_message(self.Sent(self.editor.full_text))
+        else:
+            self._accept(choice, send=True)
 
     @on(Editor.PicturesPasted)
     def _pasted(self, event: Editor.PicturesPasted) -> None:
@@ -149,19 +169,29 @@ class Composer(Vertical):
         single_line = self.editor.document.line_count == 1
         commands = slash_choices(self.editor.text) if single_line and not self.editor.pasted else ()
         word = path_word(before)
-        if word is not None:
-            self._list_paths(word)
-        else:
+        if word is None:
+            self._arriving.forget()
             self._offer(commands)
+        elif word != self._arriving.asked:
+            self.editor.suggesting = True
+            self._list_paths(word, self._arriving.ask(word))
 
     @work(thread=True, exclusive=True, group="paths")
-    def _list_paths(self, word: str) -> None:
-        choices = listing(word, Path.cwd())
-        self.call_later(self._offer_paths, word, choices)
+    def _list_paths(self, word: str, question: int) -> None:
+        self.call_later(self._offer_paths, question, listing(word, Path.cwd()))
 
-    def _offer_paths(self, word: str, choices: tuple[Choice, ...]) -> None:
-        if path_word(self.editor.before_cursor) == word:
+    def _offer_paths(self, question: int, choices: tuple[Choice, ...]) -> None:
+        if self._arriving.is_newest(question):
             self._offer(choices)
+            self._arriving.arrived()
+
+    def _when_listed(self, act: Callable[[], None]) -> None:
+        """Act on the suggestions for the text as it is now; where there can be none, at once."""
+        word = path_word(self.editor.before_cursor)
+        if word is None:
+            act()
+        else:
+            self._arriving.then(word, act)
 
     def _offer(self, choices: tuple[Choice, ...]) -> None:
         self.query_one(Suggestions).offer(choices)
@@ -173,13 +203,14 @@ class Composer(Vertical):
         suggestions = self.query_one(Suggestions)
         match event.key:
             case "up":
-                suggestions.move(-1)
+                self._when_listed(partial(suggestions.move, -1))
             case "down":
-                suggestions.move(1)
+                self._when_listed(partial(suggestions.move, 1))
             case "escape":
+                self._arriving.forget()
                 self._offer(())
             case _:
-                self._accept(suggestions.chosen, send=event.key == "enter")
+                self._when_listed(lambda: self._accept(suggestions.chosen, send=False))
 
     @on(Suggestions.Picked)
     def _picked(self, event: Suggestions.Picked) -> None:
@@ -187,6 +218,7 @@ class Composer(Vertical):
         self._accept(event.choice, send=False)
 
     def _accept(self, choice: Choice | None, *, send: bool) -> None:
+        self._arriving.forget()
         self._offer(())
         if choice is None:
             return

@@ -11,6 +11,7 @@ from textual.document._document import Location
 from textual.message import Message
 from textual.widgets import TextArea
 
+from q35chat.tui.completion import path_word
 from q35chat.tui.history import History
 from q35chat.tui.line_editing import (
     ScriptLine,
@@ -28,7 +29,7 @@ class Editor(TextArea):
     """Multi-line, grows with its text, remembers what was sent."""
 
     class Submitted(Message):
-        """Enter was pressed."""
+        """Enter was pressed, whether or not there are suggestions."""
 
     class BackspacedEmpty(Message):
         """Backspace in an empty box."""
@@ -41,7 +42,7 @@ class Editor(TextArea):
 
     @dataclass
     class SuggestionKey(Message):
-        """A key for the open list of suggestions."""
+        """A key for the list of suggestions, open or on its way."""
 
         key: str
 
@@ -125,11 +126,12 @@ class Editor(TextArea):
         await super()._on_key(event)
 
     def _handled(self, key: str) -> bool:
-        if self.suggesting and key in {"up", "down", "tab", "enter", "escape"}:
-            self.post_message(self.SuggestionKey(key))
-            return True
         if key == "enter":
             self.post_message(self.Submitted())
+            return True
+        completes = key == "tab" and path_word(self.before_cursor) is not None
+        if completes or (self.suggesting and key in {"up", "down", "tab", "escape"}):
+            self.post_message(self.SuggestionKey(key))
             return True
         if key in {"ctrl+j", "shift+enter", "alt+enter"}:
             self._replace_via_keyboard("\n", *self.selection)

@@ -21,6 +21,7 @@ from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub
 from q35chat.tui.fields import whole
 from q35chat.tui.text import clean, count
 from q35chat.tui.widgets.choices import Choices, Option
+from q35chat.typed import typed_path
 
 _HUBS: Final = (Option("huggingface", "Hugging Face"), Option("modelscope", "ModelScope"))
 _PRECISIONS: Final = tuple(Option(name, name) for name in ("int4", "int8", "fp32"))
@@ -88,7 +89,7 @@ class SetupForm(Vertical):
     @property
     def folder(self) -> Path:
         """Where the bundle goes."""
-        return Path(self._text("folder")).expanduser()
+        return typed_path(self._text("folder"))
 
     def wish(self, *, replace: bool = False) -> BundleWish:
         """What the form says. Raises ValueError with a line for people."""

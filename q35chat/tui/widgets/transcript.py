@@ -1,4 +1,7 @@
-"""The conversation on screen: a bounded window of turns over a history of any length."""
+"""The conversation on screen: a bounded window of turns over a history of any length.
+
+The views of turns are imported with the first one: the first paint must not wait for them.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from q35chat.chat.values import Turn
 from q35chat.counting import counted
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.follow_scroll import FollowScroll
-from q35chat.tui.widgets.turns import AnswerView, Question, TurnView, draft_step
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
+    from q35chat.tui.widgets.turns import AnswerView, TurnView
 
 PAGE: Final = 12
 MOST_MOUNTED: Final = 36
@@ -129,6 +132,8 @@ class Transcript(FollowScroll):
 
     async def begin(self, question: Turn | None) -> AnswerView:
         """Put a draft answer at the end, after a question if there is a new one."""
+        from q35chat.tui.widgets.turns import AnswerView, Question, draft_step  # noqa: PLC0415
+
         if self.hidden_after:
             await self.show(self._steps)
         fresh: list[TurnView] = []
@@ -142,6 +147,8 @@ class Transcript(FollowScroll):
 
     async def reopen_last(self) -> AnswerView | None:
         """The last answer, made ready to go on."""
+        from q35chat.tui.widgets.turns import AnswerView  # noqa: PLC0415
+
         if self.hidden_after:
             await self.show(self._steps)
         last = self._views[-1] if self._views else None
@@ -218,6 +225,8 @@ class Transcript(FollowScroll):
             await view.remove()
 
     def _view(self, step: Step) -> TurnView:
+        from q35chat.tui.widgets.turns import AnswerView, Question  # noqa: PLC0415
+
         if step.turn.role == "user":
             return Question(step)
         return AnswerView(step, step.model or self.model_name)

@@ -13,7 +13,15 @@ from textual.widgets import Static
 from q35chat.chat.events import Finished
 from q35chat.chat.service import Step
 from q35chat.chat.values import Attachment, Turn
-from q35chat.tui.text import MARKS, clean, count, finish_mark, one_line, usage_items
+from q35chat.tui.text import (
+    MARKS,
+    clean,
+    count,
+    finish_mark,
+    one_line,
+    picture_caption,
+    usage_items,
+)
 from q35chat.tui.widgets.answer import Answer
 from q35chat.tui.widgets.answer_foot import AnswerFoot
 from q35chat.tui.widgets.picture import Picture
@@ -135,12 +143,6 @@ class AnswerView(TurnView):
             place = f"answer {step.branch + 1} of {count(step.branches)}  {ways}".rstrip()
         numbers = self._numbers or (usage_items(step.usage) if step.usage else [])
         self.query_one(AnswerFoot).show(self._mark, clean(step.note), numbers, place)
-
-
-def picture_caption(attachment: Attachment) -> str:
-    """Name, size and cost of a picture."""
-    size = f"{attachment.width}×{attachment.height}"
-    return f"{one_line(attachment.name, 24)}  {size}  {count(attachment.tokens)} tok"
 
 
 def _names(turn: Turn) -> list[str]:

@@ -35,9 +35,7 @@ def _lines(model: ModelInfo | None, setup_key: str, *, failed: bool) -> list[Con
         where = " · ".join(model_facts(model))
         lines.append(Content.assemble((clean(model.name), "bold"), (f"  {where}", _DIM)))
         lines.append(
-            Content.styled(
-                f"Private and local. {count(model.capacity)} slots for each conversation.", _DIM
-            )
+            Content.styled(f"Private and local. {count(model.capacity)} slots for each chat.", _DIM)
         )
     if model is not None and model.is_demo:
         lines += [Content(""), *_demo_banner(setup_key)]
