@@ -41,9 +41,9 @@ class Scene:
 
 SCENES = {
     "picture": Scene(
-        ("What do you see?", "How do I use my own model?"), image=PICTURES / "shapes.png"
+        ("What do you see?", "How do I get a real model?"), image=PICTURES / "shapes.png"
     ),
-    "capacity": Scene(("Count to 200",), tokens=600),
+    "capacity": Scene(("Count to 100",), tokens=120),
 }
 
 
