@@ -203,6 +203,6 @@ async def test_nothing_ticks_while_idle() -> None:
             timer
             for node in [chat.app, *chat.app.screen_stack, *chat.screen.walk_children()]
             for timer in node._timers
-            if timer._active.is_set()
+            if timer._active.is_set() and timer._task is not None
         ]
         assert active == []

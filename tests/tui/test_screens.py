@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.tui.screens import help as help_screen
 from q35chat.tui.screens.chat import Opening
 from tests.tui.scenes import SCENES, Scene, still_clocks
 from tests.tui.snapshots import Shot, difference, read, shoot, side_by_side, written
@@ -63,6 +64,8 @@ def compare(path: Path, shot: Shot) -> None:
 @pytest.mark.parametrize("name", SCENES)
 async def test_screen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # its length decides where the help page breaks lines
+    monkeypatch.setattr(help_screen, "preferences_path", lambda: Path("/config/interface.toml"))
     with still_clocks(monkeypatch):
         found = await played(SCENES[name](), (WIDE, NARROW), HOUSE)
     for size, shot in found.items():

@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
+from textual.timer import Timer
 
 from q35chat.chat.events import Event
 from q35chat.chat.service import Conversation, Step, Workspace
@@ -98,6 +99,7 @@ class ChatScreen(Screen[None]):
         self.messages = Messages()
         self.queued = False
         self._unpainted = False
+        self._latest: Timer | None = None
         self._told = ""
         self._waiting_paths = list(opening.images)
         self.then_open: Conversation | None = None
@@ -125,7 +127,8 @@ class ChatScreen(Screen[None]):
         for path in self._waiting_paths:
             await self.composer.chips.add(path.name)
         self._unpainted = True
-        self.set_timer(_LATEST_S, self._painted)  # where a dialog is painted instead
+        # where a dialog is painted instead
+        self._latest = self.set_timer(_LATEST_S, self._painted)
 
     def _compositor_refresh(self) -> None:
         super()._compositor_refresh()
@@ -136,6 +139,9 @@ class ChatScreen(Screen[None]):
         """Once: what the first paint did not wait for begins."""
         if self._unpainted:
             self._unpainted = False
+            if self._latest is not None:
+                self._latest.stop()
+                self._latest = None
             cast("ChatApp", self.app).painted()
             self.loader.load(self.opening.session)
 
