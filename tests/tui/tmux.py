@@ -38,6 +38,7 @@ class Tmux:
         columns, rows = map(str, size)
         self._tmux("-f", str(config), "new-session", "-d", "-x", columns, "-y", rows,
                    "-c", str(cwd), *variables, "/bin/sh")  # fmt: skip
+        self.resize(*size)  # once a window came up at tmux's own 80 by 24
         self._tmux("pipe-pane", f"cat > '{pipe}'")
 
     def run(self, *command: str) -> None:
