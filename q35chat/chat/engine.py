@@ -23,10 +23,10 @@ from q35chat.chat.template import ConversationTemplate
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
+from q35chat.choices import Speculate
 from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder
 from q35chat.engine.encoder import SquareError, VisionEncoder
 from q35chat.engine.session import GraphSession
-from q35chat.engine.speculation import Speculate
 from q35chat.errors import BundleError
 from q35chat.vision.rules import PictureRules
 

@@ -9,8 +9,8 @@ from q35chat.chat.reuse import PrefixCache
 from q35chat.chat.template import ConversationTemplate
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.speculation import Speculate
 from q35chat.engine.speculation_odds import Odds
 
 

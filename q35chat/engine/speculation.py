@@ -22,14 +22,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from q35chat import choices
+from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
 from q35chat.engine.speculation_head import HeadDrafter
 from q35chat.engine.speculation_lookup import PromptLookup
 from q35chat.engine.speculation_odds import Odds
-
-Speculate = choices.Speculate
 
 LENGTHS = (1, 3, 7)
 HEAD_LENGTHS = (1, 2, 3)

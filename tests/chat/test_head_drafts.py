@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from q35chat.chat import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings
-from q35chat.engine.speculation import Speculate
+from q35chat.choices import Speculate
 from q35chat.engine.speculation_odds import Odds
 from q35chat.errors import BundleError
 from tests.chat.test_reuse_of_state import ACTIONS, User

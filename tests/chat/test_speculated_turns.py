@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from q35chat.chat import reading
 from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
+from q35chat.choices import Speculate
 from q35chat.engine import speculation
 from q35chat.engine.speculation_odds import Odds
 from tests.chat.test_reuse_of_state import ACTIONS, WORDS, User, _run
@@ -243,7 +244,7 @@ def test_a_quantised_answer_that_has_to_repeat_is_guessed_only_when_asked_for(
     precision: str,
     sampling: SamplingSettings,
     repeats: bool,
-    speculate: speculation.Speculate,
+    speculate: Speculate,
 ) -> None:
     model = ChatModel(processor, can_try=True, precision=precision, speculate=speculate)
     model.say(HELLO, *model.ids("one two three four " * 8), END)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from q35chat.engine.session import Array, Buffer, TensorSpec
-from tests.doubles.numpy_session import FLOAT, IMAGE_TOKEN, NumpyBuffer, _array
+from tests.doubles.numpy_session import FLOAT, IMAGE_TOKEN, NumpyBuffer, arrays
 
 INT = np.dtype(np.int64)
 
@@ -79,10 +79,7 @@ class NumpyHead:
     def bind(
         self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]
     ) -> Callable[[], None]:
-        assert set(inputs) == {spec.name for spec in self.inputs}
-        assert set(outputs) == {spec.name for spec in self.outputs}
-        reads = {name: _array(buffer) for name, buffer in inputs.items()}
-        writes = {name: _array(buffer) for name, buffer in outputs.items()}
+        reads, writes = arrays(inputs, self.inputs), arrays(outputs, self.outputs)
         for name, _ in self._states():
             assert reads[f"past_{name}"] is writes[f"present_{name}"]
             self.caches[name] = reads[f"past_{name}"]

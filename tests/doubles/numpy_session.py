@@ -6,7 +6,7 @@ binds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,11 +112,8 @@ class NumpySession:
     def bind(
         self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]
     ) -> Callable[[], None]:
-        assert set(inputs) == {spec.name for spec in self.inputs}
-        assert set(outputs) == {spec.name for spec in self.outputs}
+        reads, writes = arrays(inputs, self.inputs), arrays(outputs, self.outputs)
         self.bound += 1
-        reads = {name: _array(buffer) for name, buffer in inputs.items()}
-        writes = {name: _array(buffer) for name, buffer in outputs.items()}
         for name, _ in self._states():
             shared = reads[f"past_{name}"] is writes[f"present_{name}"]
             assert shared == (self.in_place and name.startswith(("key", "value")))
@@ -165,6 +162,11 @@ class NumpySession:
         return hidden
 
 
-def _array(buffer: Buffer) -> Array:
-    assert isinstance(buffer, NumpyBuffer)
-    return buffer.array
+def arrays(buffers: Mapping[str, Buffer], specs: Sequence[TensorSpec]) -> dict[str, Array]:
+    """The arrays of buffers that are bound to all of `specs` and nothing else."""
+    assert set(buffers) == {spec.name for spec in specs}
+    found: dict[str, Array] = {}
+    for name, buffer in buffers.items():
+        assert isinstance(buffer, NumpyBuffer)
+        found[name] = buffer.array
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +25,10 @@ SHAPES = ("plain", "even", "full_first")
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain", seed=3, with_mtp=True)
-
-
-@pytest.fixture(scope="module")
 def exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "out"
     export(asked(checkpoint, out), Recorder())
     return out
-
-
-@pytest.fixture
-def bundle(exported: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(exported, tmp_path / "out"))
-
-
-@pytest.fixture
-def own_checkpoint(checkpoint: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(checkpoint, tmp_path / "checkpoint"))
 
 
 def asked(checkpoint: Path, out: Path, **more: Any) -> ExportRequest:

@@ -22,25 +22,10 @@ from tests.support.checkpoints import make_checkpoint
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain", seed=3, with_mtp=True)
-
-
-@pytest.fixture(scope="module")
 def exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "out"
     run(request_for(checkpoint, out))
     return out
-
-
-@pytest.fixture
-def bundle(exported: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(exported, tmp_path / "out"))
-
-
-@pytest.fixture
-def own_checkpoint(checkpoint: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(checkpoint, tmp_path / "checkpoint"))
 
 
 def request_for(checkpoint: Path, out: Path) -> ExportRequest:

@@ -12,8 +12,9 @@ import onnxruntime as ort
 
 from q35chat.bundle import Bundle
 from q35chat.chat.engine import open_decoder
+from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.speculation import Speculate, Speculator, speculator
+from q35chat.engine.speculation import Speculator, speculator
 from q35chat.engine.speculation_odds import Odds
 from q35chat.runtimes.onnxruntime import OrtSession
 from q35export.pipeline import export

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.speculation import Speculate
 from q35export.pipeline import export
 from q35export.precision import Precision
 from q35export.progress import PlainReporter

@@ -18,7 +18,7 @@ from q35chat.tui.graphics import PictureDisplay
 from q35chat.tui.preferences import Drafts, Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.widgets.meters import Meters
-from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
+from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace, dialogue
 
 PANEL_FROM = 100
 WIDE = (120, 36)
@@ -163,6 +163,15 @@ async def opened(
             await chat.until(lambda: chat.screen.conversation is not None)
             await pilot.pause()
         yield chat
+
+
+async def list_of_chats(chat: Chat) -> None:
+    """Open the list: the open chat and three of two turns each."""
+    await chat.ask("the open one")
+    for title in ("Norway", "Binary search", "Cooking"):
+        chat.workspace.add(title, dialogue(2))
+    await chat.press("ctrl+l")
+    await chat.see("Cooking")
 
 
 def picture_file(folder: Path, name: str = "house.png", size: tuple[int, int] = (64, 32)) -> Path:

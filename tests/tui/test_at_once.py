@@ -16,9 +16,9 @@ from q35chat.tui.completion import Choice, listing
 from q35chat.tui.screens import picker
 from q35chat.tui.widgets import composer
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
-from tests.doubles.scripted_workspace import PATIENCE_S, dialogue
+from tests.doubles.scripted_workspace import PATIENCE_S
 from tests.tui.setting_up import looked_up, put, setting_up, setup_of
-from tests.tui.support import Chat, opened, picture_file
+from tests.tui.support import Chat, list_of_chats, opened, picture_file
 
 
 @pytest.fixture
@@ -126,19 +126,11 @@ async def test_the_home_of_a_user_who_does_not_exist_has_nothing_in_it(key: str)
 # -- the list of chats
 
 
-async def with_chats(chat: Chat) -> None:
-    await chat.ask("the open one")
-    for title in ("Norway", "Binary search", "Cooking"):
-        chat.workspace.add(title, dialogue(2))
-    await chat.press("ctrl+l")
-    await chat.see("Cooking")
-
-
 async def test_enter_opens_the_chat_that_the_search_finds(
     monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     async with opened() as chat:
-        await with_chats(chat)
+        await list_of_chats(chat)
         find = chat.workspace.sessions
 
         def held(query: str = "") -> object:
@@ -154,7 +146,7 @@ async def test_enter_opens_the_chat_that_the_search_finds(
 
 async def test_what_is_deleted_or_renamed_is_what_the_search_finds() -> None:
     async with opened() as chat:
-        await with_chats(chat)
+        await list_of_chats(chat)
         await chat.at_once(*"nor", "delete")
         await chat.see("Delete “Norway”?")
         await chat.press("n", "backspace", "backspace", "backspace")
@@ -165,7 +157,7 @@ async def test_what_is_deleted_or_renamed_is_what_the_search_finds() -> None:
 
 async def test_enter_right_after_deleting_opens_what_is_left() -> None:
     async with opened() as chat:
-        await with_chats(chat)
+        await list_of_chats(chat)
         await chat.press("delete")
         await chat.see("Delete “Cooking”?")
         await chat.at_once("y", "enter")
@@ -174,7 +166,7 @@ async def test_enter_right_after_deleting_opens_what_is_left() -> None:
 
 async def test_delete_in_a_title_deletes_a_letter() -> None:
     async with opened() as chat:
-        await with_chats(chat)
+        await list_of_chats(chat)
         await chat.press("f2")
         await chat.see("New title")
         await chat.press("home", "delete")

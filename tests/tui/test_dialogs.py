@@ -11,20 +11,12 @@ from q35chat.errors import BundleError, StoreError
 from q35chat.tui.commands import BY_SLASH, COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
-from tests.tui.support import NARROW, WIDE, Chat, opened, picture_file
-
-
-async def with_sessions(chat: Chat) -> None:
-    await chat.ask("the open one")
-    for title in ("Norway", "Binary search", "Cooking"):
-        chat.workspace.add(title, dialogue(2))
-    await chat.press("ctrl+l")
-    await chat.see("Cooking")
+from tests.tui.support import NARROW, WIDE, list_of_chats, opened, picture_file
 
 
 async def test_conversations_are_found_as_you_type_and_opened() -> None:
     async with opened() as chat:
-        await with_sessions(chat)
+        await list_of_chats(chat)
         assert "● the open one" in chat.flat
         await chat.press(*"nor")
         await chat.until(lambda: "Cooking" not in chat.flat)
@@ -35,7 +27,7 @@ async def test_conversations_are_found_as_you_type_and_opened() -> None:
 
 async def test_a_search_without_results_says_so() -> None:
     async with opened() as chat:
-        await with_sessions(chat)
+        await list_of_chats(chat)
         await chat.press(*"zzz")
         await chat.see("nothing found")
         await chat.press("enter", "escape")
@@ -44,7 +36,7 @@ async def test_a_search_without_results_says_so() -> None:
 
 async def test_a_conversation_is_renamed() -> None:
     async with opened() as chat:
-        await with_sessions(chat)
+        await list_of_chats(chat)
         await chat.press("f2")
         await chat.see("New title")
         chat.app.screen.query_one(Input).value = "Pasta [red]at home[/red]"
@@ -55,7 +47,7 @@ async def test_a_conversation_is_renamed() -> None:
 
 async def test_deleting_asks_first_and_escape_keeps() -> None:
     async with opened() as chat:
-        await with_sessions(chat)
+        await list_of_chats(chat)
         await chat.press("delete")
         await chat.see("Delete “Cooking”?")
         await chat.press("escape")
@@ -69,7 +61,7 @@ async def test_deleting_asks_first_and_escape_keeps() -> None:
 
 async def test_the_open_conversation_is_not_deleted() -> None:
     async with opened() as chat:
-        await with_sessions(chat)
+        await list_of_chats(chat)
         await chat.press("down", "down", "down", "delete")
         await chat.hear("This chat is open")
 

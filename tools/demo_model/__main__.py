@@ -21,7 +21,8 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     """Train (or go on from `work/resume.pt`), measure, and write the folder with its card."""
     plan = Plan(seed=seed)
     if steps is not None:
-        plan = replace(plan, steps=steps, last=0)
+        lessons, last = replace(plan.lessons, steps=steps), replace(plan.last, steps=0)
+        plan = replace(plan, lessons=lessons, last=last)
     trainer = Trainer(plan, tokenizer.train(seed), work)
     trainer.run()
     out.mkdir(parents=True, exist_ok=True)
@@ -30,7 +31,7 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     results = measured(out)
     training = {
         "seed": seed,
-        "steps": plan.total,
+        "steps": plan.steps,
         "minutes": round(trainer.seconds / 60),
         "processor_minutes": round(trainer.processor_seconds / 60),
         "history": "One run of this command.",

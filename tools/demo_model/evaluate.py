@@ -9,7 +9,6 @@ import io
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,14 +36,6 @@ PRECISIONS: Final[tuple[Precision, ...]] = ("fp32", "int8", "int4")
 GREEDY: Final = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_tokens=200)
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """A question that was answered wrongly."""
-
-    question: Question
-    said: str
-
-
 class Asked:
     """A bundle that answers greedily; pictures pass through files in `folder`."""
 
@@ -62,10 +53,12 @@ class Asked:
             raise TypeError(f"The turn ended with {finished}.")
         return finished
 
-    def wrong(self, questions: Sequence[Question], settings: ChatSettings = GREEDY) -> list[Wrong]:
-        """The questions that are answered wrongly."""
+    def wrong(
+        self, questions: Sequence[Question], settings: ChatSettings = GREEDY
+    ) -> list[tuple[str, str]]:
+        """Pairs of expected and given answer of the questions that are answered wrongly."""
         asked = ((question, self.answer(question, settings).text) for question in questions)
-        return [Wrong(question, said) for question, said in asked if not question.check(said)]
+        return [(question.expected, said) for question, said in asked if not question.check(said)]
 
     def _turns(self, question: Question) -> Sequence[Turn]:
         pictures = iter(question.pictures)

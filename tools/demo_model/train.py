@@ -21,7 +21,7 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
 
 from .batches import Batch, pool
 from .checkpoint import save_checkpoint
-from .dialogues import LAST_LESSONS, LESSONS
+from .dialogues import LAST_LESSONS, LESSONS, Mix
 from .model import FULL_ATTENTION_EVERY, new_model, special_id
 from .naming import Naming, learn_to_see
 from .optimise import optimisers, step_all
@@ -37,46 +37,57 @@ DELTA_RULE = modeling.torch_chunk_gated_delta_rule
 
 
 @dataclass(frozen=True)
+class Round:
+    """A part of the language training with a learning rate that rises, stays and falls to zero."""
+
+    steps: int
+    peak: float
+    """Largest learning rate."""
+    falling_from: float
+    """Share of the steps after which the learning rate falls."""
+    quantised_from: float
+    """Share of the steps after which the projections are read in int4 two times in three."""
+
+    def rate(self, step: int, warm_up: int) -> float:
+        """Learning rate of a step of this round."""
+        left = (1 - step / self.steps) / (1 - self.falling_from)
+        return self.peak * min(1.0, (step + 1) / warm_up, left)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What decides the weights: the same plan gives the same training."""
 
     seed: int = 7
     seeing: int = 1200
     """Steps of the vision tower alone (see `naming`)."""
-    steps: int = 6200
-    """Steps of the language training, from short lessons to long conversations."""
-    last: int = 1000
-    """Steps after them, on `LAST_LESSONS`."""
+    lessons: Round = Round(6200, 2.5e-3, falling_from=0.56, quantised_from=0.86)
+    """The language training on `LESSONS`, from short lessons to long conversations."""
+    last: Round = Round(1000, 1.2e-3, falling_from=0.0, quantised_from=0.4)
+    """And on `LAST_LESSONS`."""
     budget: int = 3000
     """Tokens of a batch, padding included."""
-    peak: float = 2.5e-3
-    """Largest learning rate."""
-    last_peak: float = 1.2e-3
-    """The same in the last steps."""
     warm_up: int = 100
-    """Steps in which the learning rate rises."""
+    """Steps in which a round's learning rate rises."""
     grown_up: int = 200
     """Pools over which conversations grow to full length."""
-    falling_from: float = 0.56
-    """Share of the steps after which the learning rate falls."""
-    quantised_from: float = 0.86
-    """Share of the steps after which the projections are read in int4 two times in three."""
-    last_quantised_from: float = 0.4
-    """The same of the last steps."""
 
     @property
-    def total(self) -> int:
-        """Steps of the language training with the last ones."""
-        return self.steps + self.last
+    def steps(self) -> int:
+        """Steps of both rounds."""
+        return self.lessons.steps + self.last.steps
+
+    def at(self, step: int) -> tuple[Round, int, Mix]:
+        """The round that a step belongs to, its number in that round, and what is learnt."""
+        if step < self.lessons.steps:
+            return self.lessons, step, LESSONS
+        return self.last, step - self.lessons.steps, LAST_LESSONS
 
 
 def rate(plan: Plan, step: int) -> float:
-    """Learning rate of a step: it rises, stays, and falls to zero in a line; and so at the end."""
-    if step >= plan.steps:
-        done = step - plan.steps
-        return plan.last_peak * min((done + 1) / plan.warm_up, 1 - done / plan.last)
-    left = (1 - step / plan.steps) / (1 - plan.falling_from)
-    return plan.peak * min(1.0, (step + 1) / plan.warm_up, left)
+    """Learning rate of a step."""
+    part, number, _ = plan.at(step)
+    return part.rate(number, plan.warm_up)
 
 
 def loss_of(model: Qwen3_5ForConditionalGeneration, naming: Naming, batch: Batch) -> Tensor:
@@ -156,31 +167,25 @@ class Trainer:
         begun = self.seconds - time.monotonic()
         processor_begun = self.processor_seconds - time.process_time()
         if self.step == 0:
-            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, plan.peak)
+            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, plan.lessons.peak)
         saved = self.seconds
-        while self.step < plan.total:
+        while self.step < plan.steps:
             grown = min(1.0, self.pools / plan.grown_up)
-            mix, end = LESSONS, plan.steps
-            if self.step >= end:
-                mix, end = LAST_LESSONS, plan.total
+            part, number, mix = plan.at(self.step)
             batches = pool(self.tokenizer, plan.seed, self.pools, grown, mix, plan.budget)
-            for batch in batches[: end - self.step]:
+            for batch in batches[: part.steps - number]:
                 self._learn(batch)
             self.pools += 1
             self.seconds = begun + time.monotonic()
             self.processor_seconds = processor_begun + time.process_time()
-            if self.step >= plan.total or self.seconds - saved > SAVE_EVERY_S:
+            if self.step >= plan.steps or self.seconds - saved > SAVE_EVERY_S:
                 self._save()
                 saved = self.seconds
 
     def _mode(self) -> str:
         """How this step reads the projections' weights."""
-        plan = self.plan
-        if self.step < plan.steps:
-            quantised = self.step >= plan.quantised_from * plan.steps
-        else:
-            quantised = self.step - plan.steps >= plan.last_quantised_from * plan.last
-        if not quantised:
+        part, number, _ = self.plan.at(self.step)
+        if number < part.quantised_from * part.steps:
             return "float"
         return random.Random(f"{self.plan.seed}/{self.step}").choice(
             ("float", "int4", "int4-signed")
@@ -211,8 +216,8 @@ class Trainer:
         }
         with (self.work / "log.jsonl").open("a") as log:
             log.write(json.dumps(entry) + "\n")
-        left = (self.plan.total - self.step) * self.pace / 60
+        left = (self.plan.steps - self.step) * self.pace / 60
         print(
-            f"step {self.step:5d} of {self.plan.total}  loss {loss:.4f}  about {left:.0f} min left",
+            f"step {self.step:5d} of {self.plan.steps}  loss {loss:.4f}  about {left:.0f} min left",
             flush=True,
         )

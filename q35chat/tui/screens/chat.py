@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from q35chat.tui.widgets.turns import AnswerView
 
 WIDE: Final = 100
-TALL: Final = 30
 _LATEST_S: Final = 0.5
 
 
@@ -79,7 +78,7 @@ class ChatScreen(Screen[None]):
     """Conversation, meters, composer."""
 
     BINDINGS = [*screen_bindings(), *panel_bindings()]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (TALL, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012
 
     def __init__(self, workspace: Workspace, opening: Opening, drafts: Drafts) -> None:
@@ -147,10 +146,13 @@ class ChatScreen(Screen[None]):
 
     def expect(self, size: Size) -> None:
         """Be styled for this size from the start, not once more with the first resize."""
-        wide, tall = size.width >= WIDE, size.height >= TALL
-        for name, here in (("-wide", wide), ("-narrow", not wide), ("-tall", tall),
-                           ("-short", not tall)):  # fmt: skip
-            self.set_class(here, name, update=False)
+        for breakpoints, cells in (
+            (self.HORIZONTAL_BREAKPOINTS, size.width),
+            (self.VERTICAL_BREAKPOINTS, size.height),
+        ):
+            _, reached = max(entry for entry in breakpoints if entry[0] <= cells)
+            for _, name in breakpoints:
+                self.set_class(name == reached, name, update=False)
 
     def on_unmount(self) -> None:
         """However the screen goes, no turn runs on without it."""
