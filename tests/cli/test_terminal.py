@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 PATIENCE_S = 120.0
+"""A screen never falls silent, so each wait has an end of its own."""
 
 
 class Typist:
@@ -41,21 +43,25 @@ class Typist:
 
     def wait_for(self, text: str) -> None:
         """Read until `text` appears after what was waited for before."""
+        until = time.monotonic() + PATIENCE_S
         while not self._find(text):
-            assert self._read(PATIENCE_S), f"{text!r} never came: {self.seen!r}"
+            assert self._read(until), f"{text!r} never came: {self.seen!r}"
 
     def insist(self, keys: str, text: str) -> None:
         """Type `keys` until `text` appears: a signal just before input() waits is not noticed."""
+        until = time.monotonic() + PATIENCE_S
         self.type(keys)
         while not self._find(text):
-            if not self._read(1):
+            assert time.monotonic() < until, f"{text!r} never came: {self.seen!r}"
+            if not self._read(time.monotonic() + 1):
                 self.type(keys)
 
     def wait_for_end(self) -> None:
         """Read until the program has gone."""
+        until = time.monotonic() + PATIENCE_S
         while True:
             try:
-                assert self._read(PATIENCE_S), f"it never ended: {self.seen!r}"
+                assert self._read(until), f"it never ended: {self.seen!r}"
             except OSError:  # how a closed terminal reads on Linux
                 return
 
@@ -64,9 +70,10 @@ class Typist:
         self._place = max(self._place, found + len(text) if found >= 0 else 0)
         return found >= 0
 
-    def _read(self, patience_s: float) -> bool:
-        """Read what there is; whether anything came in time."""
-        ready, _, _ = select.select([self._master], [], [], patience_s)
+    def _read(self, until: float) -> bool:
+        """Read what there is; whether anything came before a moment."""
+        left = until - time.monotonic()
+        ready = left > 0 and select.select([self._master], [], [], left)[0]
         self.seen += os.read(self._master, 4096).decode(errors="replace") if ready else ""
         return bool(ready)
 
@@ -107,7 +114,7 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:
         typist.insist("\x03", "(Ctrl+D leaves)")
         typist.wait_for("> ")
         typist.type("\x04")
-        assert process.wait() == 0
+        assert process.wait(PATIENCE_S) == 0
     assert "end\r\nstopped" in typist.seen
     assert "Traceback" not in typist.seen
 
@@ -115,7 +122,7 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:
 def test_a_dumb_terminal_is_told_of_the_other_ways(tmp_path: Path) -> None:
     with terminal("waiting", home=tmp_path) as (typist, process):
         typist.wait_for("q35chat chat --plain")
-        assert process.wait() == 2
+        assert process.wait(PATIENCE_S) == 2
 
 
 SCREEN = ("chat", "--model-dir", "scripted")

@@ -15,7 +15,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 45))
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 150))
     return True
 
 

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,10 @@ from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
 sys.exit(run(ScriptedWorkspace([Reply("It is a house.")]), images=[Path(sys.argv[1])]))
 """
 _KITTY = b"\x1bP>|kitty(0.35.2)\x1b\\\x1b[6;20;10t\x1b[?62;52c"
+CTRL_Q = b"\x11"
+ASKED = b"Stop it and quit?"
+PATIENCE_S = 120.0
+"""A screen never falls silent, so each wait has an end of its own."""
 _PICTURE_CELL = re.compile("\U0010eeee|[\U00100000-\U0010fffd]")
 
 
@@ -39,9 +44,10 @@ class Session:
         self.program = program
         self.raw = bytearray()
 
-    def read(self) -> bool:
-        """Read what there is, waiting for it; whether the program still writes."""
-        ready, _, _ = select.select([self._master], [], [], 120)
+    def read(self, until: float) -> bool:
+        """Read what there is, waiting for it up to a moment; whether the program still writes."""
+        left = until - time.monotonic()
+        ready = left > 0 and select.select([self._master], [], [], left)[0]
         assert ready, f"nothing more after {bytes(self.raw[-300:])!r}"
         try:
             part = os.read(self._master, 1 << 16)
@@ -52,12 +58,22 @@ class Session:
 
     def until(self, words: str) -> None:
         """Read until the program has written something."""
-        start = len(self.raw)
+        start, until = len(self.raw), time.monotonic() + PATIENCE_S
         while words.encode() not in self.raw[max(0, start - 200) :]:
-            assert self.read(), f"{words!r} never came"
+            assert self.read(until), f"{words!r} never came"
 
     def send(self, keys: bytes) -> None:
         os.write(self._master, keys)
+
+    def quit(self) -> int:
+        """Press Ctrl+Q, agree to stop an answer that has not ended yet, read on; the exit code."""
+        until, asked = time.monotonic() + PATIENCE_S, False
+        self.send(CTRL_Q)
+        while self.read(until):
+            if not asked and ASKED in self.raw:
+                asked = True
+                self.send(b"y")
+        return self.program.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -95,10 +111,7 @@ def test_a_picture_is_drawn_by_kitty_and_freed_at_the_end(tmp_path: Path) -> Non
         session.until("It is a house.")
         drawn = PictureTerminal((10, 20))
         drawn.feed(_whole(session.raw))
-        session.send(b"\x11")
-        while session.read():
-            pass
-        assert session.program.wait() == 0
+        assert session.quit() == 0
     rows = [drawn.row(y) for y in range(36)]
     assert sum("#" * 28 in row for row in rows) == 7
     assert len(drawn.images) == 1
@@ -115,9 +128,7 @@ def test_a_terminal_without_graphics_sees_none_of_their_signs(tmp_path: Path) ->
         session.send(b"what?\r")
         session.until("▀")
         session.until("It is a house.")
-        session.send(b"\x11")
-        while session.read():
-            pass
+        assert session.quit() == 0
     text = session.raw.decode()
     assert FENCE not in text
     assert "\x1b_G" not in text
@@ -130,15 +141,7 @@ def test_quitting_while_the_model_computes_ends_well() -> None:
         session.until("this turn needs")
         session.send(b"\r")
         session.until("tok/s")
-        session.send(b"\x11")
-        asked = b"Stop it and quit?"
-        while session.read():
-            if asked in session.raw:  # nobody asks where a short answer has ended before the key
-                session.send(b"y")
-                break
-        while session.read():
-            pass
-        assert session.program.wait() == 0
+        assert session.quit() == 0
     assert b"terminate called" not in session.raw
 
 
