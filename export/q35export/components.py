@@ -7,7 +7,6 @@ The only module that knows which graph builder makes which component.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypedDict
 
 import onnx_ir as ir
 
@@ -15,7 +14,8 @@ from q35chat.errors import UsageError
 from q35export.config import ModelConfig
 from q35export.graphs.ascend.options import AscendOptions
 from q35export.matrix import TensorSource
-from q35export.request import COMPONENTS, ExportRequest, Precision
+from q35export.precision import precision_plan
+from q35export.request import COMPONENTS, ExportRequest
 from q35export.weights import WeightSink
 
 # What components have that were exported before there was such an option.
@@ -63,16 +63,13 @@ def component_options(request: ExportRequest, component: str) -> dict[str, str |
     """What of the request shapes this component; equal options give an equal component."""
     if request.target == "ascend-310p":
         return _ascend_options(ascend_options(request), component)
+    weights: dict[str, str | int] = {"precision": request.precision}
+    if request.precision != "fp32":
+        weights["block_size"] = request.block_size or "auto"
     if component == "vision":
-        return {"precision": request.precision}
+        return weights
     mtp = "head" if request.mtp else OLDER_OPTIONS["mtp"]
-    blocks = {} if request.precision == "fp32" else {"block_size": request.block_size}
-    return {
-        "precision": request.precision,
-        "max_seq_len": request.max_seq_len,
-        "mtp": mtp,
-        **blocks,
-    }
+    return {**weights, "max_seq_len": request.max_seq_len, "mtp": mtp}
 
 
 def shared_options(options: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -113,29 +110,17 @@ def _ascend(component: str) -> Builder:
     return build
 
 
-class _TextOptions(TypedDict):
-    """What a decoder's builder takes by name."""
-
-    capacity: int
-    precision: Precision
-    block_size: int
-
-
 def _text(
     request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
 ) -> Built:
     from q35export.graphs.mtp import build_text_and_head  # noqa: PLC0415
     from q35export.graphs.text import build_text_graph  # noqa: PLC0415
 
-    how: _TextOptions = {
-        "capacity": request.max_seq_len,
-        "precision": request.precision,
-        "block_size": request.block_size,
-    }
+    capacity, plan = request.max_seq_len, precision_plan(request.precision, request.block_size)
     if request.mtp:
-        text, head = build_text_and_head(config, source, sink, **how)
+        text, head = build_text_and_head(config, source, sink, capacity=capacity, plan=plan)
         return {"text": text, "mtp": head}
-    return {"text": build_text_graph(config, source, sink, **how)}
+    return {"text": build_text_graph(config, source, sink, capacity=capacity, plan=plan)}
 
 
 def _vision(
@@ -143,4 +128,5 @@ def _vision(
 ) -> Built:
     from q35export.graphs.vision import build_vision_graph  # noqa: PLC0415
 
-    return {"vision": build_vision_graph(config, source, sink, precision=request.precision)}
+    plan = precision_plan(request.precision, request.block_size)
+    return {"vision": build_vision_graph(config, source, sink, plan=plan)}

@@ -1,45 +1,58 @@
 """Which weights are stored how, for each `--precision`.
 
 Small projections that steer the recurrent state, norms and the convolution stay in float; the
-measured errors behind each choice are in `export/README.md`.
+measured errors and speeds behind each choice are in `export/README.md`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import dataclass
 
 from q35export.quantize import BlockFormat
+from q35export.request import BLOCK_SIZES, Precision
 
-Precision = Literal["fp32", "int8", "int4"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+MANY_WEIGHTS = 1 << 20
+"""A matrix of so many is read from memory, not from a cache, and its bytes decide its speed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """How a group of weights is quantised: bits of a code, and values of a block.
+
+    Without `block` each matrix has the one that suits it.
+    """
+
+    bits: int
+    block: int | None = None
+
+    def format_of(self, n: int, k: int) -> BlockFormat:
+        """The format of a matrix `[n, k]`.
+
+        A large matrix takes the largest block that divides its rows, for speed; a small one, whose
+        speed does not matter, the smallest, for exactness.
+        """
+        fitting = [size for size in BLOCK_SIZES if k % size == 0 and n * k >= MANY_WEIGHTS]
+        return BlockFormat(self.bits, self.block or max(fitting, default=min(BLOCK_SIZES)))
 
 
 @dataclass(frozen=True, slots=True)
 class PrecisionPlan:
-    """The block format of each group of weights; None keeps FP32."""
+    """How each group of weights is quantised; None keeps FP32."""
 
-    decoder: BlockFormat | None
-    head: BlockFormat | None
-    vision: BlockFormat | None
-
-
-_INT4, _INT8 = BlockFormat(bits=4, block=32), BlockFormat(bits=8, block=32)
-
-PLANS: dict[Precision, PrecisionPlan] = {
-    "fp32": PrecisionPlan(decoder=None, head=None, vision=None),
-    "int8": PrecisionPlan(decoder=_INT8, head=_INT8, vision=_INT8),
-    "int4": PrecisionPlan(decoder=_INT4, head=_INT4, vision=_INT8),
-}
+    decoder: Quantisation | None = None
+    head: Quantisation | None = None
+    vision: Quantisation | None = None
 
 
-def text_plan(precision: Precision, block_size: int | None = None) -> PrecisionPlan:
-    """The plan of a decoder whose projections and head have blocks of `block_size` values.
+FLOAT_PLAN = PrecisionPlan()
 
-    None is the size in `PLANS`; FP32 has no blocks.
-    """
-    plan = PLANS[precision]
-    if block_size is None:
-        return plan
-    decoder, head = (fmt and replace(fmt, block=block_size) for fmt in (plan.decoder, plan.head))
-    return PrecisionPlan(decoder, head, plan.vision)
+
+def precision_plan(precision: Precision, block_size: int | None = None) -> PrecisionPlan:
+    """The plan of a precision, with blocks of `block_size` values or of what suits each matrix."""
+    four, eight = (Quantisation(bits, block_size) for bits in (4, 8))
+    plans: dict[Precision, PrecisionPlan] = {
+        "fp32": FLOAT_PLAN,
+        "int8": PrecisionPlan(decoder=eight, head=eight, vision=eight),
+        "int4": PrecisionPlan(decoder=four, head=four, vision=eight),
+    }
+    return plans[precision]

@@ -34,10 +34,10 @@ class ExportRequest:
     """The options of `q35chat export`.
 
     `model` is a folder or a hub id; `target` None means: the best for this machine;
-    `max_seq_len` is the capacity in KV slots. `precision`, `block_size` (decoder weights that share
-    a scale, where they are quantised) and `mtp` (export the checkpoint's head for drafts, too) are
-    for "cpu"; the options from `dtype` to `stateless_prefill` are for "ascend-310p", as its
-    `AscendOptions` describe them.
+    `max_seq_len` is the capacity in KV slots. For "cpu" are `precision`, `block_size` (weights that
+    share a scale where they are quantised; None: as suits each matrix) and `mtp` (export the
+    checkpoint's head for drafts, too); for "ascend-310p" the options from `dtype` to
+    `stateless_prefill`, as its `AscendOptions` describe them.
     """
 
     model: str = DEFAULT_MODEL
@@ -57,7 +57,7 @@ class ExportRequest:
     fused_decode: bool = True
     stateless_prefill: bool = False
     mtp: bool = False
-    block_size: int = 32
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
@@ -71,7 +71,7 @@ class ExportRequest:
         _one_of(f"--component{_of(self.target)}", self.component, choices)
         if self.mtp and self.component == "vision":
             raise UsageError("--mtp belongs to the text component, found --component vision")
-        if self.block_size not in BLOCK_SIZES:
+        if self.block_size not in {None, *BLOCK_SIZES}:
             sizes = ", ".join(map(str, BLOCK_SIZES))
             raise UsageError(f"--block-size must be one of {sizes}, found {self.block_size}")
         if self.max_seq_len < 1:

@@ -23,12 +23,12 @@ def export(
         Literal["fp32", "int8", "int4"], typer.Option(help="How the weights are stored.")
     ] = "int4",
     block_size: Annotated[
-        int,
+        int | None,
         typer.Option(
             help="cpu: how many weights share a scale, 32, 64 or 128. More is faster and smaller, "
-            "and less exact."
+            "and less exact. Default: 128 in large matrices, 32 in small ones."
         ),
-    ] = 32,
+    ] = None,
     max_seq_len: Annotated[
         int, typer.Option(min=1, help="The capacity: tokens of prompt and answer together.")
     ] = 2048,

@@ -109,7 +109,7 @@ def test_a_copy_of_the_checkpoint_is_the_same_source(own_checkpoint: Path, bundl
     [
         ({"max_seq_len": 64}, "text max_seq_len 32 instead of 64"),
         ({"precision": "int8"}, "vision precision int4 instead of int8"),
-        ({"block_size": 64}, "text block_size 32 instead of 64"),
+        ({"block_size": 64}, "vision block_size auto instead of 64"),
     ],
 )
 def test_other_options_need_force(
@@ -146,7 +146,8 @@ def test_one_component_is_exported_again_and_the_other_stays(
     after = Bundle.open(bundle, check="full").manifest
     assert state_of(bundle / "vision") == vision
     assert (after.capacity, after.precision) == (64, "int8")
-    assert after.options["vision"] == before.options["vision"] == {"precision": "int4"}
+    vision_options = {"precision": "int4", "block_size": "auto"}
+    assert after.options["vision"] == before.options["vision"] == vision_options
     assert after.files["vision/model.bin"] == before.files["vision/model.bin"]
     assert after.files["text/model.bin"] != before.files["text/model.bin"]
     assert result.plan is not None

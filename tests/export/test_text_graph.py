@@ -14,7 +14,8 @@ import pytest
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
 from q35export.graphs.text import build_text_graph
-from q35export.precision import Precision
+from q35export.precision import precision_plan
+from q35export.request import Precision
 from q35export.weights import CountingSink, FileSink
 from tests.support.checkpoints import make_checkpoint
 
@@ -72,8 +73,7 @@ def export(
             Checkpoint.open(checkpoint),
             sink,
             capacity=CAPACITY,
-            precision=precision,
-            block_size=block_size,
+            plan=precision_plan(precision, block_size),
         )
     ir.save(model, out / "model.onnx")
     return config, out
@@ -202,6 +202,6 @@ def test_the_planned_size_is_the_written_size(tmp_path: Path, precision: Precisi
         Checkpoint.open(tmp_path / "checkpoint"),
         plan,
         capacity=CAPACITY,
-        precision=precision,
+        plan=precision_plan(precision),
     )
     assert plan.size == (out / "model.bin").stat().st_size

@@ -17,7 +17,7 @@ import pytest
 from q35chat.bundle import Bundle
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
-from q35export.precision import Precision
+from q35export.request import Precision
 from q35export.verify.candidate import Candidate
 from q35export.verify.exact_copy import exact_copy
 from q35export.verify.limits import WEIGHTS

@@ -11,9 +11,8 @@ import pytest
 from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35export.pipeline import export
-from q35export.precision import Precision
 from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
+from q35export.request import ExportRequest, Precision
 from q35export.verify import verify
 from q35export.verify.reference import Prompt
 from q35export.verify.samples import Sample

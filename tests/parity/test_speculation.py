@@ -14,7 +14,7 @@ from q35chat.engine.session import Array
 from q35chat.engine.speculation import Drafter, Source, Speculator
 from q35chat.engine.speculation_lookup import PromptLookup
 from q35chat.engine.speculation_odds import Odds
-from q35export.precision import Precision
+from q35export.request import Precision
 from q35export.verify.candidate import Candidate
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Prompt

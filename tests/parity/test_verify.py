@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from q35chat.bundle import Bundle
-from q35export.precision import PRECISIONS
+from q35export.request import PRECISIONS
 from q35export.verify import Report, verify
 from tests.support.exported import Exported, export_golden
 

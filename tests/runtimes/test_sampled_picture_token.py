@@ -12,6 +12,7 @@ from q35chat.runtimes import open_session
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
 from q35export.graphs.text import build_text_graph
+from q35export.precision import FLOAT_PLAN
 from q35export.weights import FileSink
 from tests.support.checkpoints import make_checkpoint
 
@@ -20,7 +21,7 @@ def test_a_picture_token_in_decode_keeps_its_own_embedding(tmp_path: Path) -> No
     folder = make_checkpoint(tmp_path / "checkpoint")
     config, checkpoint = load_config(folder), Checkpoint.open(folder)
     with FileSink(tmp_path / "model.bin", lambda _: None) as sink:
-        model = build_text_graph(config, checkpoint, sink, capacity=8, precision="fp32")
+        model = build_text_graph(config, checkpoint, sink, capacity=8, plan=FLOAT_PLAN)
     ir.save(model, tmp_path / "model.onnx")
     session = open_session(tmp_path / "model.onnx", "cpu", threads=1)
     image = config.image_token_id

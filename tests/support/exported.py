@@ -12,9 +12,8 @@ from q35chat.bundle import Bundle
 from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
 from q35export.pipeline import export
-from q35export.precision import Precision
 from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
+from q35export.request import ExportRequest, Precision
 from q35export.verify.reference import Patches, Prompt
 from tests.support.checkpoints import make_checkpoint
 from tests.support.golden import SAMPLES, Golden, GoldenCase, load

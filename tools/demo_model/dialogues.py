@@ -55,6 +55,8 @@ class Mix:
     """Share of two pictures in a message among the conversations about pictures."""
     told: Sequence[str] = memory_talk.KINDS
     """The kinds of what is told, as often as they stand here."""
+    astray: float = memory_talk.ASTRAY
+    """Share of the questions for something told that ask for any kind, told or not."""
 
 
 FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925, pairs=0.26)
@@ -62,7 +64,14 @@ FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925, pairs=0.26)
 LESSONS = Mix(0.55, 0.56, 0.83, 0.88, 0.95, pairs=0.45)
 """Most of what is learnt late: to tell two pictures apart, and to repeat what was told."""
 LAST_LESSONS = Mix(
-    0.3, 0.305, 0.78, 0.82, 0.94, pairs=0.45, told=(*memory_talk.KINDS, *FAVOURITES, *FAVOURITES)
+    0.36,
+    0.365,
+    0.8,
+    0.84,
+    0.94,
+    pairs=0.45,
+    told=(*memory_talk.KINDS, *FAVOURITES, *FAVOURITES),
+    astray=0.2,
 )
 """For the end: what is told, favourites above all, and where a count stops."""
 
@@ -75,9 +84,10 @@ class Writer:
         rng: random.Random,
         measuring: bool = False,
         told: Sequence[str] = memory_talk.KINDS,
+        astray: float = memory_talk.ASTRAY,
     ) -> None:
         self.rng = rng
-        self.told = told
+        self.told, self.astray = told, astray
         self.measuring = measuring
         self.facts = memory_talk.Facts()
         self.scenes: tuple[Scene, ...] = ()
@@ -124,7 +134,7 @@ class Writer:
     def memory(self) -> Turn:
         """Tell something, or ask for something told."""
         if (self.facts.told and self.rng.random() < 0.62) or self.rng.random() < 0.06:
-            return memory_talk.recall(self.rng, self.facts)
+            return memory_talk.recall(self.rng, self.facts, astray=self.astray)
         if self.rng.random() < 0.12:
             return memory_talk.tell_two(self.rng, self.facts, self.measuring)
         kind = self.rng.choice(self.told)
@@ -162,7 +172,7 @@ class Writer:
 def training_conversation(seed: str, grown: float = 1.0, mix: Mix = LESSONS) -> Conversation:
     """The conversation of a seed string; `grown` (0..1) leads from first lessons to long ones."""
     rng = random.Random(seed)
-    writer = Writer(rng, told=mix.told)
+    writer = Writer(rng, told=mix.told, astray=mix.astray)
     if rng.random() < 0.8 * (1 - grown**2):
         return Conversation(tuple(first_lesson(rng, writer)), None, thinking=False)
     ease = 0.4 + 0.6 * grown

@@ -14,6 +14,8 @@ from .words import ASK, CHANGE, FAVOURITES, NAMES, TELL
 
 KINDS = ("name",) * 3 + ("number",) * 3 + tuple(FAVOURITES)
 """Kinds of facts, as often as they are told."""
+ASTRAY = 0.12
+"""Share of the questions that ask for a kind at random, often one never told."""
 VALUE = "\0"
 """Stands for the value while a sentence is being worded, so that no slip falls into it."""
 
@@ -85,10 +87,12 @@ def tell_two(rng: random.Random, facts: Facts, measuring: bool = False) -> Turn:
     )
 
 
-def recall(rng: random.Random, facts: Facts, kind: str | None = None) -> Turn:
-    """The user asks for a fact, told or not."""
+def recall(
+    rng: random.Random, facts: Facts, kind: str | None = None, astray: float = ASTRAY
+) -> Turn:
+    """The user asks for a fact, told or not; with the probability `astray` for any kind."""
     kind = kind or rng.choice([*facts.told] * 3 or ["name", "number", *FAVOURITES])
-    if rng.random() < 0.12:
+    if rng.random() < astray:
         kind = rng.choice(("name", "number", *FAVOURITES))
     question = typed(rng, expand(rng, rng.choice(worded(kind, ASK))), slips=0.05)
     if kind not in facts.told:

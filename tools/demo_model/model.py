@@ -15,7 +15,7 @@ from .tokenizer import SPECIAL_TOKENS, VOCAB_SIZE
 
 HIDDEN = 160
 LAYERS = 6
-FULL_ATTENTION_EVERY = 3
+FULL_ATTENTION_EVERY = 2
 
 
 def special_id(token: str) -> int:

@@ -22,7 +22,7 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
 from .batches import Batch, pool
 from .checkpoint import save_checkpoint
 from .dialogues import LAST_LESSONS, LESSONS, Mix
-from .model import FULL_ATTENTION_EVERY, new_model, special_id
+from .model import new_model, special_id
 from .naming import Naming, learn_to_see
 from .optimise import optimisers, step_all
 from .quantise import Quantiser
@@ -32,6 +32,8 @@ NAMING_SHARE = 0.5
 """Weight of naming what lies under each picture token, beside the answers' loss."""
 ORDER_SHARE = 0.25
 """Weight of telling the pictures of a message apart."""
+ORDER_AFTER = 3
+"""Decoder layers behind which that is asked: the second full attention needs it."""
 DELTA_RULE = modeling.torch_chunk_gated_delta_rule
 """The same sum with any chunk size; short sequences are fastest with short chunks."""
 
@@ -61,9 +63,9 @@ class Plan:
     seed: int = 7
     seeing: int = 1200
     """Steps of the vision tower alone (see `naming`)."""
-    lessons: Round = Round(6200, 2.5e-3, falling_from=0.56, quantised_from=0.86)
+    lessons: Round = Round(6100, 2.5e-3, falling_from=0.56, quantised_from=0.86)
     """The language training on `LESSONS`, from short lessons to long conversations."""
-    last: Round = Round(1000, 1.2e-3, falling_from=0.0, quantised_from=0.4)
+    last: Round = Round(1300, 1.2e-3, falling_from=0.0, quantised_from=0.4)
     """And on `LAST_LESSONS`."""
     budget: int = 3000
     """Tokens of a batch, padding included."""
@@ -107,9 +109,9 @@ def loss_of(model: Qwen3_5ForConditionalGeneration, naming: Naming, batch: Batch
     loss: Tensor = functional.cross_entropy(logits, targets[learnt])
     if batch.names is None or batch.order is None:
         return loss
-    before_attention = out.hidden_states[FULL_ATTENTION_EVERY - 1][pictured]
+    ordered = out.hidden_states[ORDER_AFTER][pictured]
     named = naming.loss(torch.cat(out.image_outputs.pooler_output), batch.names)
-    order = naming.order_loss(before_attention, batch.order)
+    order = naming.order_loss(ordered, batch.order)
     return loss + NAMING_SHARE * named + ORDER_SHARE * order
 
 

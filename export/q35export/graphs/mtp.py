@@ -40,7 +40,7 @@ from q35export.graphs.text import (
     inject_pictures,
 )
 from q35export.matrix import TensorSource
-from q35export.precision import Precision, PrecisionPlan, text_plan
+from q35export.precision import PrecisionPlan
 from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.weights import WeightSink
 
@@ -53,11 +53,9 @@ def build_text_and_head(
     sink: WeightSink,
     *,
     capacity: int,
-    precision: Precision,
-    block_size: int | None = None,
+    plan: PrecisionPlan,
 ) -> tuple[ir.Model, ir.Model]:
     """The decoder with the output `hidden`, and the head that drafts; weights go to `sink` once."""
-    plan = text_plan(precision, block_size)
     model, shared = build_shared_text_graph(config, source, sink, capacity, plan, with_hidden=True)
     return model, _head_graph(config, source, sink, shared, capacity, plan)
 

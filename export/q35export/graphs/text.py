@@ -25,7 +25,7 @@ from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
 from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import Precision, PrecisionPlan, text_plan
+from q35export.precision import PrecisionPlan
 from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.targets.cpu_weights import StoredMatrix
 from q35export.weights import WeightSink
@@ -59,11 +59,9 @@ def build_text_graph(
     sink: WeightSink,
     *,
     capacity: int,
-    precision: Precision,
-    block_size: int | None = None,
+    plan: PrecisionPlan,
 ) -> ir.Model:
     """Build the decoder with `capacity` KV slots; weights go to `sink` on the way."""
-    plan = text_plan(precision, block_size)
     return build_shared_text_graph(config, source, sink, capacity, plan, with_hidden=False)[0]
 
 

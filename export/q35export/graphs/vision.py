@@ -16,7 +16,7 @@ from q35export.config import ModelConfig, VisionConfig
 from q35export.graph import Graph
 from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import PLANS, Precision
+from q35export.precision import PrecisionPlan
 from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.weights import WeightSink
 
@@ -25,11 +25,11 @@ VISUAL = "model.visual"
 
 
 def build_vision_graph(
-    config: ModelConfig, source: TensorSource, sink: WeightSink, *, precision: Precision
+    config: ModelConfig, source: TensorSource, sink: WeightSink, *, plan: PrecisionPlan
 ) -> ir.Model:
     """Build the vision tower; weights go to `sink` on the way."""
     graph = Graph("vision", OPSET, sink)
-    ctx = Context(graph, CpuTarget(graph), source, PLANS[precision])
+    ctx = Context(graph, CpuTarget(graph), source, plan)
     vision = config.vision
     pixels = graph.input("pixel_values", FLOAT, ("P", vision.patch_width))
     index = graph.input("position_index", INT64, ("P", 4))

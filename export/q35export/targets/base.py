@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from q35export.config import Rope
 from q35export.matrix import Matrix
-from q35export.quantize import BlockFormat
+from q35export.precision import Quantisation
 
 Float32 = npt.NDArray[np.float32]
 Values = tuple[ir.Value, ...]
@@ -85,7 +85,7 @@ class StoredMatrix(Protocol):
 class Target(Protocol):
     """Adds one target's nodes to a graph."""
 
-    def store(self, name: str, weights: Matrix, fmt: BlockFormat | None) -> StoredMatrix:
+    def store(self, name: str, weights: Matrix, quantised: Quantisation | None) -> StoredMatrix:
         """Write a matrix that is used more than once."""
 
     def project(
@@ -93,10 +93,10 @@ class Target(Protocol):
         x: ir.Value,
         name: str,
         weights: Matrix,
-        fmt: BlockFormat | None,
+        quantised: Quantisation | None,
         bias: Float32 | None = None,
     ) -> ir.Value:
-        """`x @ weights.T + bias`; a target that does not quantise ignores `fmt`."""
+        """`x @ weights.T + bias`; a target that does not quantise ignores `quantised`."""
 
     def rms_norm(self, x: ir.Value, gamma: Float32, eps: float) -> ir.Value:
         """`x * rsqrt(mean(x**2) + eps) * gamma` over the last axis."""

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
-from q35export.quantize import BlockFormat
+from q35export.precision import Quantisation
 from q35export.targets.base import AttentionHeads, DeltaHeads, HeadNorms, PatchHeads, Values
 from q35export.targets.cpu_weights import MS, StoredMatrix, store
 
@@ -29,21 +29,21 @@ class CpuTarget:
 
     # Projections -----------------------------------------------------------------------------
 
-    def store(self, name: str, weights: Matrix, fmt: BlockFormat | None) -> StoredMatrix:
+    def store(self, name: str, weights: Matrix, quantised: Quantisation | None) -> StoredMatrix:
         """Write a matrix that is used more than once."""
-        return store(self.graph, name, weights, fmt)
+        return store(self.graph, name, weights, quantised)
 
     def project(
         self,
         x: ir.Value,
         name: str,
         weights: Matrix,
-        fmt: BlockFormat | None,
+        quantised: Quantisation | None,
         bias: Float32 | None = None,
     ) -> ir.Value:
         """`x @ weights.T + bias`."""
         value = None if bias is None else self.graph.weight(f"{name}.bias", bias)
-        return self.store(name, weights, fmt).multiply(x, value)
+        return self.store(name, weights, quantised).multiply(x, value)
 
     # Norms -----------------------------------------------------------------------------------
 

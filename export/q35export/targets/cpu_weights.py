@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from q35export.graph import Graph
 from q35export.matrix import Matrix
+from q35export.precision import Quantisation
 from q35export.quantize import BlockFormat, quantize
 from q35export.weights import Stored
 
@@ -107,10 +108,11 @@ class BlockMatrix:
 StoredMatrix = FloatMatrix | BlockMatrix
 
 
-def store(graph: Graph, name: str, weights: Matrix, fmt: BlockFormat | None) -> StoredMatrix:
+def store(graph: Graph, name: str, weights: Matrix, quantised: Quantisation | None) -> StoredMatrix:
     """Read, convert and write a matrix piece by piece."""
-    if fmt is None:
+    if quantised is None:
         return _store_float(graph, name, weights)
+    fmt = quantised.format_of(weights.n, weights.k)
     scales = np.ones((weights.n, fmt.blocks(weights.k)), np.float32)
 
     def pieces() -> Iterator[npt.NDArray[Any]]:

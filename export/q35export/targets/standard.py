@@ -17,7 +17,7 @@ import onnx_ir as ir
 from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
-from q35export.quantize import BlockFormat
+from q35export.precision import Quantisation
 from q35export.targets.base import (
     AttentionHeads,
     DeltaHeads,
@@ -82,7 +82,7 @@ class StandardTarget:
 
     # Projections -----------------------------------------------------------------------------
 
-    def store(self, name: str, weights: Matrix, fmt: BlockFormat | None) -> RowMatrix:  # noqa: ARG002
+    def store(self, name: str, weights: Matrix, quantised: Quantisation | None) -> RowMatrix:  # noqa: ARG002
         """Write a matrix that is used more than once; its `multiply` takes `[rows, k]`."""
         return store_rows(self.graph, name, weights, self.dtype)
 
@@ -91,7 +91,7 @@ class StandardTarget:
         x: ir.Value,
         name: str,
         weights: Matrix,
-        fmt: BlockFormat | None,  # noqa: ARG002
+        quantised: Quantisation | None,  # noqa: ARG002
         bias: Float32 | None = None,
     ) -> ir.Value:
         """`x @ weights.T + bias`, the weights transposed in the file."""

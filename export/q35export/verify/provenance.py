@@ -16,6 +16,7 @@ from q35export.config import ModelConfig
 from q35export.graphs.text import build_text_graph
 from q35export.graphs.vision import build_vision_graph
 from q35export.matrix import Float32
+from q35export.precision import FLOAT_PLAN
 from q35export.tensors import ShapeSource, expected_tensors
 from q35export.weights import Pieces, Stored
 
@@ -38,9 +39,9 @@ def origins(config: ModelConfig, graph: str) -> dict[str, Origin]:
     sink = _TagReader()
     source = _TagSource(shapes)
     if graph == "text":
-        build_text_graph(config, source, sink, capacity=1, precision="fp32")
+        build_text_graph(config, source, sink, capacity=1, plan=FLOAT_PLAN)
     else:
-        build_vision_graph(config, source, sink, precision="fp32")
+        build_vision_graph(config, source, sink, plan=FLOAT_PLAN)
     return {name: Origin(names, tags[:, 0], tags[:, 1]) for name, tags in sink.matrices.items()}
 
 

@@ -27,7 +27,7 @@ from q35export.graphs.ascend.states import (
 )
 from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import PLANS
+from q35export.precision import FLOAT_PLAN
 from q35export.targets.base import Values
 from q35export.targets.standard import BLOCKED, INT32, OPSET
 from q35export.weights import WeightSink
@@ -50,7 +50,7 @@ def build_decode_graph(
     position_ids = graph.input("position_ids", INT32, (4, 1, 1))
     stacks = declare_pasts(graph, pasts)
     target = decoder_target(graph, options, fused=options.fused_decode, tokens=None)
-    ctx = Context(graph, target, source, PLANS["fp32"])
+    ctx = Context(graph, target, source, FLOAT_PLAN)
     table = target.store(
         "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), None
     )

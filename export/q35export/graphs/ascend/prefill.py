@@ -34,7 +34,7 @@ from q35export.graphs.ascend.states import (
 from q35export.graphs.ascend.tokens import count_tokens, prefill_slots
 from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import PLANS
+from q35export.precision import FLOAT_PLAN
 from q35export.targets.standard import INT32, OPSET, PrefillTokens
 from q35export.weights import WeightSink
 
@@ -63,7 +63,7 @@ def build_prefill_graph(
     tokens = PrefillTokens(count.valid, count.tail)
     target = decoder_target(graph, options, fused=options.fused_prefill, tokens=tokens)
     cache_shape = (1, text.num_kv_heads, options.capacity, text.head_dim)
-    ctx = Context(graph, target, source, PLANS["fp32"])
+    ctx = Context(graph, target, source, FLOAT_PLAN)
     table = target.store(
         "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), None
     )

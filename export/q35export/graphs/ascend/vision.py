@@ -20,7 +20,7 @@ from q35export.graph import Graph
 from q35export.graphs.ascend.options import AscendOptions
 from q35export.graphs.metadata import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import PLANS
+from q35export.precision import FLOAT_PLAN
 from q35export.targets.base import Values
 from q35export.targets.portable import PortableTarget
 from q35export.targets.standard import BLOCKED, FLOAT, INT32, OPSET
@@ -41,7 +41,7 @@ def build_padded_vision_graph(
     place = graph.input("patch_position", INT32, ("P", 2))
     mask = graph.input("patch_mask", INT32, (1, "P"))
     target = PortableTarget(graph, dtype, dtype, patch_mask=_patch_mask(graph, mask))
-    ctx = Context(graph, target, source, PLANS["fp32"])
+    ctx = Context(graph, target, source, FLOAT_PLAN)
     embedded = dense(ctx, pixels, "patch_embed", f"{VISUAL}.patch_embed.proj")
     learned = _learned_positions(ctx, index, weight)
     hidden = graph.op("Unsqueeze", graph.op("Add", embedded, learned), graph.ints(0))
