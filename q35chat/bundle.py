@@ -6,6 +6,7 @@ Must not know what is inside a graph or which runtime opens it; imports nothing 
 from __future__ import annotations
 
 import hashlib
+import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -74,7 +75,7 @@ class Bundle:
             present = ", ".join(sorted(self.manifest.graphs)) or "none"
             raise BundleError(
                 f"{self.path} has no {name} graph (it has: {present}); "
-                f"run `q35chat export --component {name} --out {self.path}`"
+                f"run `q35chat export --component {name} --out {shlex.quote(str(self.path))}`"
             )
         return self.path / self.manifest.graphs[name]
 
@@ -102,7 +103,8 @@ def _read_manifest(path: Path) -> Manifest:
     where = path / MANIFEST_NAME
     if not path.is_dir():
         found = "is not a folder" if path.exists() else "does not exist"
-        raise BundleError(f"{path} {found}; run `q35chat export --out {path}` to make a bundle")
+        place = shlex.quote(str(path))
+        raise BundleError(f"{path} {found}; run `q35chat export --out {place}` to make a bundle")
     if not where.is_file():
         raise BundleError(
             f"{path} is not a bundle: it has no {MANIFEST_NAME}; run `q35chat export` to make one"

@@ -63,6 +63,7 @@ def run(arguments: Sequence[str], console: Console | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             code = app(list(arguments), prog_name="q35chat", standalone_mode=False, obj=invocation)
+        console.out.flush()
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # typer turns it into an exit
             return BROKEN_PIPE
@@ -78,32 +79,6 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
-def chat_by_default(
-    context: typer.Context,
-    model_dir: opt.ModelDir = None,
-    max_image_tokens: opt.MaxImageTokens = None,
-    threads: opt.Threads = None,
-    session: opt.Session = None,
-    image: opt.Images = None,
-    prompt: opt.FirstPrompt = "",
-    pictures: opt.Pictures = None,
-    no_images: opt.NoImages = False,
-    _version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
-    ] = False,
-    _debug: opt.Debug = False,
-) -> int:
-    """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
-    if context.invoked_subcommand:
-        given = (model_dir, threads, max_image_tokens, session, image, prompt, pictures, no_images)
-        if any(given):
-            raise typer.BadParameter(f"put the options after {context.invoked_subcommand}")
-        return 0
-    return chat(model_dir, max_image_tokens, threads, session, image, prompt, pictures, no_images)
-
-
 @app.command()
 def chat(
     model_dir: opt.ModelDir = None,
@@ -114,6 +89,7 @@ def chat(
     prompt: opt.FirstPrompt = "",
     pictures: opt.Pictures = None,
     no_images: opt.NoImages = False,
+    thinking_budget: opt.ThinkingBudget = None,
     snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB,
     speculate: opt.Speculate = None,
     device_id: opt.DeviceId = 0,
@@ -139,8 +115,27 @@ def chat(
         npu=NpuOptions(device_id, residency, host_states),
         snapshot_mib=snapshot_mib,
         speculate=speculate,
+        thinking_budget=thinking_budget,
     )
     return open_chat(asked, Console.standard())
+
+
+@app.callback(invoke_without_command=True)
+@opt.with_options_of(chat)
+def chat_by_default(
+    context: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+    **options: Any,
+) -> int:
+    """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
+    if not context.invoked_subcommand:
+        return chat(**options)
+    if set(opt.given_options(context)) - {"_debug"}:
+        raise typer.BadParameter(f"put the options after {context.invoked_subcommand}")
+    return 0
 
 
 @app.command()
@@ -155,6 +150,7 @@ def ask(
     image: opt.Images = None,
     system: opt.System = None,
     thinking: opt.Thinking = None,
+    thinking_budget: opt.ThinkingBudget = None,
     max_new_tokens: opt.MaxNewTokens = None,
     stop: opt.Stop = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -197,6 +193,7 @@ def ask(
         images=tuple(image or ()),
         system=system,
         thinking=thinking,
+        thinking_budget=thinking_budget,
         max_new_tokens=max_new_tokens,
         stop=tuple(stop or ()),
         as_json=as_json,
@@ -294,10 +291,10 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _flush(stream: TextIO | None) -> None:
-    """Flush now, where a reader that went away is no crash at exit."""
+    """Flush now, and drop what cannot be written: `run` has told of it."""
     if stream is None:
         return
     try:
         stream.flush()
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""The user's settings file: TOML in the configuration folder, read strictly, written at once.
+"""The user's settings file: TOML in the configuration folder, read strictly, written by the user.
 
 Knows the keys, their types and their defaults; knows nothing of who uses them. A command's
 option always wins over the file.
@@ -6,9 +6,7 @@ option always wins over the file.
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -69,25 +67,6 @@ def load_settings(path: Path | None = None) -> Settings:
     return Settings(**_checked(values, text, path))
 
 
-def save_settings(settings: Settings, path: Path | None = None) -> None:
-    """Write every setting that differs from its default. The file is replaced as a whole."""
-    path = path or settings_path()
-    lines = [
-        f"{field.name} = {_toml(getattr(settings, field.name))}\n"
-        for field in fields(settings)
-        if getattr(settings, field.name) != field.default
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(lines)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 def _checked(values: Mapping[str, Any], text: str, path: Path) -> dict[str, Any]:
     kinds: dict[str, type] = {field.name: type(field.default) for field in fields(Settings)}
     checked: dict[str, Any] = {}
@@ -112,14 +91,3 @@ _NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or 
 def _line_of(key: str, text: str) -> int:
     pattern = re.compile(rf"\s*(\[+\s*)?[\"']?{re.escape(key)}\b")
     return next((n for n, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
-
-
-def _toml(value: str | int | bool) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    escaped = "".join(
-        f"\\u{ord(char):04x}" if ord(char) < 0x20 or char in '"\\\x7f' else char for char in value
-    )
-    return f'"{escaped}"'

@@ -16,6 +16,7 @@ LEAVES = (
     "q35chat.counting",
     "q35chat.advice",
     "q35chat.choices",
+    "q35chat.children",
     "q35chat.typed",
     "q35chat.__version__",
 )
@@ -25,6 +26,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.counting": (),
     "q35chat.advice": (),
     "q35chat.choices": (),
+    "q35chat.children": (),
     "q35chat.typed": (),
     "q35chat.manifest": (),
     "q35chat.bundle": ("q35chat.manifest",),

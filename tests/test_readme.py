@@ -12,11 +12,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer.main
 
+from q35chat.chat.events import FinishReason, PromptPlan
+from q35chat.chat.generate import check_fit
 from q35chat.cli import app
+from q35chat.errors import CapacityError
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
@@ -62,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("photo.jpg", "chart.png"):
         kind = "JPEG" if name.endswith("jpg") else "PNG"
         (folder / name).write_bytes(encoded(noise(64, 48), kind))
-    (folder / "questions.txt").write_text("Hello\nAnd then?\n", encoding="utf-8")
+    (folder / "questions.txt").write_text("Hello\n/new\nAnd then?\n", encoding="utf-8")
     tools = folder / "bin"
     tools.mkdir()
     (tools / "q35chat").write_text(SCRIPT.format(python=sys.executable), encoding="utf-8")
@@ -107,6 +111,7 @@ def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
 
 
@@ -140,3 +145,23 @@ def test_every_option_that_is_named_exists() -> None:
     }
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
     assert named - known - {"--help"} == set()
+
+
+def test_every_reason_for_an_end_is_named() -> None:
+    (row,) = re.findall(r"^\| `finish_reason` \|.*$", README, re.MULTILINE)
+    assert set(get_args(FinishReason)) <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_a_prompt_that_does_not_fit_is_refused_with_the_words_that_are_shown() -> None:
+    plan = PromptPlan(prompt_tokens=2310, reused_tokens=0, image_tokens=1024, capacity=2048)
+    with pytest.raises(CapacityError) as refused:
+        check_fit(plan)
+    (shown,) = re.findall(r"`(prompt needs \d[^`]*)`", README)
+    assert str(refused.value).startswith(shown)
+
+
+def test_the_chat_without_its_name_takes_every_option_of_chat() -> None:
+    root = typer.main.get_command(app)
+    chat = root.commands["chat"]  # type: ignore[attr-defined]
+    bare = {name for parameter in root.params for name in parameter.opts}
+    assert {name for parameter in chat.params for name in parameter.opts} <= bare

@@ -20,6 +20,18 @@ from q35export.weights import WeightSink
 
 # What components have that were exported before there was such an option.
 OLDER_OPTIONS: dict[str, str | int] = {"mtp": "none", "block_size": 32}
+# Fields of a request that only one target reads, and what the command line calls them.
+_OPTIONS_OF = {
+    "cpu": {"precision": "--precision", "block_size": "--block-size", "mtp": "--mtp"},
+    "ascend-310p": {
+        "dtype": "--dtype",
+        "gears": "--gears",
+        "image_gears": "--image-gears",
+        "fused_prefill": "--no-fused-prefill",
+        "fused_decode": "--no-fused-decode",
+        "stateless_prefill": "--stateless-prefill",
+    },
+}
 GRAPH_FILE = "model.onnx"
 WEIGHTS_FILE = "model.bin"
 
@@ -36,14 +48,25 @@ def graph_path(component: str, graph: str) -> str:
 def builders_for(request: ExportRequest) -> Builders:
     """The graph builders of the request's target by component; each gives graphs by name.
 
-    Raises UsageError for options that the target cannot honour.
+    Raises UsageError for options that the target cannot honour: those of another target, unless
+    they have their defaults, and impossible ones.
     """
+    _refuse_others(request)
     if request.target == "ascend-310p":
-        if request.mtp:
-            raise UsageError("--mtp is for --target cpu, found ascend-310p: leave it out")
         ascend_options(request)
         return {name: _ascend(name) for name in COMPONENTS[request.target]}
     return {"vision": _vision, "text": _text}
+
+
+def _refuse_others(request: ExportRequest) -> None:
+    target, default = request.target or "cpu", ExportRequest()
+    for owner, options in _OPTIONS_OF.items():
+        for name, option in options.items():
+            if owner != target and getattr(request, name) != getattr(default, name):
+                raise UsageError(
+                    f"{option} is for --target {owner}, found {target}: leave it out, or add "
+                    f"--target {owner}"
+                )
 
 
 def ascend_options(request: ExportRequest) -> AscendOptions:
@@ -63,8 +86,8 @@ def component_options(request: ExportRequest, component: str) -> dict[str, str |
     """What of the request shapes this component; equal options give an equal component."""
     if request.target == "ascend-310p":
         return _ascend_options(ascend_options(request), component)
-    weights: dict[str, str | int] = {"precision": request.precision}
-    if request.precision != "fp32":
+    weights: dict[str, str | int] = {"precision": request.stored_as}
+    if request.stored_as != "fp32":
         weights["block_size"] = request.block_size or "auto"
     if component == "vision":
         return weights
@@ -116,7 +139,7 @@ def _text(
     from q35export.graphs.mtp import build_text_and_head  # noqa: PLC0415
     from q35export.graphs.text import build_text_graph  # noqa: PLC0415
 
-    capacity, plan = request.max_seq_len, precision_plan(request.precision, request.block_size)
+    capacity, plan = request.max_seq_len, precision_plan(request.stored_as, request.block_size)
     if request.mtp:
         text, head = build_text_and_head(config, source, sink, capacity=capacity, plan=plan)
         return {"text": text, "mtp": head}
@@ -128,5 +151,5 @@ def _vision(
 ) -> Built:
     from q35export.graphs.vision import build_vision_graph  # noqa: PLC0415
 
-    plan = precision_plan(request.precision, request.block_size)
+    plan = precision_plan(request.stored_as, request.block_size)
     return {"vision": build_vision_graph(config, source, sink, plan=plan)}

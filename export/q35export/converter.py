@@ -5,9 +5,11 @@ Knows nothing of bundles.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,9 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import BinaryIO
 
 from q35chat.errors import ExportError, UsageError
 from q35export.converter_failures import DISK_FULL, explain
+from q35export.interrupt import sigterm_raises, undisturbed
 
 TOOL = "converter_lite"
 SUCCESS = "CONVERT RESULT SUCCESS"
@@ -73,7 +77,7 @@ def find_converter(option: str | None = None) -> Converter | None:
         return _tool(Path(home) / _IN_PACKAGE)
     if find_spec("mindspore_lite") is not None:
         return Converter(
-            (sys.executable, "-m", "q35export.lite_worker"), "mindspore_lite.Converter"
+            (sys.executable, "-P", "-m", "q35export.lite_worker"), "mindspore_lite.Converter"
         )
     return None
 
@@ -87,7 +91,8 @@ def command_text(graph: str, config: str, output: str) -> str:
 def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -> None:
     """Convert one graph; `on_poll` is called again and again meanwhile.
 
-    Everything that is printed goes to `job.log`. Raises ExportError with the cause.
+    Everything that is printed goes to `job.log`. Whatever ends this call, the converter ends with
+    it. Raises ExportError with the cause.
     """
     code = _run(converter, job, on_poll)
     text = job.log.read_text(encoding="utf-8", errors="replace")
@@ -98,30 +103,45 @@ def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -
 
 
 def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
-    """The exit code of the converter's process."""
+    """The exit code of the converter's process, which does not outlive this call."""
     line = converter.arguments(job.graph, job.config, job.output)
-    with job.log.open("wb") as log:
+    process: subprocess.Popen[bytes] | None = None
+    with sigterm_raises(), job.log.open("wb") as log:
         log.write((shlex.join(line) + "\n").encode())
         log.flush()
         try:
-            process = subprocess.Popen(
-                line,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(converter),
-            )
-        except OSError as error:
-            raise ExportError(f"{converter.name} does not start: {error.strerror}") from error
-        try:
+            with undisturbed():
+                process = _start(converter, line, log)
             while process.poll() is None:
                 on_poll()
                 time.sleep(_POLL_S)
+            return process.returncode
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    return process.returncode
+            if process is not None:
+                _end(process)
+
+
+def _start(converter: Converter, line: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+    """The converter in a process group of its own, so that what it starts can be ended with it."""
+    try:
+        return subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=_environment(converter),
+            process_group=0,
+        )
+    except OSError as error:
+        raise ExportError(f"{converter.name} does not start: {error.strerror}") from error
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with undisturbed():
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _tool(path: Path) -> Converter:

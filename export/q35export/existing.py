@@ -10,14 +10,17 @@ from pathlib import Path
 from q35chat.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
 from q35chat.errors import BundleError, ExportError, OccupiedError, UsageError
 from q35export.components import OLDER_OPTIONS, component_options, shared_options
+from q35export.recording import is_leftover
 from q35export.request import COMPONENT_CHOICES, ExportRequest
+from q35export.staging import LOCK_INSIDE
 
-_OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENT_CHOICES, ".DS_Store"} - {"all"}
+_OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENT_CHOICES, LOCK_INSIDE, ".DS_Store"} - {"all"}
 
 
 def check_place(out: Path) -> None:
     """Refuse, with UsageError, a place that an export must not replace: anything but nothing, an
-    empty folder, or a bundle with no foreign files at its top."""
+    empty folder, or a bundle with no foreign files at its top. What a killed run of ours left there
+    is not foreign and goes with the bundle."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -28,7 +31,7 @@ def check_place(out: Path) -> None:
             f"--out {out} is not empty and not a bundle (it holds {names[0]}); "
             "choose another --out, or empty the folder yourself"
         )
-    foreign = [name for name in names if name not in _OURS]
+    foreign = [name for name in names if name not in _OURS and not is_leftover(name)]
     if foreign:
         raise UsageError(
             f"--out {out} holds {foreign[0]}, which no export wrote and replacing the bundle "

@@ -6,20 +6,22 @@ of its own and moved when it is whole, so that an interrupted run is just starte
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from q35chat.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest
+from q35chat.bundle import Bundle, FileEntry, Manifest
 from q35chat.counting import readable_size
 from q35chat.errors import ExportError
 from q35export.converter import Converter, Job, command_text, run_converter
 from q35export.converter_config import config_text, read_inputs
+from q35export.interrupt import sigterm_raises, undisturbed
+from q35export.mindir_files import converted_files, converted_graph, take_result
 from q35export.progress import Reporter
+from q35export.recording import clear_leftovers, replace_manifest
+from q35export.staging import exclusive
 from q35export.write import file_entry
 
 CONFIG_FILE = "converter.ini"
@@ -43,13 +45,18 @@ class ConvertResult:
 def convert(
     path: Path, converter: Converter | None, reporter: Reporter, *, drop_onnx: bool = False
 ) -> ConvertResult:
-    """Convert what is left of the bundle at `path`. Raises BundleError, ExportError.
+    """Convert what is left of the bundle at `path`.
 
     A result that was made by hand is taken over. `drop_onnx` deletes the ONNX files of converted
-    graphs.
+    graphs. Raises BundleError, and ExportError, which also tells who else is writing the bundle.
     """
+    manifest = Bundle.open(path).manifest
+    if not drop_onnx and all(is_converted(manifest, name) for name in manifest.graphs):
+        return ConvertResult("up-to-date", before=tuple(manifest.graphs))
     try:
-        return _converted(path, converter, reporter, drop_onnx=drop_onnx)
+        with sigterm_raises(), exclusive(path.resolve(), "a conversion"):
+            clear_leftovers(path)
+            return _converted(path, converter, reporter, drop_onnx=drop_onnx)
     except OSError as error:
         place = error.filename or path
         raise ExportError(
@@ -74,7 +81,7 @@ def _converted(
         if name in before:
             continue
         config = _write_config(bundle, name)
-        if _result(path / name, name) is None:
+        if converted_graph(path / name, name) is None:
             if converter is None:
                 commands.append(_command(bundle, name))
                 continue
@@ -144,39 +151,27 @@ def _convert(
 
     try:
         run_converter(converter, job, show_growth)
-        if _result(staging, name) is None:
+        if converted_graph(staging, name) is None:
             raise ExportError(f"{name}: the converter left no {name}.mindir; log: {job.log}")
-        for made in staging.iterdir():
-            made.replace(folder / made.name)
+        take_result(staging, folder, name)
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        with undisturbed():
+            shutil.rmtree(staging, ignore_errors=True)
     reporter.end(name)
-
-
-def _result(folder: Path, name: str) -> Path | None:
-    """The converted graph in `folder`: alone, or with its weights in `*_variables`."""
-    split, variables = folder / f"{name}_graph.mindir", folder / f"{name}_variables"
-    if split.is_file() and variables.is_dir() and any(variables.iterdir()):
-        return split
-    whole = folder / f"{name}.mindir"
-    return whole if whole.is_file() else None
 
 
 def _record(path: Path, name: str, reporter: Reporter) -> None:
     """Put the converted graph into the manifest, in one step."""
-    result = _result(path / name, name)
-    assert result is not None
-    made = [result]
-    if result.stem.endswith("_graph"):
-        made += sorted((path / name / f"{name}_variables").iterdir())
+    made = converted_files(path / name, name)
     manifest = Bundle.open(path).manifest
     files = dict(manifest.files)
     for file in (*made, path / name / CONFIG_FILE):
         files[file.relative_to(path).as_posix()] = file_entry(file)
-    graphs = {**manifest.graphs, name: result.relative_to(path).as_posix()}
+    result = made[0].relative_to(path).as_posix()
+    graphs = {**manifest.graphs, name: result}
     options = {**manifest.options, name: {**manifest.options.get(name, {}), "converted": "mindir"}}
-    _write_manifest(path, replace(manifest, files=files, graphs=graphs, options=options))
-    reporter.note(f"{name}: {result.relative_to(path).as_posix()} recorded")
+    replace_manifest(path, replace(manifest, files=files, graphs=graphs, options=options))
+    reporter.note(f"{name}: {result} recorded")
 
 
 def _drop_onnx(path: Path) -> None:
@@ -191,18 +186,9 @@ def _drop_onnx(path: Path) -> None:
     files: Mapping[str, FileEntry] = {
         name: entry for name, entry in manifest.files.items() if name not in dropped
     }
-    _write_manifest(path, replace(manifest, files=files))
+    replace_manifest(path, replace(manifest, files=files))
     for name in dropped:
         (path / name).unlink()
-
-
-def _write_manifest(path: Path, manifest: Manifest) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path, prefix=f".{MANIFEST_NAME}")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(manifest.to_json())
-    written = Path(name)
-    written.chmod(0o644)
-    written.replace(path / MANIFEST_NAME)
 
 
 def _graph_size(manifest: Manifest, name: str) -> int:

@@ -34,7 +34,8 @@ def make_plan(
     `keep` is the bundle whose remaining component is kept. Sizes are exact, the manifest aside.
     """
     files = [PlannedFile(bundled_name(file), file.stat().st_size) for file in processor]
-    twice = 0
+    kept_graphs = _kept_graphs(keep, request)
+    twice = _kept_twice(kept_graphs)
     for component in request.components:
         sink = CountingSink()
         shapes = expected_tensors(config, component)
@@ -56,7 +57,7 @@ def make_plan(
         capacity,
         weights + twice,
         on_npu=request.target == "ascend-310p",
-        mtp=request.mtp,
+        mtp=request.mtp or "mtp" in kept_graphs,
     )
     return ExportPlan(request.out, tuple(files), kept, memory)
 
@@ -71,6 +72,22 @@ def _shared_bytes(graphs: Iterable[ir.Model]) -> int:
         shared += sum(length for offset, length in parts.items() if offset in seen)
         seen |= parts.keys()
     return shared
+
+
+def _kept_graphs(keep: Bundle | None, request: ExportRequest) -> dict[str, Path]:
+    """The graphs of `keep` that `request` does not build, by name."""
+    if keep is None:
+        return {}
+    files = kept_files(keep, request)
+    return {name: keep.path / file for name, file in keep.manifest.graphs.items() if file in files}
+
+
+def _kept_twice(graphs: dict[str, Path]) -> int:
+    """As `_shared_bytes`, of kept graphs: those in one folder share its weights file."""
+    folders: dict[Path, list[Path]] = {}
+    for path in graphs.values():
+        folders.setdefault(path.parent, []).append(path)
+    return sum(_shared_bytes(map(ir.load, paths)) for paths in folders.values() if paths[1:])
 
 
 def kept_files(keep: Bundle | None, request: ExportRequest) -> dict[str, FileEntry]:

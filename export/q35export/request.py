@@ -14,7 +14,7 @@ Status = Literal["exported", "up-to-date", "planned"]
 
 DEFAULT_MODEL = "Qwen/Qwen3.5-4B"
 DEFAULT_CAPACITY = 2048
-
+DEFAULT_PRECISION: Precision = "int4"
 DEFAULT_IMAGE_GEARS = (16, 64, 256)
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
@@ -34,10 +34,10 @@ class ExportRequest:
     """The options of `q35chat export`.
 
     `model` is a folder or a hub id; `target` None means: the best for this machine;
-    `max_seq_len` is the capacity in KV slots. For "cpu" are `precision`, `block_size` (weights that
-    share a scale where they are quantised; None: as suits each matrix) and `mtp` (export the
-    checkpoint's head for drafts, too); for "ascend-310p" the options from `dtype` to
-    `stateless_prefill`, as its `AscendOptions` describe them.
+    `max_seq_len` is the capacity in KV slots. For "cpu" are `precision` (None: the default),
+    `block_size` (weights that share a scale where they are quantised; None: as suits each matrix)
+    and `mtp` (export the checkpoint's head for drafts, too); for "ascend-310p" the options from
+    `dtype` to `stateless_prefill`, as its `AscendOptions` describe them.
     """
 
     model: str = DEFAULT_MODEL
@@ -45,7 +45,7 @@ class ExportRequest:
     source: str = "huggingface"
     revision: str | None = None
     target: str | None = None
-    precision: Precision = "int4"
+    precision: Precision | None = None
     max_seq_len: int = DEFAULT_CAPACITY
     component: str = "all"
     force: bool = False
@@ -62,7 +62,7 @@ class ExportRequest:
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
         _one_of("--source", self.source, SOURCES)
-        _one_of("--precision", self.precision, PRECISIONS)
+        _one_of("--precision", self.stored_as, PRECISIONS)
         _one_of("--dtype", self.dtype, DTYPES)
         choices = COMPONENT_CHOICES
         if self.target is not None:
@@ -76,6 +76,11 @@ class ExportRequest:
             raise UsageError(f"--block-size must be one of {sizes}, found {self.block_size}")
         if self.max_seq_len < 1:
             raise UsageError(f"--max-seq-len must be at least 1, found {self.max_seq_len}")
+
+    @property
+    def stored_as(self) -> Precision:
+        """The precision of a bundle for the CPU."""
+        return self.precision or DEFAULT_PRECISION
 
     @property
     def components(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Where a bundle grows before it takes its place, and how it does so at one stroke.
 
-Beside `out` lie, while an export runs: `.out.q35-lock` (held by the kernel for the living
-process only), `.out.q35-partial-PID` (the new bundle) and, between two renames,
-`.out.q35-old-PID` (the one it replaces). Whoever holds the lock may clean up what a killed
-export left. Must not know what a bundle holds beyond its manifest.
+Beside `out` lies, while an export or a conversion runs, `.out.q35-lock` (held by the kernel for the
+living process only); and beside it, for an export, `.out.q35-partial-PID` (the new bundle) and,
+between two renames, `.out.q35-old-PID` (the one it replaces). Whoever holds the lock may clean up
+what a killed export left. Must not know what a bundle holds beyond its manifest.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ from q35chat.bundle import MANIFEST_NAME, is_bundle
 from q35chat.errors import ExportError
 from q35export.interrupt import undisturbed
 
+LOCK_INSIDE = ".q35-lock"
+
 
 @contextlib.contextmanager
-def exclusive(out: Path) -> Iterator[None]:
-    """Be the only export into `out`, and repair what a killed one left beside it.
+def exclusive(out: Path, work: str = "an export") -> Iterator[None]:
+    """Be the only one who writes `out`, and repair what a killed export left beside it.
 
-    The parent folder is made if needed. Raises ExportError when another export is at work or
-    the parent folder cannot be written.
+    `work` says to others what is done there. The parent folder is made if needed; where a bundle
+    stands in a folder that cannot be written, as a mounted one, the lock lies in the bundle. Raises
+    ExportError when somebody else is at work or the lock cannot be written.
     """
-    path = _beside(out, "lock")
+    stands_alone = out.is_dir() and not os.access(out.parent, os.W_OK)
+    path = out / LOCK_INSIDE if stands_alone else _beside(out, "lock")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        lock = _acquire(path, out)
+        lock = _acquire(path, out, work)
     except OSError as error:
-        raise ExportError(f"cannot write in {out.parent}: {error.strerror}") from error
+        raise ExportError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
-        for leftover in _leftovers(out):
+        for leftover in () if stands_alone else _leftovers(out):
             _settle(leftover, out)
         yield
     finally:
@@ -89,21 +93,19 @@ def _is_occupied(out: Path) -> bool:
     return out.exists() and not (out.is_dir() and not any(out.iterdir()))
 
 
-def _acquire(path: Path, out: Path) -> TextIO:
+def _acquire(path: Path, out: Path, work: str) -> TextIO:
     while True:
         lock = path.open("a+", encoding="ascii")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.seek(0)
-            owner = lock.read().strip() or "unknown"
+            owner = lock.read().strip() or "another process"
             lock.close()
-            raise ExportError(
-                f"another export (process {owner}) is writing {out}; wait for it or stop it"
-            ) from error
+            raise ExportError(f"{owner} is writing {out}; wait for it or stop it") from error
         if _is_still(path, lock):
             lock.truncate(0)
-            lock.write(f"{os.getpid()}\n")
+            lock.write(f"{work} (process {os.getpid()})\n")
             lock.flush()
             return lock
         lock.close()

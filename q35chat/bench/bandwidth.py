@@ -14,21 +14,29 @@ from time import perf_counter
 
 import numpy as np
 
+from q35chat.children import python_command, python_environment
 from q35chat.engine.session import Array
 
+_TIMEOUT_S = 60
 _LEAST, _TIMES_CACHE, _PASSES = 256 << 20, 8, 5
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def measured_apart(threads: int) -> float | None:
     """Bytes per second, measured in another process; None where that does not work here."""
-    command = [sys.executable, "-m", "q35chat.bench.bandwidth", str(threads)]
+    command = python_command("-m", "q35chat.bench.bandwidth", str(threads))
     try:
         result = subprocess.run(
-            command, capture_output=True, text=True, check=True, start_new_session=True
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=True,
+            env=python_environment(),
+            start_new_session=True,
         )
         return float(result.stdout)
-    except (OSError, subprocess.CalledProcessError, ValueError):
+    except (OSError, subprocess.SubprocessError, ValueError):
         return None
 
 

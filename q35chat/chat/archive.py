@@ -9,6 +9,11 @@ from typing import Protocol
 
 from q35chat.chat.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import SessionSummary
+from q35chat.errors import StoreError
+
+
+class StoreBusyError(StoreError):
+    """Somebody else writes just now, and the call was not to wait."""
 
 
 class Archive(Protocol):
@@ -21,8 +26,13 @@ class Archive(Protocol):
     def create(self, record: ConversationRecord, turns: Sequence[TurnRecord]) -> None:
         """Add a conversation with its first turns."""
 
-    def save(self, record: ConversationRecord, turns: Sequence[TurnRecord]) -> int:
-        """Write a known conversation and the turns that changed; its new revision."""
+    def save(
+        self, record: ConversationRecord, turns: Sequence[TurnRecord], *, wait: bool = True
+    ) -> int:
+        """Write a known conversation and the turns that changed; its new revision.
+
+        Where it is not to `wait` for others that write it raises StoreBusyError.
+        """
 
     def record(self, session: str) -> ConversationRecord:
         """A conversation without its turns."""

@@ -10,7 +10,7 @@ from q35chat.chat.backend import ChatBackend
 from q35chat.chat.journal import Journal
 from q35chat.chat.path import ids_are_ours, in_prompt
 from q35chat.chat.records import TurnRecord
-from q35chat.chat.values import Attachment, Turn
+from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import UsageError
 
 EDITED = "edited"
@@ -18,7 +18,10 @@ EDITED = "edited"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The turns to read, the answer to add to, and a question that is not kept yet."""
+    """The turns to read, the answer to add to, and a question that is not kept yet.
+
+    The answer says with which settings it is generated.
+    """
 
     path: tuple[TurnRecord, ...]
     answer: TurnRecord
@@ -32,11 +35,12 @@ class Asker:
         self._backend = backend
         self._journal = journal
 
-    def new(self, turn: Turn, parent: str | None) -> Ask:
-        """Ask `turn` after the turn `parent`."""
+    def new(self, turn: Turn, parent: str | None, settings: ChatSettings | None = None) -> Ask:
+        """Ask `turn` after the turn `parent`, with `settings` or those of the conversation."""
         question = TurnRecord(new_id(), parent, turn, time.time())
         path = (*in_prompt(self._journal.path_to(parent)), question)
-        return Ask(path, self._empty_answer(question.id), question)
+        answer = self._empty_answer(question.id)
+        return Ask(path, replace(answer, settings=settings or answer.settings), question)
 
     def again(self, step_id: str | None) -> Ask:
         """Ask the question of a turn once more. Raises UsageError when there is none."""

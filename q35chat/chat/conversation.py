@@ -77,8 +77,18 @@ class StoredConversation:
 
     @property
     def used_slots(self) -> int:
-        """Slots that the branch being read takes, or will take once it is read again."""
+        """Slots that the branch being read takes, or will take once it is read again, as they were
+        counted last."""
         return self._slots.of_branch()
+
+    def count_slots(self) -> None:
+        """Count the slots of the branch being read; for a worker thread."""
+        self._slots.count()
+
+    def settle(self) -> None:
+        """Wait for what is written and counted in the background."""
+        self._journal.settle()
+        self._slots.settle()
 
     def settings(self) -> ChatSettings:
         """What the next turn is generated with."""
@@ -87,6 +97,7 @@ class StoredConversation:
     def change_settings(self, settings: ChatSettings) -> None:
         """Use `settings` from the next turn on. Raises StoreError when they cannot be saved."""
         self._journal.change_settings(settings)
+        self._slots.count_soon()
 
     def attach(self, path: Path) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
@@ -98,10 +109,19 @@ class StoredConversation:
         """What sending this draft would take, exactly, or putting it beside the turn `edited`."""
         return self._slots.forecast(Turn("user", text, tuple(attachments)), edited)
 
-    def send(self, text: str, attachments: Sequence[Attachment] = ()) -> Iterator[Event]:
-        """Ask something. Raises CapacityError, and then the question is not kept."""
+    def send(
+        self,
+        text: str,
+        attachments: Sequence[Attachment] = (),
+        *,
+        settings: ChatSettings | None = None,
+    ) -> Iterator[Event]:
+        """Ask something, perhaps with `settings` that are for this turn alone.
+
+        Raises CapacityError, and then the question is not kept.
+        """
         turn = Turn("user", text, tuple(attachments))
-        return self._answer(lambda: self._asker.new(turn, self._journal.record.head))
+        return self._answer(lambda: self._asker.new(turn, self._journal.record.head, settings))
 
     def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
         """Answer the last question, or that of the turn `step_id`, once more beside the first."""
@@ -131,6 +151,7 @@ class StoredConversation:
         questions = [record for record in dropped if record.turn.role == "user"]
         changed = [replace(record, left_out=True) for record in questions]
         self._journal.replace(changed, self._journal.record.head)
+        self._slots.count_soon()
 
     def choose_branch(self, step_id: str, branch: int) -> None:
         """Read the branch number `branch` (from 0) at this turn, to its newest end."""
@@ -138,6 +159,7 @@ class StoredConversation:
         if not 0 <= branch < len(siblings):
             raise UsageError(f"There is no branch {branch + 1} here, only {len(siblings)}.")
         self._journal.replace((), self._journal.newest_below(siblings[branch]))
+        self._slots.count_soon()
 
     def summarise(self, use: Callable[[str], None]) -> Iterator[Event]:
         """The model's summary of this branch; `use` gets the text unless it was stopped.
@@ -170,12 +192,22 @@ class StoredConversation:
     def _answering(self, run: Run, prepare: Callable[[], Ask | None]) -> Generator[Event]:
         finished: Finished | None = None
         with self._gate.passing(run), self._journal.store.answering(self.id):
-            self._journal.refresh()
-            ask = prepare()
-            if ask is not None:
-                finished = yield from self._generate(run, ask)
+            finished = yield from self._turn(run, prepare)
+            if finished is not None:
+                yield finished
         if self._reads_ahead and finished is not None and finished.reason == "stop":
             self._gate.when_idle(self._read_ahead)
+
+    def _turn(
+        self, run: Run, prepare: Callable[[], Ask | None]
+    ) -> Generator[Event, None, Finished | None]:
+        """All events but `Finished`; when it ends, however it does, its slots are counted."""
+        try:
+            self._journal.refresh()
+            ask = prepare()
+            return (yield from self._generate(run, ask)) if ask is not None else None
+        finally:
+            self._slots.count()
 
     def _read_ahead(self, should_stop: Callable[[], bool]) -> None:
         turns = self._turns(self._prompt_path())
@@ -184,7 +216,8 @@ class StoredConversation:
 
     def _generate(self, run: Run, ask: Ask) -> Generator[Event, None, Finished | None]:
         turns = self._turns(ask.path)
-        running = self._backend.run(turns, self._prompt_settings(), run.stopped)
+        settings = with_summary(ask.answer.settings or self.settings(), self.summary)
+        running = self._backend.run(turns, settings, run.stopped)
         with closing(_generator(running)) as events:
             first = next(events)
             if ask.question is not None:
@@ -217,8 +250,6 @@ class StoredConversation:
             problem = self._keep(answer)
         if problem:
             yield _unsaved(problem)
-        if finished is not None:
-            yield finished
         return finished
 
     def _keep(self, answer: AnswerRecorder) -> str:

@@ -94,6 +94,8 @@ class Timings:
 class Usage:
     """Token counts and capacity at the end of a turn.
 
+    `completion_tokens` are all that the model wrote: the `reasoning_tokens` among them, and the id
+    that ended the turn.
     Of the `drafted_tokens`, which were guessed and computed ahead, `accepted_tokens` came true.
     """
 

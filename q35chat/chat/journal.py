@@ -1,24 +1,39 @@
 """One conversation in memory and on disk: its tree of turns, written before it is shown.
 
-Knows the store and nothing of the model. Turns that could not be written stay in memory and
-are tried again with the next write.
+Knows the store and nothing of the model. Readers never wait for the disk: they see a record and a
+tree that are only ever replaced. What could not be written stays in memory and is tried again
+with the next write.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from q35chat.chat.archive import Archive
+from q35chat.chat.archive import Archive, StoreBusyError
+from q35chat.chat.background import Background
 from q35chat.chat.records import ConversationRecord, TurnRecord
 from q35chat.chat.tree import TurnTree
 from q35chat.chat.values import ChatSettings
-from q35chat.errors import UsageError
+from q35chat.errors import StoreError, UsageError
 
 TITLE_LENGTH = 60
 UNTITLED = "New chat"
+
+_Change = Callable[[ConversationRecord], ConversationRecord]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What readers see at one moment."""
+
+    record: ConversationRecord
+    tree: TurnTree
 
 
 class Journal:
@@ -32,121 +47,194 @@ class Journal:
         stored: bool = False,
     ) -> None:
         self.store = store
-        self._record = record
-        self._tree = TurnTree(turns)
+        self._shown = _Shown(record, TurnTree(turns))
         self._stored = stored
         self._revision = record.revision
         self._unwritten: dict[str, TurnRecord] = {}
-        self._lock = threading.RLock()
+        self._changes = self._written_changes = 0
+        self._growing: str | None = None
+        self._memory = threading.Lock()  # held while memory is changed, never for the disk
+        self._writer = threading.Lock()  # held while the disk is waited for
+        self._later = Background()
 
     @property
     def record(self) -> ConversationRecord:
         """The conversation itself."""
-        return self._record
+        return self._shown.record
 
     def path(self) -> tuple[TurnRecord, ...]:
         """The turns of the branch being read."""
-        with self._lock:
-            return self._tree.path(self._record.head)
+        shown = self._shown
+        return shown.tree.path(shown.record.head)
 
     def path_to(self, ident: str | None) -> tuple[TurnRecord, ...]:
         """The turns that lead to `ident`, which is the last of them."""
-        with self._lock:
-            return self._tree.path(ident)
+        return self._shown.tree.path(ident)
 
     def siblings(self, ident: str) -> Sequence[str]:
         """The branches that this turn is one of."""
-        with self._lock:
-            return self._tree.siblings(ident)
+        return self._shown.tree.siblings(ident)
 
     def newest_below(self, ident: str) -> str:
         """The end of the newest branch under this turn."""
-        with self._lock:
-            return self._tree.latest_below(ident)
+        return self._shown.tree.latest_below(ident)
 
     def known(self, ident: str) -> TurnRecord:
         """The turn with this id. Raises UsageError if there is none."""
-        with self._lock:
-            if ident not in self._tree:
-                raise UsageError(f"This chat has no turn {ident!r}.")
-            return self._tree[ident]
+        tree = self._shown.tree
+        if ident not in tree:
+            raise UsageError(f"This chat has no turn {ident!r}.")
+        return tree[ident]
+
+    # -- for whoever computes: these wait for the disk
 
     def add(self, turn: TurnRecord) -> None:
         """Write a turn and go on from it. Raises StoreError, and then nothing has changed."""
-        with self._lock:
-            self._write(self._going_on_from(turn), (turn,))
-            self._tree.put(turn)
+        with self._writer:
+            self._write(lambda record: _going_on(record, turn), (turn,))
+            self._show(turn)
 
     def keep(self, turn: TurnRecord) -> None:
         """`add`, but the turn stays in memory also when it cannot be written (StoreError)."""
-        with self._lock:
-            self._tree.put(turn)
-            self._unwritten[turn.id] = turn
-            self._record = self._going_on_from(turn)
-            self._write(self._record, ())
+        with self._writer:
+            self._show(turn, owed=True)
+            self._write(_as_it_is)
 
     def stream(self, turn: TurnRecord) -> None:
         """Write a turn that is still growing and is not part of the tree yet."""
-        with self._lock:
-            self._write(self._going_on_from(turn), (turn,), remember=False)
-
-    def replace(self, turns: Sequence[TurnRecord], head: str | None) -> None:
-        """Write changed turns and the branch being read. Raises StoreError."""
-        with self._lock:
-            self._write(replace(self._record, head=head), turns)
-            for turn in turns:
-                self._tree.put(turn)
+        with self._writer:
+            self._write(lambda record: _going_on(record, turn), (turn,))
+            self._growing = turn.id
 
     def begin(self, title: str, settings: ChatSettings, summary: str) -> None:
         """Store the conversation before anything is said in it. Raises StoreError."""
-        with self._lock:
-            self._write(replace(self._record, title=title, settings=settings, summary=summary), ())
 
-    def change_settings(self, settings: ChatSettings) -> None:
-        """Use other settings from the next turn on. Raises StoreError if they are not saved."""
-        with self._lock:
-            self._record = replace(self._record, settings=settings)
-            if self._stored:
-                self._write(self._record, ())
+        def change(record: ConversationRecord) -> ConversationRecord:
+            return replace(record, title=title, settings=settings, summary=summary)
 
-    def retitle(self, title: str) -> None:
-        """Show a title that the store already has."""
-        with self._lock:
-            self._record = replace(self._record, title=title)
+        with self._writer:
+            self._write(change)
+            with self._memory:
+                self._shown = replace(self._shown, record=change(self._shown.record))
 
     def refresh(self) -> None:
         """Take over what another process wrote. Raises StoreError if it was deleted."""
-        with self._lock:
-            if not self._stored or self.store.record(self._record.id).revision == self._revision:
+        with self._writer:
+            ident = self.record.id
+            if not self._stored or self.store.record(ident).revision == self._revision:
                 return
-            record, turns = self.store.load(self._record.id)
-            head = self._record.head
-            self._tree = TurnTree((*turns, *self._unwritten.values()))
-            self._revision = record.revision
-            self._record = replace(
-                self._record, title=record.title, head=head if head in self._tree else record.head
-            )
+            record, turns = self.store.load(ident)
+            with self._memory:
+                tree = TurnTree((*turns, *self._unwritten.values()))
+                head = self.record.head if self.record.head in tree else record.head
+                fresh = replace(self.record, title=record.title, head=head)
+                self._shown = _Shown(fresh, tree)
+                self._revision = record.revision
 
-    def _going_on_from(self, turn: TurnRecord) -> ConversationRecord:
-        title = self._record.title
-        if self._record.head is None and turn.turn.role == "user":
-            title = title_of(turn) if title == UNTITLED else title
-        return replace(self._record, head=turn.id, title=title)
+    def settle(self) -> None:
+        """Write what is not written yet, as far as that is possible: this may be the last time."""
+        self._later.wait()
+        self._write_owed()
+
+    # -- for whoever shows: these wait for nobody
+
+    def replace(self, turns: Sequence[TurnRecord], head: str | None) -> None:
+        """Change turns and the branch being read, written now or, where others write, a little
+        later. Raises StoreError, and then nothing has changed."""
+        before = self._shown
+        self._change(lambda record: replace(record, head=head), turns)
+        try:
+            self._write_at_once()
+        except StoreError:
+            with self._memory:
+                self._shown = before
+                for turn in turns:
+                    self._unwritten.pop(turn.id, None)
+            raise
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """Use other settings from the next turn on, written now or, where others write, a little
+        later. Raises StoreError if they are not saved."""
+        self._change(lambda record: replace(record, settings=settings))
+        self._write_at_once()
+
+    def retitle(self, title: str) -> None:
+        """Show a title that the store already has."""
+        with self._memory:
+            self._shown = replace(self._shown, record=replace(self.record, title=title))
+
+    # -- what all of them are made of
+
+    def _show(self, turn: TurnRecord, *, owed: bool = False) -> None:
+        """Go on from a turn, which is still to be written if it is `owed`."""
+        with self._memory:
+            record, tree = self._shown.record, self._shown.tree
+            self._shown = _Shown(_going_on(record, turn), tree.having((turn,)))
+            self._growing = None
+            if owed:
+                self._unwritten[turn.id] = turn
+
+    def _change(self, change: _Change, turns: Sequence[TurnRecord] = ()) -> None:
+        """Change what is shown; it is still to be written."""
+        with self._memory:
+            self._shown = _Shown(change(self._shown.record), self._shown.tree.having(turns))
+            self._unwritten.update({turn.id: turn for turn in turns})
+            self._changes += 1
+
+    def _write_at_once(self) -> None:
+        """Write what is owed where nobody else writes, else in the background."""
+        if not self._stored:
+            return
+        if not self._writer.acquire(blocking=False):
+            self._later.soon(self._write_owed)
+            return
+        try:
+            self._write(_as_it_is, wait=False)
+        except StoreBusyError:
+            self._later.soon(self._write_owed)
+        finally:
+            self._writer.release()
+
+    def _write_owed(self) -> None:
+        with self._writer:
+            owes = self._unwritten or self._changes != self._written_changes
+            try:
+                if self._stored and owes:
+                    self._write(_as_it_is)
+            except StoreError as error:
+                _log.warning("chat %s is not written yet: %s", self.record.id, error)
 
     def _write(
-        self, record: ConversationRecord, turns: Sequence[TurnRecord], remember: bool = True
+        self, change: _Change, turns: Sequence[TurnRecord] = (), *, wait: bool = True
     ) -> None:
-        record = replace(record, updated=time.time())
-        changed = tuple({**self._unwritten, **{turn.id: turn for turn in turns}}.values())
+        """Write the record under `change`, `turns`, and what is owed. The caller is the writer."""
+        with self._memory:
+            record, changes = self._shown.record, self._changes
+            record = replace(record, head=self._growing or record.head, updated=time.time())
+            written = {**self._unwritten, **{turn.id: turn for turn in turns}}
         if self._stored:
-            if self.store.save(record, changed) == self._revision + 1:
-                self._revision += 1
+            revision = self.store.save(change(record), tuple(written.values()), wait=wait)
+            if revision == self._revision + 1:
+                self._revision = revision
         else:
-            self.store.create(record, changed)
+            self.store.create(change(record), tuple(written.values()))
             self._stored = True
-        self._unwritten.clear()
-        if remember:
-            self._record = record
+        with self._memory:
+            self._written_changes = changes
+            for ident, turn in written.items():
+                if self._unwritten.get(ident) is turn:
+                    del self._unwritten[ident]
+
+
+def _as_it_is(record: ConversationRecord) -> ConversationRecord:
+    return record
+
+
+def _going_on(record: ConversationRecord, turn: TurnRecord) -> ConversationRecord:
+    title = record.title
+    if record.head is None and turn.turn.role == "user":
+        title = title_of(turn) if title == UNTITLED else title
+    return replace(record, head=turn.id, title=title)
 
 
 def title_of(turn: TurnRecord) -> str:

@@ -16,6 +16,7 @@ from q35chat.chat.values import Attachment
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError, PictureError
+from q35chat.safe_text import safe_line
 from q35chat.vision.geometry import geometry
 from q35chat.vision.loading import header, read_file
 from q35chat.vision.patches import prepare
@@ -73,10 +74,11 @@ class Pictures:
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read, decode and measure the picture file at `path`. Raises PictureError."""
+        name = safe_line(path.name)
         if self._encoder is None:
-            raise PictureError(f"{path.name} cannot be shown to the model: {self._missing}")
+            raise PictureError(f"{name} cannot be shown to the model: {self._missing}")
         data = read_file(path)
-        picture = prepare(data, path.name, self._rules, self._cap(max_tokens))
+        picture = prepare(data, name, self._rules, self._cap(max_tokens))
         if picture.tokens > max_tokens:
             raise PictureError(
                 f"the vision graph makes {picture.tokens} tokens of every picture, no more than "
@@ -84,7 +86,7 @@ class Pictures:
             )
         return Attachment(
             sha256=picture.sha256,
-            name=path.name,
+            name=name,
             data=data,
             width=picture.width,
             height=picture.height,

@@ -106,7 +106,8 @@ class Conversation(Protocol):
 
     @property
     def used_slots(self) -> int:
-        """Slots that this branch takes."""
+        """Slots that this branch takes, as they were counted last: at the end of a turn, or a
+        moment after it was changed otherwise."""
 
     def settings(self) -> ChatSettings:
         """What the next turn is generated with."""

@@ -1,6 +1,7 @@
-"""Slots of a conversation and of what the user is about to do: exact, and nothing is computed.
+"""Slots of a conversation and of what the user is about to do: exact, and nothing runs for them.
 
-Counts come from the backend's plans; those of the branch itself are kept until it changes.
+Counts come from the backend's plans, which render and tokenise the conversation. Those of the
+branch itself are counted by whoever changed it, or in the background, and kept for whoever shows.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from q35chat.chat.backend import ChatBackend
+from q35chat.chat.background import Background
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.journal import Journal
 from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
@@ -34,20 +36,48 @@ class _Counts:
     pictures: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The counts of the branch that was read to `head`."""
+
+    head: str | None = None
+    branch: _Branch | None = None
+    counts: _Counts = _Counts()
+
+
 class SlotCounts:
     """Counts for one conversation."""
 
     def __init__(self, backend: ChatBackend, journal: Journal) -> None:
         self._backend = backend
         self._journal = journal
-        self._known: tuple[_Branch, _Counts] | None = None
+        self._known = _Known()
+        self._background = Background()
 
     def of_branch(self) -> int:
-        """Slots of the branch being read; 0 when a picture of it is gone.
+        """Slots of the branch being read as counted last; 0 when a picture of it is gone.
 
-        The last token of an answer that filled the capacity has no slot.
+        Returns at once: until a changed branch is counted, what its last answer told. The last
+        token of an answer that filled the capacity has no slot.
         """
-        return min(self._counts().live, self._backend.model.capacity)
+        known, head = self._known, self._journal.record.head
+        live = known.counts.live
+        if head is not None and head != known.head:
+            usage = self._journal.known(head).usage
+            live = usage.capacity_used if usage else live
+        return min(live, self._backend.model.capacity)
+
+    def count(self) -> None:
+        """Count the branch being read, if it has changed. Computes: for a worker thread."""
+        self._counts()
+
+    def count_soon(self) -> None:
+        """`count` in the background."""
+        self._background.soon(self.count)
+
+    def settle(self) -> None:
+        """Wait for what is counted in the background."""
+        self._background.wait()
 
     def forecast(self, draft: Turn, edited: str | None = None) -> Forecast:
         """What sending `draft` takes on top of the branch as the template would keep it.
@@ -85,11 +115,11 @@ class SlotCounts:
         )
 
     def _counts(self) -> _Counts:
-        branch = (self._path(), self._settings())
+        head, branch = self._journal.record.head, (self._path(), self._settings())
         known = self._known
-        if known is None or known[0] != branch:
-            known = self._known = (branch, self._count(branch[0]))
-        return known[1]
+        counts = known.counts if known.branch == branch else self._count(branch[0])
+        self._known = _Known(head, branch, counts)
+        return counts
 
     def _count(self, path: tuple[TurnRecord, ...]) -> _Counts:
         if not path:

@@ -22,7 +22,7 @@ from q35chat.chat.gate import Gate, Run
 from q35chat.chat.journal import Journal, untitled
 from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
 from q35chat.chat.values import ChatSettings, SamplingSettings
-from q35chat.errors import UsageError
+from q35chat.errors import StoreError, UsageError
 
 CONTINUED = " (continued)"
 LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
@@ -54,13 +54,17 @@ class StoredWorkspace:
         self._own_samplings: list[SamplingSettings] = []
         self._gate = Gate()
         self._lock = threading.Lock()
+        self._journals: weakref.WeakSet[Journal] = weakref.WeakSet()
         self._open: weakref.WeakValueDictionary[str, StoredConversation] = (
             weakref.WeakValueDictionary()
         )
 
     def load(self) -> None:
         """Load the model; slow, for a worker thread. Raises Q35Error."""
-        self.store.index()
+        try:
+            self.store.index()
+        except StoreError as error:  # a search tries again, and says why
+            _log.warning("the search index is not up to date: %s", error)
         if self._loaded is None:
             self._loaded = self._load()
 
@@ -94,6 +98,7 @@ class StoredWorkspace:
         settings, own = fresh.settings(), self._defaults().sampling
         if settings.sampling in self._own_samplings and settings.sampling != own:
             fresh.change_settings(replace(settings, sampling=own))
+        fresh.count_slots()
         with self._lock:
             self._open[fresh.id] = fresh
         return fresh
@@ -180,19 +185,27 @@ class StoredWorkspace:
         return self.store.export_markdown(session_id, folder)
 
     def stop_idle(self) -> None:
-        """End what the model does between two turns: the program is about to leave."""
+        """End what the model does between two turns, and write what is not written yet: the
+        program is about to leave."""
         self._gate.stop_idle()
+        for journal in list(self._journals):
+            journal.settle()
 
     def wait_idle(self) -> None:
-        """Wait until the model has got ready for a follow-up."""
+        """Wait until the model has got ready for a follow-up, and all is written and counted."""
         self._gate.wait_idle()
+        for conversation in list(self._open.values()):
+            conversation.settle()
 
     def _opened(self, journal: Journal) -> StoredConversation:
         with self._lock:
+            self._journals.add(journal)
             conversation = StoredConversation(
                 self._backend(), journal, self._gate, reads_ahead=self._reads_ahead
             )
-            return self._open.setdefault(conversation.id, conversation)
+            conversation = self._open.setdefault(conversation.id, conversation)
+        conversation.count_slots()
+        return conversation
 
     def _same(self, conversation: Conversation) -> StoredConversation:
         known = self._open.get(conversation.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -11,7 +11,7 @@ from typing import Any
 
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
-from q35chat.chat.events import Finished
+from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.choices import Speculate
 from q35chat.commands.answering import answer, show_turn
@@ -22,11 +22,12 @@ from q35chat.commands.keeping import after_one_turn, keeping
 from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
-from q35chat.commands.prompt_input import read_prompt
+from q35chat.commands.prompt_input import checked_text, read_prompt
 from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
 from q35chat.commands.report import stats_lines
 from q35chat.commands.sampling import chosen_sampling
 from q35chat.commands.streaming import call_in_worker
+from q35chat.errors import UsageError
 from q35chat.settings import Settings, load_settings
 from q35chat.vision.loading import header, read_file
 
@@ -41,6 +42,7 @@ class AskOptions:
     images: tuple[Path, ...] = ()
     system: str | None = None
     thinking: bool | None = None
+    thinking_budget: int | None = None
     max_new_tokens: int | None = None
     stop: tuple[str, ...] = ()
     as_json: bool = False
@@ -61,6 +63,10 @@ class AskOptions:
 def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
     chosen_sampling(SamplingSettings(), options.sampling, greedy=options.greedy)
+    if options.thinking is False and options.thinking_budget is not None:
+        raise UsageError("--no-thinking leaves no reasoning to limit; drop it or --thinking-budget")
+    for option, text in (("--system", options.system), *(("--stop", one) for one in options.stop)):
+        checked_text((text or "").encode("utf-8", "surrogateescape"), option)
     status = StatusLine(console)
     status.show("reading what is piped in")
     try:
@@ -112,12 +118,23 @@ def _answer_in(
 ) -> Finished:
     before = conversation.settings()
     used = _chosen(options, before)
-    pictures = _pictures(options, used, backend)
-    conversation.change_settings(used)
+    events = conversation.send(prompt, _pictures(options, used, backend), settings=used)
+    events = _keeping_settings(conversation, events, after_one_turn(before, used))
     try:
-        return show_turn(conversation.send(prompt, pictures), conversation.cancel, renderer)
+        return show_turn(events, conversation.cancel, renderer)
     finally:
-        conversation.change_settings(after_one_turn(before, used))
+        conversation.settle()
+
+
+def _keeping_settings(
+    conversation: StoredConversation, events: Iterator[Event], settings: ChatSettings
+) -> Iterator[Event]:
+    """The events of a turn; the conversation keeps `settings` as soon as it keeps the question."""
+    first = next(events)
+    if settings != conversation.settings():
+        conversation.change_settings(settings)
+    yield first
+    yield from events
 
 
 def _fresh(settings: Settings, sampling: SamplingSettings) -> ChatSettings:
@@ -132,7 +149,8 @@ def _chosen(options: AskOptions, base: ChatSettings) -> ChatSettings:
     """`base` under what was given for this turn."""
     given: dict[str, Any] = {
         "system_prompt": options.system,
-        "thinking": options.thinking,
+        "thinking": True if options.thinking_budget is not None else options.thinking,
+        "thinking_budget": options.thinking_budget,
         "max_new_tokens": options.max_new_tokens,
         "stop": options.stop or None,
         "max_image_tokens": options.max_image_tokens,

@@ -43,10 +43,13 @@ class ChatOptions:
     npu: NpuOptions = DEFAULT_NPU
     snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
     speculate: Speculate | None = None
+    thinking_budget: int | None = None
 
 
 def open_chat(options: ChatOptions, console: Console) -> int:
     """Chat until the user leaves; the exit code. Raises Q35Error."""
+    if options.session is not None and options.thinking_budget is not None:
+        raise UsageError("--thinking-budget is for a new chat; --session opens one with its own")
     settings = load_settings()
     if options.plain:
         return _line_by_line(options, settings, console)
@@ -63,6 +66,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
     from q35chat.commands.streaming import call_in_worker  # noqa: PLC0415
     from q35chat.store import Store  # noqa: PLC0415
 
+    first = _first_question(options)
     with Store() as store:
         if store.message:
             console.note(store.message)
@@ -78,9 +82,24 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         for path in options.images:
             chat.attach(path)
         try:
-            return chat.loop(sys.stdin)
+            if sys.stdin is not None and sys.stdin.isatty():
+                return chat.talk(first)
+            return chat.follow(sys.stdin.buffer if sys.stdin else None, first)
         finally:
             workspace.stop_idle()
+
+
+def _first_question(options: ChatOptions) -> str:
+    """What `--prompt` asks, empty for nothing. Raises UsageError for options that mean nothing
+    without a screen, and where there is nothing to read."""
+    from q35chat.commands.prompt_input import checked_text  # noqa: PLC0415
+
+    if options.pictures not in {None, "none"}:
+        raise UsageError(f"--plain shows no pictures; drop --pictures {options.pictures} or it")
+    text = checked_text(options.prompt.encode("utf-8", "surrogateescape"), "the prompt")
+    if sys.stdin is None and not text.strip():
+        raise UsageError("--plain reads questions from stdin, which is closed; give --prompt")
+    return text if text.strip() else ""
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
@@ -157,7 +176,8 @@ def stored_workspace(
         model = load_model(choice, options.threads)
         return model.backend, ChatSettings(
             sampling=model.sampling,
-            thinking=settings.thinking,
+            thinking=settings.thinking or options.thinking_budget is not None,
+            thinking_budget=options.thinking_budget,
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from q35chat.commands.console import Console
+from q35chat.commands.next_command import chat_command
 from q35export.converter import find_converter
 from q35export.mindir import convert
 from q35export.progress import reporter_for
@@ -26,11 +28,11 @@ def convert_bundle(
             "no converter here: copy the bundle to the NPU host, source CANN's set_env.sh there, "
             "set ASCEND_CUSTOM_OPP_PATH, and run these; then q35chat convert again"
         )
-        console.out.write(f"cd {bundle.resolve()}\n")
+        console.out.write(f"cd {shlex.quote(str(bundle.resolve()))}\n")
         console.out.writelines(f"{command}\n" for command in result.commands)
         console.out.flush()
         return NO_CONVERTER
     if result.status == "up-to-date":
         console.note(f"{bundle} is converted already")
-    console.note(f"chat with it: q35chat --model-dir {bundle}")
+    console.note(f"chat with it: {chat_command(bundle)}")
     return 0

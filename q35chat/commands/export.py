@@ -7,6 +7,7 @@ from pathlib import Path
 
 from q35chat.bundle import Bundle
 from q35chat.commands.console import Console
+from q35chat.commands.next_command import as_typed_here, next_step
 from q35chat.commands.verify import compare
 from q35chat.counting import readable_size
 from q35chat.errors import UsageError
@@ -30,7 +31,8 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
     console.note(result.message)
     if result.status == "planned":
         return 0
-    console.note(f"chat with it: q35chat --model-dir {request.out}")
+    manifest = Bundle.open(result.out).manifest
+    console.note(next_step(as_typed_here(result.out), manifest))
     wanted = has_torch and _is_whole(result.out) if verify is None else verify
     if result.status == "exported" and wanted and result.checkpoint:
         return _compared(result.out, result.checkpoint, console, asked_for=verify is True)
@@ -38,12 +40,12 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
 
 
 def _compared(bundle: Path, checkpoint: Path, console: Console, *, asked_for: bool) -> int:
-    """Compare; a comparison that nobody asked for and that does not fit is left out with a note."""
-    from q35export.verify import NotEnoughMemoryError  # noqa: PLC0415
+    """Compare; one that nobody asked for and that does not fit is left out with a note."""
+    from q35export.verify import NotComparableError  # noqa: PLC0415
 
     try:
         return compare(bundle, checkpoint, console)
-    except NotEnoughMemoryError as error:
+    except NotComparableError as error:
         if asked_for:
             raise
         console.note(f"not compared with the checkpoint: {error}")

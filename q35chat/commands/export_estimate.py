@@ -36,7 +36,7 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
 def _offers(request: ExportRequest) -> list[tuple[str, ExportRequest]]:
     """The precisions that the target has, smallest first."""
     if request.target != "cpu":
-        return [(DTYPES[0], request)]
+        return [(DTYPES[0], replace(request, precision=None))]
     return [(name, replace(request, precision=name)) for name in reversed(PRECISIONS)]
 
 

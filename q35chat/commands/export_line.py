@@ -20,8 +20,9 @@ def export(
         str | None, typer.Option(help="What will run it. Default: the best that is found.")
     ] = None,
     precision: Annotated[
-        Literal["fp32", "int8", "int4"], typer.Option(help="How the weights are stored.")
-    ] = "int4",
+        Literal["fp32", "int8", "int4"] | None,
+        typer.Option(help="cpu: how the weights are stored. Default: int4."),
+    ] = None,
     block_size: Annotated[
         int | None,
         typer.Option(

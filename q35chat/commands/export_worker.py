@@ -115,6 +115,7 @@ def _work(asked: dict[str, Any], lines: Lines) -> None:
 
 def _export(request: ExportRequest, lines: Lines) -> dict[str, Any]:
     from q35chat.bundle import Bundle  # noqa: PLC0415
+    from q35chat.commands.next_command import left_to_convert  # noqa: PLC0415
     from q35export.pipeline import export  # noqa: PLC0415
 
     telling = Telling(lines)
@@ -129,7 +130,7 @@ def _export(request: ExportRequest, lines: Lines) -> dict[str, Any]:
         "model": manifest.source.name,
         "folder": str(result.out),
         "size": result.plan.total if result.plan else 0,
-        "ready": manifest.target == "cpu",
+        "ready": not left_to_convert(manifest),
     }
 
 

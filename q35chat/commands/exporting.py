@@ -7,24 +7,23 @@ Knows the worker's lines and the exporter's option names; the screen knows neith
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from q35chat import errors
+from q35chat.children import python_command, python_environment
+from q35chat.commands.next_command import as_typed_here, chat_command, convert_command
 from q35chat.errors import ExportError, Q35Error
 from q35chat.safe_text import safe_line
 from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Occupied, Phase, Stopped, Tell
 
-WORKER: Final = (sys.executable, "-m", "q35chat.commands.export_worker")
+WORKER: Final = tuple(python_command("-m", "q35chat.commands.export_worker"))
 _FP16: Final = "fp16"
 _REPLACEABLE: Final = (errors.OccupiedError, errors.BundleError)
 _WORDS: Final = (
@@ -82,8 +81,7 @@ class ChildJob:
         """Make the bundle. Raises Q35Error, Stopped after `cancel`, Occupied."""
         answer = self._run(wish, tell)
         folder, ready = Path(answer["folder"]), answer["ready"]
-        shown = shlex.quote(_short(folder))
-        command = f"q35chat --model-dir {shown}" if ready else f"q35chat convert {shown}"
+        command = (chat_command if ready else convert_command)(as_typed_here(folder))
         return Made(answer["model"], folder, answer["size"], command, ready)
 
     def cancel(self) -> None:
@@ -120,7 +118,7 @@ class ChildJob:
                 stdout=subprocess.PIPE,
                 encoding="utf-8",
                 errors="replace",
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=python_environment(),
                 start_new_session=True,
             )
             return self._child
@@ -166,11 +164,3 @@ def in_words(message: str) -> str:
     for option, words in _WORDS:
         message = re.sub(option, words, message)
     return safe_line(message, limit=1000)
-
-
-def _short(folder: Path) -> str:
-    """The folder as one would type it here."""
-    try:
-        return str(folder.relative_to(Path.cwd().resolve()))
-    except ValueError:
-        return str(folder)

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
+from contextlib import suppress
 
 import typer
 
@@ -15,31 +18,49 @@ from q35chat.errors import Q35Error
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
+_SHOWS_WHERE = "--debug shows where"
+_REFUSED_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""Writing to an open file failed. Every file of our own is written under its name, so where no
+name is known it was a standard stream."""
+
 
 def report(error: BaseException, console: Console, *, debug: bool) -> int:
     """Say on stderr what went wrong, with the traceback if `debug`, and return the exit code."""
-    if debug and not isinstance(error, KeyboardInterrupt):
-        console.err.write("".join(traceback.format_exception(error)))
+    code, said = _told(error)
+    with suppress(OSError):  # stderr may be what cannot be written
+        if debug and not isinstance(error, KeyboardInterrupt):
+            console.err.write("".join(traceback.format_exception(error)))
+        if said:
+            console.note(f"q35chat: {said}")
+    return code
+
+
+def _told(error: BaseException) -> tuple[int, str]:
+    """The exit code, and one line; none where nothing is to be said."""
     match error:
         case KeyboardInterrupt() | typer.Abort():
-            return INTERRUPTED
+            return INTERRUPTED, ""
         case BrokenPipeError():
-            return BROKEN_PIPE
+            return BROKEN_PIPE, ""
         case Q35Error():
-            console.note(f"q35chat: {error}")
-            return error.exit_code
+            return error.exit_code, str(error)
         case typer.TyperException():
-            console.note(f"q35chat: {error.format_message().rstrip('.')}. {_help_hint(error)}")
-            return error.exit_code
+            return error.exit_code, f"{error.format_message().rstrip('.')}. {_help_hint(error)}"
         case MemoryError():
-            console.note(
-                "q35chat: out of memory; close other programs or export at --precision int4"
-            )
-            return 1
+            return 1, "out of memory; close other programs or export at --precision int4"
         case _:
-            kind = type(error).__name__
-            console.note(f"q35chat: unexpected {kind}: {error}; --debug shows where")
-            return 1
+            return 1, _unexpected(error)
+
+
+def _unexpected(error: BaseException) -> str:
+    """What nobody foresaw, or what the system refused."""
+    match error:
+        case OSError(strerror=str(why), filename=str() | bytes() | os.PathLike() as path):
+            return f"cannot use {os.fsdecode(path)}: {why}; {_SHOWS_WHERE}"
+        case OSError(strerror=str(why), errno=number) if number in _REFUSED_OUTPUT:
+            return f"cannot write the output: {why}; make room, or send it to another place"
+        case _:
+            return f"unexpected {type(error).__name__}: {error}; {_SHOWS_WHERE}"
 
 
 def _help_hint(error: typer.TyperException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from q35chat.bundle import Bundle, Manifest
+from q35chat.commands.next_command import convert_command, left_to_convert
 from q35chat.commands.npu import NpuOptions, log_path
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
@@ -17,11 +18,10 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
     """A function that loads the graph files of `bundle`. Raises RuntimeFailure."""
     npu = npu or NpuOptions()
     manifest = bundle.manifest
-    left = [name for name, file in manifest.graphs.items() if file.endswith(".onnx")]
-    if manifest.target == "ascend-310p" and left:
+    if left := left_to_convert(manifest):
         raise RuntimeFailure(
             f"{bundle.path} is not converted for the NPU ({', '.join(left)}): "
-            f"run q35chat convert {bundle.path}"
+            f"run {convert_command(bundle.path)}"
         )
     options = RuntimeOptions(
         threads=threads,

@@ -60,5 +60,6 @@ def keeping(
 
 
 def after_one_turn(before: ChatSettings, used: ChatSettings) -> ChatSettings:
-    """What a conversation keeps of the options of one turn: system prompt and thinking."""
-    return replace(before, system_prompt=used.system_prompt, thinking=used.thinking)
+    """What a conversation keeps of the options of one turn: system prompt, thinking, its budget."""
+    kept = before.with_thinking(used.thinking, used.thinking_budget)
+    return replace(kept, system_prompt=used.system_prompt)

@@ -56,7 +56,7 @@ def make_demo(note: Callable[[str], None]) -> Path:
         from q35export.pipeline import export as run_export  # noqa: PLC0415
 
         note("preparing the demo model (once)")
-        request = ExportRequest(model=str(checkpoint), out=out, precision="fp32")
+        request = ExportRequest(model=str(checkpoint), out=out, target="cpu", precision="fp32")
         run_export(request, _Quiet())
 
     path = ensure_demo(export)

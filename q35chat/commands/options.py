@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -15,6 +17,8 @@ def _turn_on_debug(context: typer.Context, value: bool) -> bool:
         context.obj.debug = True
     return value
 
+
+Command = Callable[..., int]
 
 DEFAULT_SNAPSHOT_MIB = 512
 
@@ -96,7 +100,10 @@ Images = Annotated[
 Session = Annotated[
     str | None, typer.Option(help="Open this chat: its id, or the beginning of it.")
 ]
-FirstPrompt = Annotated[str, typer.Option("--prompt", help="Put this text into the composer.")]
+FirstPrompt = Annotated[
+    str,
+    typer.Option("--prompt", help="Put this text into the composer; with --plain, ask it first."),
+]
 Pictures = Annotated[
     Literal["auto", "kitty", "sixel", "blocks", "none"] | None,
     typer.Option(
@@ -108,7 +115,18 @@ NoImages = Annotated[bool, typer.Option("--no-images", help="The same as --pictu
 System = Annotated[str | None, typer.Option(help="Instructions before the chat.")]
 MaxNewTokens = Annotated[
     int | None,
-    typer.Option(min=1, help="The most tokens to generate. Default: up to the capacity."),
+    typer.Option(
+        min=1,
+        help="The most tokens of the answer; reasoning is extra. Default: up to the capacity.",
+    ),
+]
+ThinkingBudget = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Let the model reason, with at most so many tokens; then the answer comes. "
+        "Default: no limit.",
+    ),
 ]
 Thinking = Annotated[
     bool | None,
@@ -133,3 +151,24 @@ Greedy = Annotated[
     bool,
     typer.Option("--greedy", help="Always the likeliest token.", rich_help_panel=_SAMPLING),
 ]
+
+
+def with_options_of(command: Command) -> Callable[[Command], Command]:
+    """Give a function the options of `command` in place of its own `**options`."""
+
+    def declare(function: Command) -> Command:
+        own = signature(function, eval_str=True).parameters.values()
+        taken = signature(command, eval_str=True).parameters.values()
+        kept = [one for one in own if one.kind is not Parameter.VAR_KEYWORD]
+        cast("Any", function).__signature__ = Signature(
+            [one.replace(kind=Parameter.KEYWORD_ONLY) for one in (*kept, *taken)]
+        )
+        return function
+
+    return declare
+
+
+def given_options(context: typer.Context) -> list[str]:
+    """The parameters that the command line names, whatever their values."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]

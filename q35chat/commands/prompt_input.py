@@ -24,14 +24,14 @@ def read_prompt(argument: str | None, stdin: BinaryIO | None) -> str:
             raise UsageError('no prompt; try q35chat ask "Hello", or pipe text into it')
         parts = [_piped_text(stdin)]
     else:
-        parts = [_checked(argument.encode("utf-8", "surrogateescape"), "the prompt")]
+        parts = [checked_text(argument.encode("utf-8", "surrogateescape"), "the prompt")]
         if stdin is not None and is_piped(stdin):
             parts.append(_piped_text(stdin))
     text = _GAP.join(part for part in parts if part.strip())
     if not text:
         raise UsageError("the prompt is empty; say something, or pipe text into it")
     if len(parts) > 1:
-        _checked(text.encode(), "the prompt with the text on stdin")
+        checked_text(text.encode(), "the prompt with the text on stdin")
     return text
 
 
@@ -45,11 +45,15 @@ def is_piped(stdin: BinaryIO) -> bool:
 
 
 def _piped_text(stdin: BinaryIO) -> str:
-    text = _checked(stdin.read(MAX_PROMPT_BYTES + 1), "the text on stdin")
+    text = checked_text(stdin.read(MAX_PROMPT_BYTES + 1), "the text on stdin")
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def _checked(data: bytes, what: str) -> str:
+def checked_text(data: bytes, what: str) -> str:
+    """The text of `data`, which a message calls `what`.
+
+    Raises UsageError for more than `MAX_PROMPT_BYTES` and for bytes that are not UTF-8.
+    """
     if len(data) > MAX_PROMPT_BYTES:
         raise UsageError(
             f"{what} is over the limit of {MAX_PROMPT_BYTES:,} bytes for one prompt; shorten it"

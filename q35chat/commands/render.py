@@ -161,5 +161,5 @@ def show_ending(finished: Finished, console: Console) -> None:
     usage = finished.usage
     ending = _ENDINGS.get(finished.reason)
     if ending:
-        said = counted(usage.completion_tokens, "new token")
+        said = counted(usage.completion_tokens - usage.reasoning_tokens, "answer token")
         console.note(ending.format(said=said, total=f"{usage.capacity_total:,}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def bundle(path: Path | None, groups: Sequence[Group]) -> Iterator[Check]:
     yield from _needs(manifest.target, needed, groups)
     left = [name for name, file in manifest.graphs.items() if file.endswith(".onnx")]
     if manifest.target == "ascend-310p" and left:
-        yield Check("converted", "missing", f"not {', '.join(left)}", f"run q35chat convert {path}")
+        command = f"q35chat convert {shlex.quote(str(path))}"
+        yield Check("converted", "missing", f"not {', '.join(left)}", f"run {command}")
 
 
 def _has_kernels(manifest: Manifest) -> bool:

@@ -6,13 +6,12 @@ Libraries are imported in a process of their own: a broken native library ends t
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from q35chat.children import python_command, python_environment
 from q35chat.diagnosis.checks import Check
 
 _TIMEOUT_S = 60
@@ -89,12 +88,12 @@ def look(program: str) -> Library:
     """Run `program`, which prints one JSON object at the end, in a process of its own."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", program],
+            python_command("-c", program),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=python_environment(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Library(None, note=f"does not answer ({type(error).__name__})")

@@ -73,6 +73,7 @@ class Decoder:
             raise BundleError("a decode graph whose cache grows needs a prefill graph")
         self._capacity = contract.capacity or longest
         self._states = StateBuffers(decode, contract.pairs)
+        self._overwrites = any(pair.in_place for pair in contract.pairs)
         self._mask = PrefixMask(self._capacity, contract.attention_mask.dtype)
         self._logits = decode.allocate((1, 1, contract.vocab_size), contract.logits.dtype)
         self._read_logits = self._logits, 0
@@ -123,8 +124,8 @@ class Decoder:
     def reset(self) -> None:
         """Forget the sequence."""
         self._ahead.forget()
-        self._states.reset()
         self._mask.rewind(0)
+        self._states.reset()
         self.rope_position = 0
         if self._head is not None:
             self._head.restore(0, None)
@@ -268,6 +269,7 @@ class Decoder:
         if not self.holds(snapshot):
             raise ValueError(f"the slots of a snapshot of {snapshot.count} tokens were overwritten")
         self._ahead.forget()
+        self._mask.rewind(0)  # no sequence is there until all of it is
         self._states.load(snapshot.states, snapshot.caches)
         self._keys[: snapshot.count] = snapshot.keys
         if self._prompts is not None and snapshot.tokens is not None:
@@ -363,9 +365,12 @@ class Decoder:
         return self._last_chunk[1]
 
     def _run(self, call: Call | GrowingStep | PrefillCall, tokens: int) -> None:
-        """Light the slots and run; a run that fails leaves the sequence as it was."""
+        """Light the slots and run. One that fails leaves the sequence as it was, but perhaps not
+        the rows beyond it where they are written in place."""
         before = self.used
         self._mask.light(tokens)
+        if self._overwrites:
+            self._forget_rows_beyond(before)
         try:
             call.light(self._mask)
             started = perf_counter()

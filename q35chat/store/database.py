@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from q35chat.chat.archive import StoreBusyError
 from q35chat.errors import StoreError
 from q35chat.store.folding import fold
 
@@ -54,9 +55,12 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """All changes or none, waiting up to `BUSY_SECONDS` for others. Raises StoreError."""
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+    def writing(self, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
+        """All changes or none, waiting up to `BUSY_SECONDS` for others.
+
+        Raises StoreError; StoreBusyError where it is not to `wait` and others write.
+        """
+        with self._transaction("BEGIN IMMEDIATE", wait=wait) as connection:
             yield connection
 
     def close(self) -> None:
@@ -65,18 +69,44 @@ class Database:
             self._connection.close()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock:
+    def _transaction(self, begin: str, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
+        if not self._lock.acquire(blocking=wait):
+            raise StoreBusyError(self._busy)
+        try:
+            self._begin(begin, wait=wait)
             try:
-                self._connection.execute(begin)
-                try:
-                    yield self._connection
-                    self._connection.execute("COMMIT")
-                finally:
-                    if self._connection.in_transaction:
-                        self._connection.execute("ROLLBACK")
-            except sqlite3.Error as error:
-                raise StoreError(self._explain(error)) from error
+                yield self._connection
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise StoreError(self._explain(error)) from error
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object[error.start]!a} is no character of UTF-8, so it cannot be in the "
+                "chat file. Write the text in UTF-8."
+            ) from error
+        finally:
+            self._lock.release()
+
+    def _begin(self, begin: str, *, wait: bool) -> None:
+        if wait:
+            self._connection.execute(begin)
+            return
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._connection.execute(begin)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise StoreBusyError(self._busy) from error
+            raise
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+
+    @property
+    def _busy(self) -> str:
+        return f"The chat file {self.path} is being written by another q35chat. Try again."
 
     def _explain(self, error: sqlite3.Error) -> str:
         if is_damage(error):

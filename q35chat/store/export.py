@@ -127,7 +127,7 @@ def _picture_block(picture: Attachment, place: Place) -> str:
     name = _line(picture.name).replace("[", "(").replace("]", ")") or "picture"
     if not picture.data:
         return f"*{name}: this picture is missing*"
-    return f"![{name}](<{place(picture)}>)"
+    return f"![{name}](<{safe_line(place(picture), limit=4096)}>)"
 
 
 def _line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -34,7 +35,8 @@ class PictureFiles:
                 os.fsync(file.fileno())
             part.replace(path)
         except OSError as error:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
             raise StoreError(
                 f"The picture cannot be copied to {path}: {error.strerror}. Check free space."
             ) from error
@@ -48,5 +50,11 @@ class PictureFiles:
         return data if hashlib.sha256(data).hexdigest() == sha256 else None
 
     def remove(self, sha256: str) -> None:
-        """Delete the picture if it is there."""
-        self.path(sha256).unlink(missing_ok=True)
+        """Delete the picture if it is there. Raises StoreError."""
+        path = self.path(sha256)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"The picture {path} cannot be deleted: {error.strerror}. Delete it there."
+            ) from error

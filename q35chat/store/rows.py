@@ -118,6 +118,22 @@ def read_turns(
     return tuple(_turn(row[1:], pictures.get(row[0], ())) for row in rows)
 
 
+def shown_pictures(connection: sqlite3.Connection, session: str) -> tuple[str, ...]:
+    """The hashes of all pictures that a conversation shows."""
+    rows = connection.execute(
+        "SELECT DISTINCT sha256 FROM turn_pictures JOIN turns ON turns.key = turn "
+        "WHERE conversation = ?",
+        (session,),
+    )
+    return tuple(sha256 for (sha256,) in rows)
+
+
+def unshown(connection: sqlite3.Connection, pictures: Sequence[str]) -> tuple[str, ...]:
+    """Those of `pictures`, given by their hashes, that no turn shows."""
+    wanted = "SELECT 1 FROM turn_pictures WHERE sha256 = ?"
+    return tuple(one for one in pictures if not connection.execute(wanted, (one,)).fetchone())
+
+
 def _write_pictures(
     connection: sqlite3.Connection, key: int, pictures: Sequence[Attachment], files: PictureFiles
 ) -> None:

@@ -57,12 +57,15 @@ class Store:
             for turn in turns:
                 rows.write_turn(connection, record.id, turn, self.pictures)
 
-    def save(self, record: ConversationRecord, turns: Sequence[TurnRecord]) -> int:
+    def save(
+        self, record: ConversationRecord, turns: Sequence[TurnRecord], *, wait: bool = True
+    ) -> int:
         """Write a known conversation, all but its title, and the turns that changed.
 
-        Returns its new revision. Raises StoreError, also when it was deleted meanwhile.
+        Returns its new revision. Raises StoreError, also when it was deleted meanwhile;
+        StoreBusyError where it is not to `wait` for others that write.
         """
-        with self._database.writing() as connection:
+        with self._database.writing(wait=wait) as connection:
             revision = rows.update_conversation(connection, record)
             if revision is None:
                 raise StoreError(
@@ -146,23 +149,19 @@ class Store:
                 raise _unknown(session)
 
     def delete(self, session: str) -> None:
-        """Delete a conversation and the pictures that no other one shows. Raises StoreError."""
+        """Delete a conversation and the pictures that no other one shows.
+
+        Raises StoreError, also when the conversation is gone and a picture of it could not be
+        deleted.
+        """
         self.record(session)
         with self.answering(session), self._database.writing() as connection:
-            shown = connection.execute(
-                "SELECT DISTINCT sha256 FROM turn_pictures JOIN turns ON turns.key = turn "
-                "WHERE conversation = ?",
-                (session,),
-            ).fetchall()
+            shown = rows.shown_pictures(connection, session)
             search.forget(connection, session)
             connection.execute("DELETE FROM conversations WHERE id = ?", (session,))
-            for (sha256,) in shown:
-                if not connection.execute(
-                    "SELECT 1 FROM turn_pictures WHERE sha256 = ?", (sha256,)
-                ).fetchone():
-                    self.pictures.remove(sha256)
         with contextlib.suppress(OSError):
             self._lock_file(session).unlink()
+        self._remove_unshown(shown)
 
     @contextlib.contextmanager
     def answering(self, session: str) -> Iterator[None]:
@@ -189,6 +188,18 @@ class Store:
     def export_json(self, session: str, target: Path) -> Path:
         """Write all of a conversation as JSON to the file, or into the folder, `target`."""
         return export.write_json(self.load(session), self._place, target)
+
+    def _remove_unshown(self, pictures: Sequence[str]) -> None:
+        """Delete those files that no turn shows, while no other process can keep one."""
+        failures: list[StoreError] = []
+        with self._database.writing() as connection:
+            for sha256 in rows.unshown(connection, pictures):
+                try:
+                    self.pictures.remove(sha256)
+                except StoreError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _place(self, picture: Attachment) -> str:
         return str(self.pictures.path(picture.sha256))

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from q35chat.chat.service import Conversation
 from q35chat.errors import Q35Error
 from q35chat.tui.commands import Command
 from q35chat.tui.text import count, one_line
-from q35chat.tui.turn_commands import BUSY, TurnCommands
+from q35chat.tui.turn_commands import TurnCommands
 from q35chat.typed import typed_number, typed_path
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class ChatCommands(TurnCommands):
     def thinking_words(self) -> str:
         """How thinking is set, for the status line."""
         conversation = self._screen.conversation
+        if self._screen.loader.opening:
+            return "opening the chat… · you can write already"
         if conversation is None or self._screen.loader.running:
             absent = "no model" if self._screen.loader.failed else "loading the model…"
             return f"{absent} · you can write already"
@@ -54,7 +57,7 @@ class ChatCommands(TurnCommands):
     async def do_new(self, _: str) -> None:
         """Start a new conversation."""
         if self._idle() is not None:
-            self._screen.open_conversation(None)
+            self._screen.loader.open(None)
 
     async def do_sessions(self, _: str) -> None:
         """Choose another conversation."""
@@ -65,16 +68,22 @@ class ChatCommands(TurnCommands):
         from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415
 
         def opened(session: str | None) -> None:
-            if session is not None:
-                self._screen.open_conversation(session)
+            if session is not None and self._idle() is not None:
+                self._screen.loader.open(session)
 
         self._app.push_screen(SessionsScreen(self._screen.workspace, conversation.id), opened)
 
+    def _changeable(self) -> Conversation | None:
+        """The conversation whose settings are meant now; else says why there is none."""
+        if self._screen.conversation is None or self._screen.loader.opening:
+            self._screen.say(self._not_there())
+            return None
+        return self._screen.conversation
+
     async def do_thinking(self, argument: str) -> None:
         """Turn thinking off, on, or give it a budget; without an argument go through them."""
-        conversation = self._screen.conversation
+        conversation = self._changeable()
         if conversation is None:
-            self._screen.say(self._not_there())
             return
         settings = conversation.settings()
         if argument:
@@ -100,14 +109,14 @@ class ChatCommands(TurnCommands):
     async def do_attach(self, argument: str) -> None:
         """Attach the named picture, or choose one."""
         if argument:
-            await self._screen.attach((typed_path(argument),))
+            self._screen.attaching.add((typed_path(argument),))
             return
 
         from q35chat.tui.screens.picker import PickerScreen  # noqa: PLC0415
 
-        async def picked(path: Path | None) -> None:
+        def picked(path: Path | None) -> None:
             if path is not None:
-                await self._screen.attach((path,))
+                self._screen.attaching.add((path,))
 
         self._app.push_screen(PickerScreen(Path.cwd()), picked)
 
@@ -169,24 +178,19 @@ class ChatCommands(TurnCommands):
     async def do_setup(self, _: str) -> None:
         """Export a model and let it answer."""
         screen, exporter = self._screen, self._app.exporter
-        if screen.generation.running:
-            screen.say(BUSY)
-        elif screen.loader.running:
-            screen.say(self._not_there())
-        elif exporter is not None:
+        if not self.busy() and exporter is not None:
             from q35chat.tui.screens.setup import SetupScreen  # noqa: PLC0415
 
             def closed(made: Made | None) -> None:
-                if made is not None:
+                if made is not None and not self.busy():
                     screen.loader.use(made)
 
             self._app.push_screen(SetupScreen(exporter), closed)
 
     async def do_settings(self, _: str) -> None:
         """Change how answers are made and how the screen looks."""
-        conversation = self._screen.conversation
+        conversation = self._changeable()
         if conversation is None:
-            self._screen.say(self._not_there())
             return
 
         from q35chat.tui.screens.settings import SettingsScreen  # noqa: PLC0415

@@ -7,63 +7,92 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from q35chat.chat.service import Conversation, Step
-from q35chat.chat.values import Attachment
 from q35chat.tui.history import History
 from q35chat.tui.preferences import Drafts
+from q35chat.tui.widgets.chips import Waiting
+from q35chat.tui.widgets.composer import Draft
 
 if TYPE_CHECKING:
     from q35chat.tui.screens.chat import ChatScreen
 
-Draft = tuple[str, tuple[Attachment, ...]]
+NEW: Final = "new"
+"""The key of the draft for a chat that holds nothing yet; other chats have their ids."""
+_NOTHING: Final[Draft] = ("", ())
+
+
+def draft_key(conversation: Conversation) -> str:
+    """Which draft belongs to a conversation."""
+    return conversation.id if conversation.steps or conversation.summary else NEW
 
 
 class Drafting:
-    """Keeps every unsent text."""
+    """Keeps every unsent text, and its pictures until the program ends."""
 
     def __init__(self, screen: ChatScreen, drafts: Drafts) -> None:
         self._screen = screen
         self._drafts = drafts
         self._key = ""
-        self._kept: dict[str, tuple[Attachment, ...]] = {}
+        self._kept: dict[str, tuple[Waiting, ...]] = {}
+        self._shown = _NOTHING
         self._stash: Draft | None = None
         self._sent: Draft | None = None
-        self._carried: Draft | None = None
         self._dirty = False
         self.editing: str | None = None
 
-    async def enter(self, conversation: Conversation) -> None:
-        """Show a conversation's draft; what was typed while it opened is kept instead."""
-        self._key = conversation.id if conversation.steps else "new"
-        questions = _questions(conversation.steps)
-        self._screen.composer.editor.past = History(step.turn.text for step in questions)
-        if self._carried is not None:
-            carried, self._carried = self._carried, None
-            await self._screen.composer.put(*carried)
+    def turn_to(self, key: str) -> None:
+        """Keep the draft there is, show that of another chat; the same chat's stays as it is."""
+        if key == self._key:
             return
-        draft = self._drafts.get(self._key)
-        if self._screen.composer.empty and draft:
-            await self._screen.composer.put(draft, self._kept.get(self._key, ()))
+        self.cancel_edit()
+        self._keep()
+        self._key, self._sent = key, None
+        self._shown = (self._drafts.get(key), self._kept.pop(key, ()))
+        if self._screen.composer.draft != self._shown:
+            self._screen.composer.put(*self._shown)
 
-    async def leave(self) -> None:
-        """Keep the draft of the conversation that is left."""
-        await self.cancel_edit()
+    def turn_back(self, conversation: Conversation) -> None:
+        """The other chat could not be opened: what was written for it comes behind the draft of
+        the one on screen."""
+        key, written = draft_key(conversation), self._screen.composer.draft
+        if key == self._key:
+            return
+        untouched = written == self._shown
+        self.turn_to(key)
+        if not untouched:
+            self._screen.composer.put(*_joined(self._screen.composer.draft, written))
+
+    def arrive(self, conversation: Conversation) -> None:
+        """A conversation is on screen. What was written before any was there is for this one: it
+        comes behind its draft, and then nothing is sent that the user has not seen."""
+        composer, questions = self._screen.composer, _questions(conversation.steps)
+        composer.editor.past = History(step.turn.text for step in questions)
+        key = draft_key(conversation)
+        if self._key or composer.empty:
+            self.turn_to(key)
+            return
+        self._key = key
+        draft = (self._drafts.get(key), self._kept.pop(key, ()))
+        if draft != _NOTHING:
+            self._screen.sending.forget()
+            composer.put(*_joined(draft, composer.draft))
+
+    def carry(self) -> None:
+        """Take what is being written along: from now on it is for a new chat."""
+        draft = self._screen.composer.draft
+        if not self.cancel_edit():
+            self._screen.composer.put("")
+        self._keep()
+        self._key, self._shown = NEW, _NOTHING
+        self._screen.composer.put(*draft)
+
+    def _keep(self) -> None:
         if self._key:
             self.changed()
-            self._kept[self._key] = self._screen.composer.chips.attachments
+            self._kept[self._key] = self._screen.composer.chips.pictures
             self.save()
-            await self._screen.composer.put("")
-
-    async def carry(self) -> None:
-        """Take what is being written along into the conversation that is opened next."""
-        composer = self._screen.composer
-        draft = (composer.editor.full_text, composer.chips.attachments)
-        await self.cancel_edit()
-        await composer.put("")
-        self.changed()
-        self._carried = draft
 
     def changed(self) -> None:
         """The composer holds something else."""
@@ -89,7 +118,7 @@ class Drafting:
     def sent(self) -> None:
         """The composer's content is on its way; remember it until it has arrived."""
         composer = self._screen.composer
-        self._sent = (composer.editor.full_text, composer.chips.attachments)
+        self._sent = composer.draft
         self.editing, self._stash = None, None
         composer.show_mode("")
         conversation = self._screen.conversation
@@ -97,15 +126,18 @@ class Drafting:
             self._drafts.put(self._key, "")
             self._key, self._dirty = conversation.id, True
 
-    async def give_back(self, conversation: Conversation) -> None:
+    def give_back(self, conversation: Conversation) -> None:
         """A turn failed: unless the question was kept, put it back into an empty composer."""
         sent, self._sent = self._sent, None
+        if sent is None:
+            return
+        self._key = draft_key(conversation)
         questions = _questions(conversation.steps)
-        kept = bool(questions) and sent is not None and questions[-1].turn.text == sent[0].strip()
-        if sent is not None and not kept and self._screen.composer.empty:
-            await self._screen.composer.put(*sent)
+        kept = bool(questions) and questions[-1].turn.text == sent[0].strip()
+        if not kept and self._screen.composer.empty:
+            self._screen.composer.put(*sent)
 
-    async def edit_earlier(self) -> None:
+    def edit_earlier(self) -> None:
         """Change the last question; called again, the one before it."""
         questions = _questions(self._screen.steps)
         if not questions:
@@ -117,25 +149,30 @@ class Drafting:
             index = (ids.index(self.editing) - 1) % len(ids)
         else:
             index = len(ids) - 1
-            self._stash = (composer.editor.full_text, composer.chips.attachments)
+            self._stash = composer.draft
         chosen = questions[index]
         self.editing = chosen.id
-        await composer.put(chosen.turn.text, chosen.turn.attachments)
+        composer.put(chosen.turn.text, chosen.turn.attachments)
         composer.show_mode(
             f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a branch"
         )
         self._screen.status.refresh()
 
-    async def cancel_edit(self) -> bool:
+    def cancel_edit(self) -> bool:
         """Leave the edit and bring the draft back; whether there was one."""
         if self.editing is None:
             return False
         self.editing = None
         stash, self._stash = self._stash, None
         self._screen.composer.show_mode("")
-        await self._screen.composer.put(*(stash or ("", ())))
+        self._screen.composer.put(*(stash or _NOTHING))
         self._screen.status.refresh()
         return True
+
+
+def _joined(first: Draft, second: Draft) -> Draft:
+    text = "\n".join(text for text, _ in (first, second) if text)
+    return text, (*first[1], *second[1])
 
 
 def _questions(steps: Sequence[Step]) -> list[Step]:

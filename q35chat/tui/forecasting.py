@@ -54,7 +54,7 @@ class Forecasting:
     def _ask(self) -> None:
         screen, self._timer = self._screen, None
         screen.drafting.save()
-        conversation = screen.conversation
+        conversation = screen.ready
         if conversation is None or screen.generation.running:
             return
         text, attachments = self._draft()
@@ -94,7 +94,7 @@ class Forecasting:
 
     def _show(self, conversation: Conversation, key: str, forecast: Forecast) -> None:
         screen = self._screen
-        current = conversation is screen.conversation and key == self._draft_key()
+        current = conversation is screen.ready and key == self._draft_key()
         if current and not screen.generation.running:
             self._key, self.forecast = key, forecast
             screen.meter.expect(forecast)

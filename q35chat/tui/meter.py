@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from q35chat import counting
 from q35chat.chat.events import PrefillProgress, Timings, VisionProgress
 from q35chat.chat.service import Forecast, ModelInfo
+from q35chat.chat.step_times import shared
 from q35chat.tui.feed import Batch
 from q35chat.tui.text import route_words
 
 SHOWN_STEPS: Final = 120
+_KEPT_STEPS: Final = 2 * SHOWN_STEPS  # the oldest run shown is whole: none is so long
 WARN_AT: Final = 0.90
 FULL_AT: Final = 0.98
 _RATE_WINDOW: Final = 32
@@ -103,7 +105,7 @@ class Reading:
     running: bool = False
 
 
-def percentile(values: list[float], share: float) -> float:
+def percentile(values: Sequence[float], share: float) -> float:
     """The value that `share` of the values do not exceed (nearest rank); 0 for none."""
     return counting.percentile(values, round(share * 100)) if values else 0.0
 
@@ -117,8 +119,8 @@ class Meter:
     capacity: Capacity = Capacity()
     running: bool = False
     made: int = 0
-    _wall: deque[float] = field(default_factory=lambda: deque(maxlen=SHOWN_STEPS))
-    _predict: deque[float] = field(default_factory=lambda: deque(maxlen=SHOWN_STEPS))
+    _wall: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT_STEPS))
+    _predict: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT_STEPS))
     _steps_seen: int = 0
     _before: int = 0
     _started: float = 0.0
@@ -174,14 +176,15 @@ class Meter:
             self._first_token_s = timings.first_token_ms / 1000
 
     def _take_tokens(self, batch: Batch) -> None:
-        steps = [token for token in batch.tokens if token.id is not None]
+        made = [token for token in batch.tokens if token.id is not None]
+        steps = [token for token in made if token.wall_ms or token.predict_ms]  # not the first
         if self._first_token_s is None:
             self._first_token_s = self.clock() - self._started
         self._progress = None
         self._wall.extend(token.wall_ms for token in steps)
         self._predict.extend(token.predict_ms for token in steps)
         self._steps_seen += len(steps)
-        self.made += len(steps)
+        self.made += len(made)
         total, kept = self.capacity.total, self.capacity.kept
         turn = max(0, total - batch.tokens[-1].slots_free - kept)
         self.capacity = Capacity(total, kept, turn)
@@ -194,12 +197,14 @@ class Meter:
 
     def reading(self) -> Reading:
         """What to show now."""
-        wall, predict = list(self._wall), list(self._predict)
+        runs = tuple(self._predict)
+        wall = shared(tuple(self._wall), runs)[-SHOWN_STEPS:]
+        predict = shared(runs, runs)[-SHOWN_STEPS:]
         recent = wall[-_RATE_WINDOW:]
         return Reading(
             capacity=self.capacity,
             model=self.model,
-            steps=tuple(wall),
+            steps=wall,
             first_step=self._steps_seen - len(wall),
             p50=percentile(wall, 0.50),
             p95=percentile(wall, 0.95),

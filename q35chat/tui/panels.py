@@ -37,7 +37,7 @@ class Panels:
     async def choose(self, index: int) -> None:
         """Take a way of the panel on screen, if there is one at this place."""
         ways = self._screen.panel.ways
-        if index < len(ways):
+        if index < len(ways) and not self._screen.commands.busy():
             self._screen.panel.dismiss()
             self._screen.status.refresh()
             await ways[index].take()
@@ -56,6 +56,10 @@ class Panels:
             ways,
         )
         screen.status.refresh()
+
+    def open_failed(self, error: Exception) -> None:
+        """Another chat could not be opened; the one on screen stays."""
+        self._screen.say(_cause(error), error=True)
 
     async def turn_failed(self, error: Exception, *, summarising: bool = False) -> None:
         """A turn ended in an error; what was written stays."""
@@ -112,7 +116,7 @@ class Panels:
 
     @property
     def _sending(self) -> Then:
-        return Then("send", self._screen.send)
+        return Then("send", self._screen.sending.send)
 
     async def _capacity(
         self,
@@ -142,7 +146,7 @@ class Panels:
             return Way("New chat", lambda: self._screen.run_command("new"))
 
         async def take_along() -> None:
-            await self._screen.drafting.carry()
+            self._screen.drafting.carry()
             await self._screen.run_command("new")
 
         return Way("New chat with this message", take_along)

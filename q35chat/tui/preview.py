@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from io import BytesIO
 
 Pixel = tuple[int, int, int]
 Cells = tuple[tuple[tuple[Pixel, Pixel], ...], ...]
@@ -29,16 +28,10 @@ def shrunk(data: bytes, width: int, height: int) -> Pixels | None:
 
     None when the bytes are no picture that can be shown. Never made larger.
     """
-    from PIL import Image, ImageOps  # noqa: PLC0415 - the first paint must not wait for it
+    from q35chat.chat.showing import shown_small  # noqa: PLC0415 - the first paint must not wait
 
-    try:
-        with Image.open(BytesIO(data)) as image:
-            image.draft("RGB", (width * 4, height * 4))
-            upright = ImageOps.exif_transpose(image).convert("RGB")
-            upright.thumbnail((width, height))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return None
-    return Pixels(*upright.size, upright.tobytes())
+    small = shown_small(data, width, height)
+    return Pixels(*small.size, small.tobytes()) if small is not None else None
 
 
 def grid(pixels: Pixels, columns: int, rows: int, cell: tuple[int, int]) -> tuple[int, int]:

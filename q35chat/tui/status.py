@@ -65,7 +65,8 @@ class Status:
         screen = self._screen
         conversation = screen.conversation
         title = conversation.title if conversation is not None else ""
-        model = None if screen.loader.running or not conversation else conversation.model
+        loading = screen.loader.running and not screen.loader.opening
+        model = None if loading or conversation is None else conversation.model
         absent = "no model" if screen.loader.failed else "loading the model…"
         state = model.name if model is not None else absent
         screen.query_one(TitleBar).show(title, state)
@@ -106,7 +107,7 @@ class Status:
 
     def _show_line(self) -> None:
         screen = self._screen
-        if screen.queued:
+        if screen.sending.queued:
             return
         forecast = screen.forecasting.forecast
         if forecast is not None and not screen.generation.running and not screen.composer.empty:

@@ -82,11 +82,10 @@ def picture_caption(attachment: Attachment) -> str:
 
 def usage_items(usage: Usage) -> list[str]:
     """The numbers under an answer: what was read, reused, made, how fast, and by which graphs."""
-    made = usage.reasoning_tokens + usage.completion_tokens
     read = f"↑{count(usage.prompt_tokens - usage.reused_tokens)} new"
     if usage.reused_tokens:
         read += f" · {count(usage.reused_tokens)} reused"
-    parts = [read, f"↓{count(made)}"]
+    parts = [read, f"↓{count(usage.completion_tokens)}"]
     wall = usage.timings.wall_ms
     if wall and sum(wall) > 0:
         step = sum(wall) / len(wall)

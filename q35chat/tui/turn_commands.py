@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from q35chat.chat.service import Conversation
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 BUSY: Final = "The answer is still being written; Esc stops it first"
 _LOADING: Final = "The model is still loading"
+_OPENING: Final = "The chat is still being opened"
 _ABSENT: Final = "There is no model yet; the panel says why"
 
 
@@ -25,17 +27,28 @@ class TurnCommands:
 
     def _not_there(self) -> str:
         """Why no model answers."""
+        if self._screen.loader.opening:
+            return _OPENING
         return _ABSENT if self._screen.loader.failed else _LOADING
 
-    def _idle(self) -> Conversation | None:
-        """The conversation, if it is there and nothing runs; else says why not."""
-        if self._screen.conversation is None or self._screen.loader.running:
+    def busy(self) -> bool:
+        """Whether something runs that has to end first; then that is said."""
+        if self._screen.loader.running:
             self._screen.say(self._not_there())
         elif self._screen.generation.running:
             self._screen.say(BUSY)
         else:
-            return self._screen.conversation
-        return None
+            return False
+        return True
+
+    def _idle(self) -> Conversation | None:
+        """The conversation, if it is there and nothing runs; else says why not."""
+        conversation = self._screen.conversation
+        if self.busy():
+            return None
+        if conversation is None:
+            self._screen.say(self._not_there())
+        return conversation
 
     async def do_stop(self, _: str) -> None:
         """Stop the turn; else take back the most recent thing that waits."""
@@ -45,10 +58,9 @@ class TurnCommands:
         elif screen.panel.display:
             screen.panel.dismiss()
             screen.status.refresh()
-        elif screen.queued:
-            screen.queued = False
-            screen.status.refresh()
-        elif not await screen.drafting.cancel_edit():
+        elif screen.sending.queued:
+            screen.sending.forget()
+        elif not screen.drafting.cancel_edit():
             screen.composer.editor.focus()
 
     async def do_regenerate(self, _: str) -> None:
@@ -59,10 +71,11 @@ class TurnCommands:
         if not conversation.steps:
             self._screen.say("There is no answer to regenerate yet")
             return
-        last = conversation.steps[-1]
-        if last.turn.role == "assistant":
-            await self._screen.transcript.cut_from(last.id)
-        await self._screen.run_turn(conversation.regenerate, None)
+        last, transcript = conversation.steps[-1], self._screen.transcript
+        former = last.id if last.turn.role == "assistant" else None
+        await self._screen.run_turn(
+            conversation.regenerate, partial(transcript.begin, None, former)
+        )
 
     async def do_proceed(self, _: str) -> None:
         """Go on with the last answer."""
@@ -73,15 +86,16 @@ class TurnCommands:
         if last is None or last.turn.role != "assistant" or last.turn.finish == "stop":
             self._screen.say("The last answer is complete; there is nothing to continue")
             return
-        view = await self._screen.transcript.reopen_last()
-        if view is not None:
-            await self._screen.run_turn(conversation.continue_answer, None, view)
+        await self._screen.run_turn(
+            conversation.continue_answer, self._screen.transcript.reopen_last
+        )
 
     async def do_edit(self, _: str) -> None:
         """Change an earlier question."""
         if self._idle() is not None:
             self._screen.panel.dismiss()
-            await self._screen.drafting.edit_earlier()
+            self._screen.sending.forget()
+            self._screen.drafting.edit_earlier()
 
     async def do_branch_back(self, _: str) -> None:
         """Show the earlier answer."""
@@ -152,4 +166,4 @@ class TurnCommands:
             return
         fresh, events = self._screen.workspace.new_from_summary(conversation)
         self._screen.then_open = fresh
-        await self._screen.run_turn(lambda: events, None)
+        await self._screen.run_turn(lambda: events, partial(self._screen.transcript.begin, None))

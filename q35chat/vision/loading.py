@@ -113,13 +113,16 @@ def header(data: bytes, name: str) -> PictureHeader:
     return PictureHeader(kind, *((height, width) if sideways else (width, height)))
 
 
-def decode(data: bytes, name: str) -> Image.Image:
+def decode(data: bytes, name: str, enough: tuple[int, int] | None = None) -> Image.Image:
     """The picture in the file `data`: mode RGB, upright, transparency on white, first frame.
 
-    Raises PictureError; `name` is for messages only.
+    Where its format allows it is decoded smaller, but with at least `enough` pixels (width,
+    height). Raises PictureError; `name` is for messages only.
     """
     with _open(data, name) as image:
         try:
+            if enough is not None:
+                image.draft("RGB", enough)
             image.load()
             turn = _TURNS.get(_orientation(image, data))
             return _to_rgb(image if turn is None else image.transpose(turn))

@@ -54,14 +54,6 @@ def fitted_size(
     return columns * factor, rows * factor
 
 
-def token_count(
-    width: int, height: int, rules: PictureRules, cap: int = DEFAULT_MAX_IMAGE_TOKENS
-) -> int:
-    """Tokens that a picture of `width` x `height` pixels will take. Raises as `fitted_size`."""
-    fitted_w, fitted_h = fitted_size(width, height, rules, cap)
-    return fitted_w * fitted_h // rules.factor**2
-
-
 def _held_under(cap: int, columns: int, rows: int) -> tuple[int, int]:
     """Cut the longer side where rounding left more than `cap` tokens.
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from q35chat.bench import bandwidth
 from q35chat.bench.bandwidth import measured_apart, read_bandwidth, working_set
 from q35chat.bench.memory import Memory, memory
 
@@ -52,3 +55,9 @@ def test_a_bandwidth_is_measured_in_another_process() -> None:
 
 def test_a_bandwidth_that_cannot_be_measured_is_none() -> None:
     assert measured_apart(0) is None
+
+
+def test_a_measurement_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bandwidth, "_TIMEOUT_S", 0.0)
+
+    assert measured_apart(1) is None

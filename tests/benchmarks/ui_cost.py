@@ -36,6 +36,7 @@ from q35chat.chat.workspace import StoredWorkspace
 BEAT_S = 0.002
 IDLE_S = 5.0
 STEPS_PER_S = 100
+PATIENCE_S = 300.0
 _ME = "tests.benchmarks.ui_cost"
 LIMITS = "limits: block 50 ms, decode 3 %, idle 0"
 
@@ -68,8 +69,11 @@ class Screen:
 
     def until(self, words: str) -> float:
         """Read until the words come; seconds since the start."""
+        until = time.perf_counter() + PATIENCE_S
         while words not in self._seen:
-            select.select([self._master], [], [], 300)
+            left = until - time.perf_counter()
+            if left <= 0 or not select.select([self._master], [], [], left)[0]:
+                raise TimeoutError(f"{words!r} never came")
             self._seen = self._seen[-200:] + os.read(self._master, 1 << 16).decode(
                 "utf-8", "ignore"
             )
@@ -81,13 +85,19 @@ class Screen:
         os.write(self._master, keys.encode())
 
     def close(self) -> None:
-        """Ctrl+Q, then read to the end."""
+        """Ctrl+Q, then read to the end; a child that does not end is killed."""
         self.type("\x11")
+        until = time.perf_counter() + PATIENCE_S
         try:
-            while os.read(self._master, 1 << 16):
-                pass
-        except OSError:
+            while (left := until - time.perf_counter()) > 0:
+                if select.select([self._master], [], [], left)[0]:
+                    self._seen += os.read(self._master, 1 << 16).decode("utf-8", "ignore")
+                if "Stop it and quit?" in self._seen:
+                    self._seen = ""
+                    self.type("y")
+        except OSError:  # how a closed pseudo-terminal reads on Linux
             pass
+        self.child.kill()
         self.child.wait()
         os.close(self._master)
 

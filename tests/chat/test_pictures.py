@@ -9,9 +9,11 @@ import pytest
 from q35chat.chat.pictures import Pictures
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.errors import BundleError, PictureError
+from q35chat.store import Store
 from q35chat.vision.rules import PictureRules
 from tests.doubles.chat_model import picture
 from tests.doubles.vision_session import VisionSession
+from tests.store.builders import conversation, user
 
 ROW_BYTES = 6 * 4
 
@@ -94,6 +96,21 @@ def test_attaching_reads_and_measures_a_file(pictures: Pictures, tmp_path: Path)
     assert attachment.sha256 == picture(64, 96).sha256
 
 
+def test_a_file_whose_name_is_not_utf8_is_attached_under_a_name_that_is(
+    pictures: Pictures, tmp_path: Path
+) -> None:
+    path = tmp_path / "r\udce9d\n.png"
+    path.write_bytes(picture(64, 96).data)
+
+    attachment = pictures.attach(path, 1024)
+    question = user("u", None, "see", attachment)
+    with Store(tmp_path / "data") as store:
+        store.create(conversation(head="u"), (question,))
+        assert store.load("c1")[1] == (question,)
+
+    assert attachment.name == "r<DCE9>d\u240a.png"
+
+
 def test_attaching_what_is_no_picture_is_refused(pictures: Pictures, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("hello")
@@ -117,6 +134,8 @@ def test_a_picture_that_cannot_be_shown_is_refused_when_it_is_attached_with_the_
 
     with pytest.raises(PictureError, match=r"red\.png cannot be shown .* takes 60 patches"):
         store.attach(tmp_path / "red.png", 1024)
+    with pytest.raises(PictureError, match=r"^r<DCE9>d\.png cannot be shown"):
+        store.attach(tmp_path / "r\udce9d.png", 1024)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_an_answer_that_cannot_be_written_is_said_kept_and_written_later(
     chat = workspace.new()
     save = Store.save
 
-    def full(self: Store, record: object, turns: object) -> int:
+    def full(self: Store, record: object, turns: object, *, wait: bool) -> int:
         raise StoreError("disk full")
 
     events = chat.send("one")

@@ -13,7 +13,7 @@ from q35chat.chat.events import Event
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.cli import main
 from q35chat.commands import backend
-from tests.cli.scripted import ScriptedBackend, finished, loaded, token
+from tests.cli.scripted import ScriptedBackend, finished, loaded, token, turn_events
 
 
 class Waiting(ScriptedBackend):
@@ -60,6 +60,7 @@ def _never_loads() -> backend.LoadedModel:
 
 
 SCRIPTS: dict[str, Callable[[], backend.LoadedModel]] = {
+    "brief": lambda: loaded(ScriptedBackend(turn_events("Hi"))),
     "waiting": lambda: loaded(Waiting()),
     "stubborn": lambda: loaded(Stubborn()),
     "endless": lambda: loaded(Endless()),

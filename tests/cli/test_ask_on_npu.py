@@ -14,6 +14,7 @@ from q35export.mindir import convert
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
+from tests.cli.processes import PATIENCE_S
 from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
 from tests.support.imports import ROOT
@@ -47,7 +48,9 @@ def ask(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     }
     line = [sys.executable, "-m", "q35chat", "ask", "--no-save", "--greedy", "-m",
             str(folder / "out"), "--max-new-tokens", "4", "--stats", *options, "Hello"]  # fmt: skip
-    return subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run(
+        line, capture_output=True, text=True, env=environment, check=False, timeout=PATIENCE_S
+    )
 
 
 def test_an_answer_with_its_route_and_nothing_native(installed: Path) -> None:

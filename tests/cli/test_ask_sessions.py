@@ -65,13 +65,13 @@ def test_reused_tokens_are_those_of_the_live_state() -> None:
 
 def test_system_prompt_and_thinking_stay_and_other_options_are_for_one_turn() -> None:
     first, _ = ask(
-        "one", system="Be brief.", thinking=True, max_new_tokens=3, sampling={"top_k": 7}
+        "one", system="Be brief.", thinking_budget=9, max_new_tokens=3, sampling={"top_k": 7}
     )
     assert first["finish_reason"] == "length"
     with Store() as store:
         record, turns = store.load(first["session"])
     assert record.settings.system_prompt == "Be brief."
-    assert record.settings.thinking
+    assert (record.settings.thinking, record.settings.thinking_budget) == (True, 9)
     assert record.settings.max_new_tokens is None
     assert record.settings.sampling == SAMPLING
     assert turns[1].settings is not None
@@ -140,3 +140,31 @@ def test_a_picture_of_an_earlier_question_needs_no_original(tmp_path: Path) -> N
 def test_stats_name_the_session() -> None:
     answer, seen = ask("one", stats=True)
     assert f"session   {answer['session']}" in seen.err.getvalue()
+
+
+def test_options_of_one_turn_are_never_in_the_chat_not_even_while_it_is_answered() -> None:
+    first, _ = ask("one")
+    seen = []
+
+    def look(number: int) -> None:
+        with Store() as store:
+            seen.append(store.record(first["session"]).settings)
+
+    backend = ScriptedBackend()
+    backend.before_token = look
+    options = {"max_new_tokens": 3, "sampling": {"top_k": 7}, "stop": ("x",)}
+    ask("two", backend, continues=True, system="Be brief.", **options)
+    with Store() as store:
+        seen.append(store.record(first["session"]).settings)
+    assert [found.system_prompt for found in seen] == ["Be brief."] * 5
+    assert {(found.max_new_tokens, found.stop, found.sampling) for found in seen} == {
+        (None, (), SAMPLING)
+    }
+
+
+def test_a_question_that_is_refused_leaves_the_system_prompt() -> None:
+    first, _ = ask("one", system="Be kind.")
+    with pytest.raises(CapacityError, match="slots"):
+        ask("x" * 500, ScriptedBackend(capacity=100), continues=True, system="Be brief.")
+    with Store() as store:
+        assert store.record(first["session"]).settings.system_prompt == "Be kind."

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from q35chat.commands.backend import LoadedModel
 from q35chat.commands.chat import ChatOptions, open_chat
 from q35chat.commands.exporting import ChildJob
 from q35chat.commands.model_choice import ModelChoice
+from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import UsageError
-from q35chat.settings import Settings, save_settings
+from q35chat.settings import settings_path
 from tests.cli.scripted import ScriptedBackend, Terminal, loaded, recorded
 
 
@@ -45,7 +47,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
-    save_settings(Settings(thinking=True, max_image_tokens=99))
+    settings_path().parent.mkdir(parents=True)
+    settings_path().write_text("thinking = true\nmax_image_tokens = 99\n")
     options = ChatOptions(
         model_dir=Path("m"), threads=2, session="s1", images=(Path("a.png"),), prompt="Hi"
     )
@@ -75,3 +78,27 @@ def test_without_a_terminal_the_screen_is_not_opened(opened: list[Any]) -> None:
 def test_plain_needs_no_terminal(opened: list[Any]) -> None:
     assert open_chat(ChatOptions(model_dir=Path("m"), plain=True), recorded().console) == 0
     assert len(opened) == 1
+
+
+def test_plain_refuses_pictures_before_it_loads_anything(opened: list[Any]) -> None:
+    options = ChatOptions(model_dir=Path("m"), plain=True, pictures="kitty")
+    with pytest.raises(UsageError, match="--plain shows no pictures; drop --pictures kitty or it"):
+        open_chat(options, recorded().console)
+    assert opened == []
+    assert open_chat(replace(options, pictures="none"), recorded().console) == 0
+
+
+def test_a_thinking_budget_turns_thinking_on_in_new_chats(opened: list[Any]) -> None:
+    options = ChatOptions(model_dir=Path("m"), thinking_budget=50)
+    assert open_chat(options, recorded(terminal=True).console) == 0
+    settings = opened[-1][1]
+    assert (settings.thinking, settings.thinking_budget) == (True, 50)
+    with pytest.raises(UsageError, match="--thinking-budget is for a new chat"):
+        open_chat(replace(options, session="s1"), recorded(terminal=True).console)
+
+
+def test_no_prompt_over_the_limit_is_asked_line_by_line(opened: list[Any]) -> None:
+    options = ChatOptions(model_dir=Path("m"), plain=True, prompt="x" * (MAX_PROMPT_BYTES + 1))
+    with pytest.raises(UsageError, match="the prompt is over the limit of 1,000,000 bytes"):
+        open_chat(options, recorded().console)
+    assert opened == []

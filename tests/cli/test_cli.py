@@ -8,8 +8,11 @@ import pytest
 import q35chat
 from q35chat.cli import run
 from q35chat.commands import ask as ask_module
+from q35chat.commands import chat as chat_module
 from q35chat.commands import export as export_module
 from q35chat.commands.ask import AskOptions
+from q35chat.commands.chat import ChatOptions
+from q35chat.commands.npu import NpuOptions
 from q35export.request import ExportRequest
 from tests.cli.scripted import recorded
 
@@ -38,6 +41,9 @@ def failed(*arguments: str) -> tuple[int, str]:
         (["export", "--target", "toaster"], "toaster"),
         (["verify", "out"], "--against"),
         (["--model-dir", "x", "ask", "a"], "put the options after ask"),
+        (["--device-id", "0", "doctor"], "put the options after doctor"),
+        (["ask", "--thinking-budget", "0", "a"], "Invalid value for '--thinking-budget'"),
+        (["ask", "--no-thinking", "--thinking-budget", "9", "a"], "--no-thinking leaves no"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
@@ -72,8 +78,8 @@ def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ask_module, "ask_once", asked)
     arguments = (
-        "ask -i a.png --image b.png --system S --thinking --max-new-tokens 9 --stop X --stop Y "
-        "--json --stats --temperature 0.5 --top-p 0.6 --top-k 7 --min-p 0.1 "
+        "ask -i a.png --image b.png --system S --thinking --thinking-budget 8 --max-new-tokens 9 "
+        "--stop X --stop Y --json --stats --temperature 0.5 --top-p 0.6 --top-k 7 --min-p 0.1 "
         "--presence-penalty 1.5 --repetition-penalty 1.1 --seed 3 -m M --max-image-tokens 64 "
         "--threads 2 --speculate lookup Hello"
     )
@@ -84,6 +90,7 @@ def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch
             images=(Path("a.png"), Path("b.png")),
             system="S",
             thinking=True,
+            thinking_budget=8,
             max_new_tokens=9,
             stop=("X", "Y"),
             as_json=True,
@@ -107,6 +114,43 @@ def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch
     assert seen[1] == AskOptions(prompt="Hello", thinking=False, greedy=True)
 
 
+@pytest.mark.parametrize("name", [[], ["chat"]])
+def test_every_option_of_chat_reaches_it_with_and_without_its_name(
+    name: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ChatOptions] = []
+
+    def opened(options: ChatOptions, *_: Any) -> int:
+        seen.append(options)
+        return 7
+
+    monkeypatch.setattr(chat_module, "open_chat", opened)
+    arguments = (
+        "--plain -m M --max-image-tokens 64 --threads 2 --session S -i a.png --image b.png "
+        "--prompt P --pictures sixel --thinking-budget 8 --snapshot-mib 3 --speculate off "
+        "--device-id 1 --residency swap --host-state-roundtrip"
+    )
+    assert run([*name, *arguments.split()]) == 7
+    assert run([*name, "--no-images"]) == 7
+    assert seen == [
+        ChatOptions(
+            model_dir=Path("M"),
+            max_image_tokens=64,
+            threads=2,
+            plain=True,
+            session="S",
+            images=(Path("a.png"), Path("b.png")),
+            prompt="P",
+            pictures="sixel",
+            npu=NpuOptions(1, "swap", True),
+            snapshot_mib=3,
+            speculate="off",
+            thinking_budget=8,
+        ),
+        ChatOptions(pictures="none"),
+    ]
+
+
 def test_every_option_of_export_reaches_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
@@ -128,7 +172,7 @@ def test_every_option_of_export_reaches_the_pipeline(monkeypatch: pytest.MonkeyP
     assert (request.block_size, default.block_size) == (64, ExportRequest().block_size)
     assert (request.source, request.revision) == ("modelscope", "r1")
     assert (default.model, default.out, default.target) == ("Qwen/Qwen3.5-4B", Path("out"), None)
-    assert (default.precision, default.max_seq_len, default_verify) == ("int4", 2048, None)
+    assert (default.precision, default.max_seq_len, default_verify) == (None, 2048, None)
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:

@@ -44,6 +44,20 @@ def test_without_a_converter_the_commands_are_printed(
     assert "copy the bundle to the NPU host" in seen.err.getvalue()
 
 
+def test_a_folder_with_a_space_is_quoted_in_what_is_to_be_typed(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaced = bundle.rename(tmp_path / "my out")
+    seen, done = recorded(), recorded()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        convert_bundle(spaced, seen.console)
+    assert seen.out.getvalue().startswith(f"cd '{spaced.resolve()}'\n")
+    install_converter(tmp_path / "bin", monkeypatch)
+    assert convert_bundle(spaced, done.console) == 0
+    assert done.err.getvalue().endswith(f"chat with it: q35chat --model-dir '{spaced}'\n")
+
+
 def test_with_one_its_progress_is_shown_and_the_end_says_what_next(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

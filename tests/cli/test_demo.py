@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import fcntl
 import threading
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -44,9 +46,21 @@ def test_another_checkpoint_gets_another_bundle(checkpoint: Path) -> None:
     assert demo.demo_bundle_path(checkpoint) != before
 
 
-def test_processes_that_start_at_once_export_once(checkpoint: Path) -> None:
+def test_processes_that_start_at_once_export_once(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[Path] = []
-    entered, release = threading.Event(), threading.Event()
+    entered, refused, release = (threading.Event() for _ in range(3))
+    lock = fcntl.flock
+
+    def flock(file: TextIO, how: int) -> None:
+        try:
+            lock(file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            refused.set()
+            lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
 
     def slow(source: Path, out: Path) -> None:
         calls.append(out)
@@ -59,9 +73,11 @@ def test_processes_that_start_at_once_export_once(checkpoint: Path) -> None:
     first.start()
     assert entered.wait(30)
     second.start()
+    assert refused.wait(30), "the second did not have to wait for the first"
     release.set()
-    first.join()
-    second.join()
+    for thread in (first, second):
+        thread.join(30)
+        assert not thread.is_alive()
     assert len(calls) == 1
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,13 @@ TABLE = """\
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("doctor")
     checkpoint = make_checkpoint(folder / "checkpoint", seed=5)
-    for target in ("cpu", "ascend-310p"):
+    options: dict[str, dict[str, Any]] = {
+        "cpu": {"precision": "fp32"}, "ascend-310p": {"gears": (16,), "image_gears": (4,)},
+    }  # fmt: skip
+    for target, own in options.items():
         request = ExportRequest(
-            str(checkpoint), folder / target, target=target, precision="fp32", max_seq_len=32,
-            gears=(16,), image_gears=(4,),
-        )  # fmt: skip
+            str(checkpoint), folder / target, target=target, max_seq_len=32, **own
+        )
         export(request, PlainReporter(sys.stderr))
     return folder
 

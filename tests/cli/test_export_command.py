@@ -5,12 +5,17 @@ from typing import Any
 
 import pytest
 
-from q35chat.bundle import is_bundle
+from q35chat import cli
+from q35chat.bundle import Bundle, is_bundle
 from q35chat.commands import export as command
 from q35chat.commands.export import export_model
-from q35chat.errors import UsageError
-from q35export.request import ExportRequest
-from q35export.verify import NotEnoughMemoryError
+from q35chat.commands.graphs import graph_opener
+from q35chat.commands.model_choice import make_demo
+from q35chat.errors import RuntimeFailure, UsageError
+from q35export import pipeline
+from q35export.components import builders_for
+from q35export.request import COMPONENTS, ExportRequest
+from q35export.verify import NotComparableError, NotEnoughMemoryError, TooFewSlotsError
 from tests.cli.scripted import recorded
 from tests.support.checkpoints import make_checkpoint
 
@@ -50,6 +55,31 @@ def test_progress_goes_to_stderr_and_a_second_run_is_done_at_once(
     assert export_model(request(checkpoint, out), second.console, verify=False) == 0
     assert "is up to date" in second.err.getvalue()
     assert "text: done" not in second.err.getvalue()
+
+
+def test_a_folder_that_the_shell_would_split_is_quoted(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen = recorded()
+    assert export_model(request(checkpoint, Path("my out")), seen.console, verify=False) == 0
+    assert seen.err.getvalue().endswith("chat with it: q35chat --model-dir 'my out'\n")
+
+
+def test_what_an_npu_cannot_run_yet_is_to_be_converted_first(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    seen = recorded()
+    out = tmp_path / "out"
+    asked = ExportRequest(
+        str(checkpoint), out, target="ascend-310p", max_seq_len=32, gears=(16,), component="decode"
+    )
+    assert export_model(asked, seen.console, verify=False) == 0
+    said = seen.err.getvalue()
+    assert said.endswith(f"convert it on the NPU's host: q35chat convert {out}\n")
+    assert "chat with it" not in said
+    with pytest.raises(RuntimeFailure, match=f"run q35chat convert {out}"):
+        graph_opener(Bundle.open(out), threads=1)
 
 
 def test_asking_for_the_comparison_without_torch_is_refused_before_the_export(
@@ -101,16 +131,56 @@ def test_half_a_bundle_is_not_compared(
     assert export_model(half, recorded().console, verify=None) == 0
 
 
+@pytest.mark.parametrize("error", [NotEnoughMemoryError, TooFewSlotsError])
 def test_a_comparison_that_does_not_fit_is_left_out_unless_asked_for(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[NotComparableError],
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def compare(*_: object) -> int:
-        raise NotEnoughMemoryError("comparing needs 40.0 GB")
+        raise error("comparing needs 40.0 GB")
 
     monkeypatch.setattr(command, "find_spec", lambda name: object())
     monkeypatch.setattr(command, "compare", compare)
     seen = recorded()
     assert export_model(request(checkpoint, tmp_path / "out"), seen.console, verify=None) == 0
     assert "not compared with the checkpoint: comparing needs 40.0 GB" in seen.err.getvalue()
-    with pytest.raises(NotEnoughMemoryError):
+    with pytest.raises(error):
         export_model(request(checkpoint, tmp_path / "other"), recorded().console, verify=True)
+
+
+def test_a_good_export_of_few_slots_ends_well(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: object())
+    seen = recorded()
+    assert export_model(request(checkpoint, tmp_path / "out"), seen.console, verify=None) == 0
+    assert "not compared with the checkpoint: no sample fits the 64 slots" in seen.err.getvalue()
+    with pytest.raises(TooFewSlotsError, match=r"export with --max-seq-len \d+ or more"):
+        export_model(request(checkpoint, tmp_path / "other"), recorded().console, verify=True)
+    assert is_bundle(tmp_path / "other")
+
+
+def test_the_command_line_tells_a_precision_that_was_given_from_the_default(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    line = ["export", str(checkpoint), "--out", str(tmp_path / "out"), "--dry-run"]
+    npu = [*line, "--target", "ascend-310p", "--max-seq-len", "64"]
+    assert cli.run(npu, recorded().console) == 0
+    seen = recorded()
+    assert cli.run([*npu, "--precision", "int4"], seen.console) == 2
+    assert "--precision is for --target cpu, found ascend-310p" in seen.err.getvalue()
+    assert cli.run([*line, "--target", "cpu", "--gears", "32"], recorded().console) == 2
+
+
+def test_the_demo_is_for_the_cpu_also_where_an_npu_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ExportRequest] = []
+    monkeypatch.setattr(pipeline, "default_target", lambda: "ascend-310p")
+    monkeypatch.setattr(pipeline, "export", lambda request, _: seen.append(request))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    make_demo(lambda _: None)
+    assert [wish.target for wish in seen] == ["cpu"]
+    assert tuple(builders_for(seen[0])) == COMPONENTS["cpu"]

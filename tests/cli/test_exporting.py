@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ from q35chat.commands.exporting import ChildExporter, in_words
 from q35chat.commands.hub_watch import HubWatch
 from q35chat.errors import CheckpointError, ExportError, UsageError
 from q35chat.tui.exporting import BundleWish, Occupied, Phase, Stopped
+from tests.cli.processes import PATIENCE_S, running
 from tests.support.checkpoints import make_checkpoint
 
 HELD = (sys.executable, "-m", "tests.support.held_export")
@@ -140,19 +140,14 @@ def test_the_export_ends_with_its_parent(wish: BundleWish, tmp_path: Path) -> No
         "wish = BundleWish(sys.argv[1], 'huggingface', 'int8', 64, Path(sys.argv[2]))\n"
         f"ChildExporter({HELD!r}).job().export(wish, lambda phase: print(phase.name, flush=True))\n"
     )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script, wish.model, str(wish.folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert parent.stdout is not None
-    assert "text\n" in iter(parent.stdout.readline, ""), "it ended before its last graph"
-    lock = tmp_path / ".out.q35-lock"
-    assert lock.exists()
-    parent.kill()
-    parent.communicate()
-    patience = time.monotonic() + 60
+    line = [sys.executable, "-c", script, wish.model, str(wish.folder)]
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with running(line, environment=paths, stderr=None) as parent:
+        assert parent.stdout is not None
+        assert b"text\n" in iter(parent.stdout.readline, b""), "it ended before its last graph"
+        lock = tmp_path / ".out.q35-lock"
+        assert lock.exists()
+    patience = time.monotonic() + PATIENCE_S
     while names(tmp_path) and time.monotonic() < patience:
         time.sleep(0.01)
     assert names(tmp_path) == []
@@ -233,7 +228,7 @@ def watched(until: int) -> list[tuple[int, int]]:
             enough.set()
 
     with HubWatch("owner/model", None, tell):
-        enough.wait()
+        assert enough.wait(PATIENCE_S), f"no more than {told}"
     return told
 
 
@@ -266,5 +261,8 @@ def test_what_is_in_the_cache_is_no_download(
     told: list[tuple[int, int]] = []
     watch = HubWatch("owner/model", None, lambda done, total: told.append((done, total)))
     with watch:
-        watch.join()
+        ended = threading.Thread(target=watch.join, daemon=True)
+        ended.start()
+        ended.join(PATIENCE_S)
+        assert not ended.is_alive(), "it goes on watching"
     assert told == []

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 import pytest
 import typer
 
@@ -26,6 +29,28 @@ def _raised(error: BaseException) -> BaseException:
         (BrokenPipeError(), 141, ""),
         (MemoryError(), 1, "q35chat: out of memory"),
         (ZeroDivisionError("oops"), 1, "q35chat: unexpected ZeroDivisionError: oops; --debug"),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            1,
+            "q35chat: cannot write the output: No space left on device; make room, or send it",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/a b/c"),
+            1,
+            "q35chat: cannot use /a b/c: Permission denied; --debug shows where\n",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device", b"/d\xff"),
+            1,
+            "q35chat: cannot use /d<DCFF>: No space left on device; --debug shows where\n",
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file", Path("p")),
+            1,
+            "q35chat: cannot use p: No such file; --debug shows where\n",
+        ),
+        (ConnectionError("refused"), 1, "q35chat: unexpected ConnectionError: refused; --debug"),
+        (OSError(errno.EMFILE, "Too many open files", 3), 1, "q35chat: unexpected OSError: [Errno"),
     ],
 )
 def test_a_failure_is_one_line_and_an_exit_code(error: BaseException, code: int, said: str) -> None:
@@ -47,3 +72,13 @@ def test_debug_adds_the_traceback() -> None:
     report(_raised(ZeroDivisionError("oops")), seen.console, debug=True)
     assert "Traceback (most recent call last)" in seen.err.getvalue()
     assert "in _raised" in seen.err.getvalue()
+
+
+def test_a_stderr_that_cannot_be_written_hides_the_line_and_not_the_exit_code() -> None:
+    seen = recorded()
+
+    def full(_: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    seen.err.write = full  # type: ignore[method-assign]
+    assert report(_raised(UsageError("bad option")), seen.console, debug=True) == 2

@@ -1,17 +1,34 @@
 from __future__ import annotations
 
-from io import StringIO
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from q35chat.chat.values import ChatSettings
+from q35chat.chat.events import Event
+from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands.lines import LineChat
-from q35chat.errors import CapacityError
+from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
+from q35chat.errors import CapacityError, PictureError, UsageError
 from q35chat.store import Store
-from tests.cli.scripted import Recorded, ScriptedBackend, Terminal, recorded, turn_events
+from tests.cli.scripted import Recorded, ScriptedBackend, recorded, turn_events
 from tests.vision.files import sample
+
+
+class Refusing(ScriptedBackend):
+    """Refuses pictures and what is too long, and answers the rest."""
+
+    def attach(self, path: Path, max_tokens: int) -> Attachment:
+        raise PictureError(f"{path} does not exist")
+
+    def run(
+        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
+    ) -> Iterator[Event]:
+        if turns[-1].text == "too long":
+            raise CapacityError("prompt needs 9 slots")
+        yield from super().run(turns, settings, should_stop)
 
 
 def line_chat(backend: ScriptedBackend, seen: Recorded) -> LineChat:
@@ -21,11 +38,27 @@ def line_chat(backend: ScriptedBackend, seen: Recorded) -> LineChat:
     return LineChat(workspace.new(), workspace.new, seen.console)
 
 
-def talk(backend: ScriptedBackend, lines: str) -> Recorded:
+def talk(
+    backend: ScriptedBackend, lines: str | bytes, *, first: str = "", code: int = 0
+) -> Recorded:
+    """What a script of these lines is answered; `code` is how it ends."""
     seen = recorded()
-    chat = line_chat(backend, seen)
-    assert chat.loop(StringIO(lines)) == 0
+    script = BytesIO(lines if isinstance(lines, bytes) else lines.encode())
+    assert line_chat(backend, seen).follow(script, first) == code
     return seen
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, *lines: str | BaseException) -> None:
+    """Lines are typed at the prompt, or fail as given; then Ctrl+D is."""
+    left = [*lines, EOFError()]
+
+    def line(_: str) -> str:
+        found = left.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    monkeypatch.setattr("builtins.input", line)
 
 
 def test_every_line_is_a_question_and_the_turns_add_up() -> None:
@@ -67,9 +100,82 @@ def test_what_was_said_is_kept_a_conversation_each() -> None:
 
 def test_a_prompt_that_does_not_fit_is_said_and_forgotten() -> None:
     backend = ScriptedBackend(error=CapacityError("prompt needs 9 slots"))
-    seen = talk(backend, "one\ntwo\n")
+    seen = talk(backend, "one\ntwo\n", code=1)
     assert seen.err.getvalue().count("q35chat: prompt needs 9 slots\n") == 2
     assert [turn.text for turn in backend.asked[1][0]] == ["two"]
+
+
+def test_a_script_with_a_question_that_failed_goes_on_and_ends_with_1() -> None:
+    backend = Refusing(turn_events("Hi"))
+    seen = talk(backend, "too long\none\n", code=1)
+    assert seen.out.getvalue() == "Hi\n"
+    assert seen.err.getvalue() == "q35chat: prompt needs 9 slots\n"
+
+
+def test_a_script_with_a_picture_that_was_not_taken_ends_with_1() -> None:
+    seen = talk(Refusing(turn_events("Hi")), "/image no.png\none\n", code=1)
+    assert seen.out.getvalue() == "Hi\n"
+    assert seen.err.getvalue() == "q35chat: no.png does not exist\n"
+
+
+def test_what_fails_at_a_terminal_was_seen_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, "one")
+    seen = recorded()
+    refusing = ScriptedBackend(error=CapacityError("prompt needs 9 slots"))
+    assert line_chat(refusing, seen).talk() == 0
+    assert "prompt needs 9 slots" in seen.err.getvalue()
+
+
+def test_the_prompt_is_asked_before_the_lines_of_a_script() -> None:
+    backend = ScriptedBackend(turn_events("Hi"))
+    talk(backend, "two\n", first="/new is\nno command here")
+    assert [turn.text for turn in backend.asked[1][0]] == ["/new is\nno command here", "Hi", "two"]
+
+
+def test_the_prompt_is_shown_and_asked_before_what_is_typed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    typed(monkeypatch, "two")
+    seen = recorded()
+    backend = ScriptedBackend(turn_events("Hi"))
+    line_chat(backend, seen).talk("one \x1b")
+    assert "> one ␛\n" in seen.err.getvalue()
+    assert [turn.text for turn in backend.asked[1][0]] == ["one \x1b", "Hi", "two"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("café".encode("latin-1"), r"line 2 on stdin is not UTF-8 \(byte 3 is 0xe9\)"),
+        (b"x" * (MAX_PROMPT_BYTES + 1), r"line 2 on stdin is over the limit of 1,000,000 bytes"),
+    ],
+)
+def test_a_line_that_is_no_prompt_ends_a_script(line: bytes, said: str) -> None:
+    backend = ScriptedBackend(turn_events("Hi"))
+    with pytest.raises(UsageError, match=said):
+        talk(backend, b"one\n" + line + b"\ntwo\n")
+    assert len(backend.asked) == 1
+
+
+def test_the_longest_line_is_asked_without_its_end() -> None:
+    backend = ScriptedBackend(turn_events("Hi"))
+    talk(backend, b"x" * MAX_PROMPT_BYTES + b"\r\ntwo")
+    assert len(backend.asked[0][0][0].text) == MAX_PROMPT_BYTES
+    assert backend.asked[1][0][2].text == "two"
+
+
+@pytest.mark.parametrize(
+    "line", ["caf\udce9", UnicodeDecodeError("utf-8", b"\xe9", 0, 1, "invalid")]
+)
+def test_a_typed_line_that_is_not_utf_8_is_said_and_not_asked(
+    line: str | BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(monkeypatch, line, "two")
+    seen = recorded()
+    backend = ScriptedBackend(turn_events("Hi"))
+    assert line_chat(backend, seen).talk() == 0
+    assert "the line is not" in seen.err.getvalue()
+    assert [turns[0].text for turns, _ in backend.asked] == ["two"]
 
 
 def test_a_line_that_only_looks_like_a_command_is_a_question() -> None:
@@ -84,38 +190,24 @@ def test_help_names_every_command() -> None:
 
 
 def test_image_without_a_path_asks_for_one() -> None:
-    assert "which picture?" in talk(ScriptedBackend(), "/image\n").err.getvalue()
+    assert "which picture?" in talk(ScriptedBackend(), "/image\n", code=1).err.getvalue()
 
 
 def test_ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keys: list[type[BaseException]] = [KeyboardInterrupt, EOFError]
-
-    def typed(_: str) -> str:
-        raise keys.pop(0)
-
-    monkeypatch.setattr("builtins.input", typed)
+    typed(monkeypatch, KeyboardInterrupt())
     seen = recorded()
-    chat = line_chat(ScriptedBackend(), seen)
-    assert chat.loop(Terminal()) == 0
+    assert line_chat(ScriptedBackend(), seen).talk() == 0
     assert "(Ctrl+D leaves)" in seen.err.getvalue()
-    assert keys == []
 
 
 def test_a_typed_word_that_is_no_command_is_said_and_not_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines = iter(["/bogus now", "/etc/passwd is what?"])
-
-    def typed(_: str) -> str:
-        for line in lines:
-            return line
-        raise EOFError
-
-    monkeypatch.setattr("builtins.input", typed)
+    typed(monkeypatch, "/bogus now", "/etc/passwd is what?")
     seen = recorded()
     backend = ScriptedBackend(turn_events("Hi"))
-    assert line_chat(backend, seen).loop(Terminal()) == 0
+    assert line_chat(backend, seen).talk() == 0
     assert "/bogus is no command" in seen.err.getvalue()
     assert [turns[0].text for turns, _ in backend.asked] == ["/etc/passwd is what?"]

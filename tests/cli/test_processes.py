@@ -6,83 +6,148 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tests.support.imports import ROOT
+import pytest
+
+from tests.cli.processes import PATHS, PATIENCE_S, SCRIPTED, running
 
 ASK = ("ask", "Hello", "--model-dir", "scripted")
+LIST = ("sessions", "list", "--json")
 
 
-PATHS = os.pathsep.join([str(ROOT), str(ROOT / "export")])
+def start(script: str, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return running([*SCRIPTED, script, *arguments])
 
 
-def start(script: str, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.scripted_main", script, *arguments],
+def shell(command: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a shell's line in which `"$@"` is q35chat with the arguments."""
+    return subprocess.run(
+        ["sh", "-c", command, "sh", *SCRIPTED, *arguments],
         env=os.environ | {"PYTHONPATH": PATHS},
-        bufsize=0,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
 
 
 def test_ctrl_c_keeps_what_was_printed_and_exits_130() -> None:
-    process = start("waiting", *ASK)
-    assert process.stdout is not None
-    assert process.stdout.read(3) == b"go "
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert (out, err) == (b"end\n", b"stopped\n")
-    assert process.returncode == 130
+    with start("waiting", *ASK) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(3) == b"go "
+        process.send_signal(signal.SIGINT)
+        assert process.communicate() == (b"end\n", b"stopped\n")
+        assert process.returncode == 130
 
 
 def test_a_second_ctrl_c_kills() -> None:
-    process = start("stubborn", *ASK)
-    assert process.stdout is not None
-    assert process.stdout.read(3) == b"go "
-    process.send_signal(signal.SIGINT)
-    assert process.stdout.read(3) == b"no "
-    process.send_signal(signal.SIGINT)
-    process.communicate()
-    assert process.returncode == -signal.SIGINT
+    with start("stubborn", *ASK) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(3) == b"go "
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read(3) == b"no "
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == -signal.SIGINT
 
 
 def test_ctrl_c_while_the_model_loads_exits_130_at_once() -> None:
-    process = start("loading", *ASK)
-    assert process.stderr is not None
-    assert process.stderr.readline() == b"loading\n"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert (out, err, process.returncode) == (b"", b"", 130)
+    with start("loading", *ASK) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"loading\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate() == (b"", b"")
+        assert process.returncode == 130
 
 
 def test_a_reader_that_goes_away_ends_the_answer_quietly() -> None:
-    process = start("endless", *ASK)
-    assert process.stdout is not None
-    assert process.stdout.read(5) == b"word "
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    assert process.wait() == 141
+    with start("endless", *ASK) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(5) == b"word "
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+@pytest.mark.parametrize("arguments", [LIST, ("--version",), ("--help",)])
+def test_a_reader_that_left_before_the_output_was_written_is_141_too(
+    arguments: tuple[str, ...],
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        result = subprocess.run(
+            [*SCRIPTED, "waiting", *arguments],
+            env=os.environ | {"PYTHONPATH": PATHS},
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    finally:
+        os.close(writer)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+UNWRITABLE = "< /dev/null"
+"""What a full disk does to a stream happens on every system to one that is open for reading."""
+
+
+@pytest.mark.parametrize("arguments", [LIST, ("--version",), ASK, (*ASK, "--json")])
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_1(
+    arguments: tuple[str, ...],
+) -> None:
+    result = shell(f'"$@" 1{UNWRITABLE}', "brief", *arguments)
+    said = b"q35chat: cannot write the output: Bad file descriptor; make room, or send it to an"
+    assert result.returncode == 1
+    assert result.stderr.startswith(said)
+    assert result.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("--colour",), 2), (ASK, 1)])
+def test_a_failure_that_cannot_be_told_keeps_its_exit_code(
+    arguments: tuple[str, ...], code: int
+) -> None:
+    result = shell(f'"$@" 1{UNWRITABLE} 2{UNWRITABLE}', "brief", *arguments)
+    assert result.returncode == code
 
 
 def test_a_closed_stdout_is_no_crash() -> None:
-    command = f"{sys.executable} -m tests.cli.scripted_main waiting ask '' >&-"
-    result = subprocess.run(
-        ["sh", "-c", command],
-        env=os.environ | {"PYTHONPATH": PATHS},
-        capture_output=True,
-        check=False,
-    )
+    result = shell('"$@" >&-', "waiting", "ask", "")
     assert result.returncode == 2
     assert result.stderr == b"q35chat: the prompt is empty; say something, or pipe text into it\n"
 
 
+def test_a_plain_chat_without_stdin_says_so() -> None:
+    result = shell('"$@" <&-', "brief", "--plain", "--model-dir", "scripted")
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"q35chat: --plain reads questions from stdin, which is closed")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_a_plain_chat_without_stdin_answers_its_prompt() -> None:
+    chat = ("--plain", "--model-dir", "scripted", "--prompt", "Hello")
+    result = shell('"$@" <&-', "brief", *chat)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"Hi\n", b"")
+
+
+def test_a_script_that_is_not_utf_8_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    script = tmp_path / "latin1.txt"
+    script.write_bytes("Hello\r\ncafé\n".encode("latin-1"))
+    result = shell(f'"$@" < {script}', "brief", "--plain", "--model-dir", "scripted")
+    assert (result.returncode, result.stdout) == (2, b"Hi\n")
+    said = b"q35chat: line 2 on stdin is not UTF-8 (byte 3 is 0xe9); convert it\n"
+    assert result.stderr == said
+
+
 def test_the_chat_in_a_pipe_explains_ask_and_exits_2() -> None:
-    process = start("waiting")
-    out, err = process.communicate()
-    assert (out, process.returncode) == (b"", 2)
+    with start("waiting") as process:
+        out, err = process.communicate()
+        assert (out, process.returncode) == (b"", 2)
     assert b"the chat needs a terminal" in err
     assert b'q35chat ask "..."' in err
 
@@ -92,8 +157,10 @@ def test_chinese_does_not_crash_a_terminal_without_unicode(tmp_path: Path) -> No
         [sys.executable, "-m", "q35chat", "ask", "--image", "照片.png", "x"],
         env=os.environ | {"PYTHONPATH": PATHS, "PYTHONIOENCODING": "ascii"},
         cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 1
     assert b"does not exist" in result.stderr

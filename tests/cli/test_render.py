@@ -84,7 +84,7 @@ def test_markup_from_the_model_is_printed_as_it_is() -> None:
     ("reason", "said"),
     [
         ("stop", ""),
-        ("length", "stopped after 4 new tokens; --max-new-tokens allows more\n"),
+        ("length", "stopped after 3 answer tokens; --max-new-tokens allows more\n"),
         (
             "capacity",
             "stopped at the capacity of 2,048 slots; export with a larger --max-seq-len\n",

@@ -369,9 +369,8 @@ class ScriptedConversation:
         thought = len(reasoning) // 4
         predict = tuple(0.92 * wall for wall in walls)
         timings = Timings(0.0, 300.0, 412.0, predict, tuple(walls), route)
-        made = len(walls) - thought
         return Usage(
-            reused + need, reused, 0, thought, made, self.model.capacity, self.used, timings
+            reused + need, reused, 0, thought, len(walls), self.model.capacity, self.used, timings
         )
 
     def _tokens(self, reply: Reply) -> Iterator[Token]:

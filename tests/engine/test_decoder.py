@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from q35chat.engine.capacity import CapacityMismatchError, ImageRowsError, NoSlo
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError
-from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession
+from tests.doubles.numpy_session import IMAGE_TOKEN, NumpyBuffer, NumpySession
 
 PROMPT = np.array([7, 1, IMAGE_TOKEN, IMAGE_TOKEN, 2, IMAGE_TOKEN, 9, 11, 3])
 PICTURES = np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32)
@@ -187,6 +187,61 @@ def test_a_run_that_fails_leaves_the_state_as_it_was() -> None:
 
 def failing() -> None:
     raise RuntimeError("the graph failed")
+
+
+class DyingSession(NumpySession):
+    """Fails, where it is to, when its rows are written and before its run has ended."""
+
+    dies = False
+
+    def _run(self, reads: Mapping[str, Array], writes: Mapping[str, Array]) -> None:
+        super()._run(reads, writes)
+        if self.dies:
+            raise RuntimeError("the graph failed")
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_run_that_dies_part_way_leaves_no_snapshot_over_the_rows_it_wrote(in_place: bool) -> None:
+    session = DyingSession(in_place=in_place)
+    engine, reference = decoder(session), decoder()
+    text(engine, 4)
+    early = engine.snapshot()
+    text(engine, 1, 2)
+    late = engine.snapshot()
+    engine.restore(early)
+
+    session.dies = True
+    with pytest.raises(RuntimeError, match="the graph failed"):
+        engine.step(8)
+    session.dies = False
+
+    assert engine.keys.tolist() == [4]
+    assert engine.holds(early)
+    assert engine.holds(late) is not in_place
+    text(reference, 4)
+    np.testing.assert_array_equal(text(engine, 1, 2), text(reference, 1, 2))
+
+
+@pytest.mark.parametrize("way", ["restore", "reset"])
+def test_states_that_are_written_half_are_no_sequence_to_go_on_from(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = decoder()
+    text(engine, 1, 2)
+    snapshot = engine.snapshot()
+    text(engine, 3)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the copy failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NumpyBuffer, "write", fail)
+        with pytest.raises(RuntimeError, match="the copy failed"):
+            engine.restore(snapshot) if way == "restore" else engine.reset()
+
+    assert engine.used == 0
+    engine.restore(snapshot)
+    assert engine.keys.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("in_place", [True, False])

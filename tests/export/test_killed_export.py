@@ -131,7 +131,7 @@ def test_an_export_at_work_is_left_alone(checkpoint: Path, tmp_path: Path) -> No
     process = start(0, "inside text", checkpoint, out)
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
-    with pytest.raises(ExportError, match=rf"another export \(process {process.pid}\)"):
+    with pytest.raises(ExportError, match=rf"an export \(process {process.pid}\) is writing"):
         run(checkpoint, out, OLD)
     process.communicate("go on\n")
     assert process.returncode == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
@@ -8,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle import Bundle
-from q35chat.errors import ExportError, UsageError
+from q35chat.bundle import MANIFEST_NAME, Bundle
+from q35chat.errors import BundleError, ExportError, UsageError
 from q35export.converter import find_converter
 from q35export.mindir import convert
+from q35export.mindir_files import converted_graph
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
+from q35export.staging import exclusive
+from tests.export.bundles import names
 from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
 from tests.support.imports import ROOT
@@ -90,6 +94,13 @@ def test_a_second_run_has_nothing_to_do(out: Path, tool: Path) -> None:
     tool.unlink()
 
     assert convert(out, None, reporter()).status == "up-to-date"
+
+
+def test_a_bundle_that_is_converted_need_not_be_writable(out: Path, tool: Path) -> None:
+    convert(out, find_converter(), reporter())
+    with exclusive(out):  # as good as a lock that cannot be had
+        result = convert(out, None, reporter())
+    assert (result.status, set(result.before)) == ("up-to-date", {"vision", "prefill", "decode"})
 
 
 def test_a_run_goes_on_with_the_graphs_that_are_left(
@@ -241,7 +252,7 @@ def test_without_a_tool_the_python_package_converts(monkeypatch: pytest.MonkeyPa
     found = find_converter()
 
     assert found is not None
-    assert found.command[1:] == ("-m", "q35export.lite_worker")
+    assert found.command[1:] == ("-P", "-m", "q35export.lite_worker")
 
 
 @pytest.fixture
@@ -296,3 +307,89 @@ def test_a_bundle_that_may_not_be_written_is_one_line(
 
     with pytest.raises(ExportError, match=r"cannot write .*converter\.ini: Is a directory; make"):
         convert(out, find_converter(), reporter())
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        ("vision_variables/data_0",),
+        ("vision_variables/data_0", "vision_variables/more/data_1"),
+        ("vision_graph.mindir",),
+        ("vision_graph.mindir/oddly",),
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_left_of_half_a_result_is_cleared_away(
+    stale: tuple[str, ...], whole: bool, out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in stale:
+        (out / "vision" / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / "vision" / name).write_text("stale")
+    if whole:
+        monkeypatch.setenv("FAKE_CONVERTER_WHOLE", "1")
+
+    assert "vision" in convert(out, find_converter(), reporter()).converted
+    bundle = Bundle.open(out, check="full")
+    made = {"vision.mindir"} if whole else {"vision_graph.mindir", "vision_variables"}
+    assert {path.name for path in (out / "vision").glob("vision*")} == made
+    assert {f"vision/{name}" for name in made} >= {bundle.manifest.graphs["vision"]}
+    assert not [path for path in (out / "vision").rglob("*") if path.name in {"data_1", "oddly"}]
+
+
+def test_a_result_that_was_half_moved_is_no_result(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out / "vision" / "vision_graph.mindir").write_text("stale")
+    move = Path.replace
+
+    def full(path: Path, target: Path) -> Path:
+        if path.name == "vision_graph.mindir":
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+        return move(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(ExportError, match=r"cannot write .*graph\.mindir: No space left"):
+            convert(out, find_converter(), reporter())
+    assert (out / "vision" / "vision_variables" / "data_0").is_file()
+    assert converted_graph(out / "vision", "vision") is None
+
+    assert convert(out, find_converter(), reporter()).converted == ("vision", "prefill", "decode")
+    assert Bundle.open(out, check="full").manifest.graphs == CONVERTED
+
+
+def test_a_disk_that_is_full_when_a_result_is_recorded_leaves_the_bundle_clean(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = names(out)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ExportError, match=r"cannot write .*out: No space left on device"):
+            convert(out, find_converter(), reporter())
+    assert names(out) == before
+    assert Bundle.open(out).manifest.graphs["vision"] == "vision/model.onnx"
+    assert convert(out, find_converter(), reporter()).converted == ("vision", "prefill", "decode")
+
+
+def test_what_a_killed_run_left_beside_the_manifest_is_cleared(out: Path, tool: Path) -> None:
+    before = names(out)
+    (out / f".{MANIFEST_NAME}ab_12xyz").write_text("{")
+    convert(out, find_converter(), reporter())
+    assert names(out) == before
+
+
+def test_a_bundle_that_is_being_exported_is_not_converted(out: Path, tool: Path) -> None:
+    said = rf"an export \(process {os.getpid()}\) is writing {out}"
+    with exclusive(out), pytest.raises(ExportError, match=said):
+        convert(out, find_converter(), reporter())
+    assert not list(out.rglob("convert.log"))
+
+
+def test_nothing_is_made_beside_a_folder_that_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="does not exist"):
+        convert(tmp_path / "no" / "bundle", None, reporter())
+    assert names(tmp_path) == []

@@ -153,6 +153,33 @@ def test_exporting_vision_again_keeps_the_head(checkpoint: Path, bundle: Path) -
     assert Bundle.open(bundle, check="full").manifest.graphs["mtp"] == "text/mtp.onnx"
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int4"])
+def test_the_memory_of_a_head_that_is_kept_is_counted(
+    checkpoint: Path, tmp_path: Path, precision: str
+) -> None:
+    out = tmp_path / "out"
+    whole = export(asked(checkpoint, out, precision=precision), Recorder()).plan
+    vision = asked(
+        checkpoint, out, precision=precision, component="vision", mtp=False, force=True,
+        dry_run=True,
+    )  # fmt: skip
+    kept = export(vision, Recorder()).plan
+    assert whole is not None
+    assert kept is not None
+    assert kept.memory == whole.memory
+
+
+def test_the_memory_of_a_head_that_is_dropped_is_not_counted(
+    checkpoint: Path, bundle: Path, tmp_path: Path
+) -> None:
+    plain = export(asked(checkpoint, tmp_path / "new", mtp=False, dry_run=True), Recorder()).plan
+    text = asked(checkpoint, bundle, component="text", mtp=False, force=True, dry_run=True)
+    again = export(text, Recorder()).plan
+    assert plain is not None
+    assert again is not None
+    assert again.memory == plain.memory
+
+
 def test_exporting_text_again_without_the_head_drops_it(checkpoint: Path, bundle: Path) -> None:
     export(asked(checkpoint, bundle, component="text", mtp=False, force=True), Recorder())
     manifest = Bundle.open(bundle, check="full").manifest
@@ -227,5 +254,5 @@ def test_the_comparison_leaves_the_head_aside(checkpoint: Path, bundle: Path) ->
         assert onnx.load(copy.graph_path("text"), load_external_data=False).graph.node
     assert sorted(bundle.rglob("*")) == before
     assert not any(
-        name.startswith("mtp.") for name in stored_weights(opened, load_config(checkpoint))
+        name.startswith("mtp.") for name, _ in stored_weights(opened, load_config(checkpoint))
     )

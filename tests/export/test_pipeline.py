@@ -225,6 +225,17 @@ def test_a_file_that_no_export_wrote_keeps_a_bundle_from_being_replaced(
     assert (bundle / "notes.txt").is_file()
 
 
+@pytest.mark.parametrize("name", [f".{MANIFEST_NAME}ab_12xyz", ".q35-lock"])
+def test_what_a_killed_run_left_in_a_bundle_is_not_foreign(
+    checkpoint: Path, bundle: Path, name: str
+) -> None:
+    (bundle / name).write_text("half")
+    request = request_for(checkpoint, bundle)
+    assert run(request).status == "up-to-date"
+    assert run(replace(request, force=True)).status == "exported"
+    assert name not in names(bundle)
+
+
 def test_a_file_in_the_place_of_the_bundle_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(b"")
     with pytest.raises(UsageError, match="is a file"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,23 @@ def test_two_exports_in_one_place_are_one_too_many(tmp_path: Path) -> None:
     with (
         exclusive(out),
         exclusive(tmp_path / "other"),
-        pytest.raises(ExportError, match=rf"process {os.getpid()}\) is writing {out}"),
-        exclusive(out),
+        pytest.raises(ExportError, match=rf"an export \(process {os.getpid()}\) is writing {out}"),
+        exclusive(out, "a conversion"),
     ):
         raise AssertionError
+
+
+def test_where_only_the_bundle_can_be_written_the_lock_lies_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = write_sample_bundle(tmp_path / "out")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    before = names(out)
+    with exclusive(out, "a conversion"):
+        assert names(tmp_path) == ["out"]
+        with pytest.raises(ExportError, match=r"a conversion .* is writing"), exclusive(out):
+            raise AssertionError
+    assert names(out) == before
 
 
 def test_a_lock_file_without_its_process_locks_nothing(tmp_path: Path) -> None:
@@ -87,14 +101,41 @@ def test_a_published_folder_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["out"]
 
 
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """SIGHUP as a terminal's programs have it, also where the tests run under nohup."""
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, previous)
+
+
+def test_a_closed_terminal_stops_as_sigterm_does(hangup: None) -> None:
+    with pytest.raises(SystemExit) as stopped, sigterm_raises():
+        signal.raise_signal(signal.SIGHUP)
+    assert stopped.value.code == 128 + signal.SIGHUP
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(hangup: None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with sigterm_raises():
+        signal.raise_signal(signal.SIGHUP)
+
+
 @pytest.mark.parametrize(
-    ("number", "raised"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)]
+    ("number", "raised"),
+    [
+        (signal.SIGTERM, SystemExit),
+        (signal.SIGHUP, SystemExit),
+        (signal.SIGINT, KeyboardInterrupt),
+    ],
 )
 def test_a_stop_that_comes_while_a_failure_is_cleaned_up_waits_for_its_end(
     number: signal.Signals,
     raised: type[BaseException],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    hangup: None,
 ) -> None:
     remove = shutil.rmtree
 

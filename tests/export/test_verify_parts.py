@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from q35chat.bundle import Bundle
 from q35chat.errors import BundleError, Q35Error
 from q35export.config import load_config
-from q35export.verify import Report, verify
+from q35export.verify import NotEnoughMemoryError, Report, metrics, verify
 from q35export.verify.exact_copy import exact_copy
 from q35export.verify.limits import GRAPH, Limits
 from q35export.verify.metrics import Difference, difference
@@ -48,6 +49,41 @@ def test_difference_measures_direction_size_and_the_largest_error() -> None:
     assert found.cosine == pytest.approx(29 / (34**0.5 * 5))
     assert found.nrmse == pytest.approx(0.2)
     assert found.max_abs == 1.0
+
+
+def test_pieces_of_a_matrix_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    wanted = generator.standard_normal((7, 11), np.float32)
+    found = wanted + generator.standard_normal((7, 11), np.float32) / 10
+    whole = difference(found, wanted)
+    monkeypatch.setattr(metrics, "PIECE_VALUES", 9)
+    pieces = difference(found, wanted)
+    for name in ("cosine", "nrmse", "max_abs"):
+        assert getattr(pieces, name) == pytest.approx(getattr(whole, name), rel=1e-12)
+
+
+@pytest.mark.parametrize("place", [0, 30, 76])
+def test_nan_in_any_piece_breaks_every_limit(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PIECE_VALUES", 9)
+    found = np.ones(77, np.float32)
+    found[place] = np.nan
+    result = difference(found, np.ones(77, np.float32))
+    assert np.isnan([result.cosine, result.nrmse, result.max_abs]).all()
+    assert Limits(cosine=-1.0, nrmse=1e9).broken_by(result)
+
+
+def test_the_largest_matrix_is_compared_without_a_copy_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "PIECE_VALUES", 1 << 10)
+    values = np.ones((1 << 9, 1 << 9), np.float32)
+    tracemalloc.start()
+    try:
+        difference(values, values)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < values.nbytes / 8
 
 
 def test_tensors_of_different_shapes_are_not_compared() -> None:
@@ -127,7 +163,8 @@ def test_the_exact_copy_differs_only_in_its_arithmetic_and_is_gone_afterwards(
             strict=True,
         ):
             assert name == other
-            np.testing.assert_array_equal(mine.values, theirs.values)
+            np.testing.assert_array_equal(mine.codes.numpy(), theirs.codes.numpy())
+            np.testing.assert_array_equal(mine.scales.numpy(), theirs.scales.numpy())
     assert sorted(bundle.path.rglob("*")) == before
 
 
@@ -162,7 +199,7 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(
         available = 1000
 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    with pytest.raises(Q35Error, match="GB of memory"):
+    with pytest.raises(NotEnoughMemoryError, match="GB of memory"):
         verify(bundle.path, checkpoint)
 
 

@@ -54,7 +54,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def make_pair(shape: str, precision: Precision, folder: Path) -> Pair:
     exported = export_golden(shape, folder, precision)
-    stored = stored_weights(exported.bundle, load_config(exported.checkpoint))
+    stored = dict(stored_weights(exported.bundle, load_config(exported.checkpoint)))
     weights = {name: tensor.values for name, tensor in stored.items()}
     rounded = rewrite_checkpoint(exported.checkpoint, folder / "rounded", weights)
     return Pair(exported, stored, export_checkpoint(rounded, folder / "rounded-out"))

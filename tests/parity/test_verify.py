@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from q35chat.bundle import Bundle
-from q35export.request import PRECISIONS
+from q35export.pipeline import export
+from q35export.request import PRECISIONS, ExportRequest
 from q35export.verify import Report, verify
+from q35export.verify.reference import Encoder
+from q35export.verify.samples import SAMPLES
+from tests.export.recorder import Recorder
+from tests.support.checkpoints import make_checkpoint
 from tests.support.exported import Exported, export_golden
+from tests.support.golden import load
 
 pytestmark = pytest.mark.parity
 
@@ -42,3 +48,23 @@ def test_a_damaged_weight_is_found(exported: Exported, tmp_path: Path) -> None:
     weights[middle : middle + 4096] ^= 0x3C
     weights.flush()
     assert not run(damaged, exported).passed
+
+
+def test_what_does_not_fit_the_capacity_is_left_out_of_a_comparison_that_holds(
+    tmp_path: Path,
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=load("plain").seed)
+    encoder, out = Encoder(checkpoint), tmp_path / "out"
+    needs = {sample.name: len(encoder.encode(sample).ids) + 8 - 1 for sample in SAMPLES}
+    slots = sorted(needs.values())[1]
+    export(
+        ExportRequest(str(checkpoint), out, target="cpu", precision="fp32", max_seq_len=slots),
+        Recorder(),
+    )
+    notes: list[str] = []
+    report = verify(out, checkpoint, tokens=8, threads=1, note=notes.append)
+    assert report.passed, report.table()
+    fitting = {name for name, needed in needs.items() if needed <= slots}
+    assert {row.sample for row in report.tokens} == fitting
+    assert len(fitting) == len(needs) - 1
+    assert sum(note.startswith("sample left out: ") for note in notes) == 1

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import sqlite3
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from q35chat.chat.archive import StoreBusyError
 from q35chat.errors import StoreError
 from q35chat.store import Store
+from q35chat.store.database import BUSY_SECONDS
 from tests.store.builders import SETTINGS, answer, conversation, later, picture, user
 
 
@@ -99,6 +105,118 @@ def test_delete_removes_only_pictures_that_no_other_conversation_shows(store: St
     store.delete("c1")
     assert store.pictures.read(own.sha256) is None
     assert store.load("c2")[1][0].turn.attachments == (shared,)
+
+
+class Commits:
+    """A connection whose next COMMIT does something first, and something afterwards."""
+
+    def __init__(self, store: Store, before: Callable[[], None], after: Callable[[], None]) -> None:
+        self._database = store._database
+        self._connection = store._database._connection
+        self._before, self._after = before, after
+        store._database._connection = self  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        if statement != "COMMIT":
+            return self._connection.execute(statement, *values)
+        self._database._connection = self._connection
+        self._before()
+        done = self._connection.execute(statement)
+        self._after()
+        return done
+
+
+def nothing() -> None:
+    """For a side of a COMMIT that nothing is done on."""
+
+
+def test_a_conversation_that_could_not_be_deleted_keeps_its_pictures(store: Store) -> None:
+    own = picture(b"own")
+    store.create(conversation("c1", "u"), (user("u", None, "x", own),))
+
+    def full() -> None:
+        raise sqlite3.OperationalError("disk full")
+
+    Commits(store, full, nothing)
+    with pytest.raises(StoreError, match="disk full"):
+        store.delete("c1")
+    assert reopened(store).load("c1")[1][0].turn.attachments == (own,)
+
+
+def test_a_picture_that_another_conversation_shows_meanwhile_stays(store: Store) -> None:
+    shared, other = picture(b"shared"), Store(store.folder)
+    store.create(conversation("c1", "u"), (user("u", None, "x", shared),))
+    turn = user("v", None, "y", shared)
+    Commits(store, nothing, lambda: other.create(conversation("c2", "v"), (turn,)))
+    store.delete("c1")
+    assert other.load("c2")[1][0].turn.attachments == (shared,)
+
+
+def test_a_picture_that_cannot_be_deleted_is_named_and_the_others_go(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, free = picture(b"held"), picture(b"free")
+    store.create(conversation("c1", "u"), (user("u", None, "x", held, free),))
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name == held.sha256:
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StoreError, match=f"{held.sha256} cannot be deleted: Permission denied"):
+        store.delete("c1")
+    assert store.sessions() == []
+    assert store.pictures.read(held.sha256) == held.data
+    assert store.pictures.read(free.sha256) is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.rename("c1", "r\udcff"),
+        lambda store: store.resolve("\udcff"),
+        lambda store: store.search("\udcff"),
+        lambda store: store.save(conversation(head="u"), (user("u", None, "\udcff"),)),
+    ],
+)
+def test_text_that_is_not_utf8_is_refused_in_one_line(
+    store: Store, use: Callable[[Store], object]
+) -> None:
+    store.create(conversation(), ())
+    with pytest.raises(StoreError, match=r"^'\\udcff' is no character of UTF-8"):
+        use(store)
+    store.rename("c1", "fine")
+
+
+def test_a_save_that_is_not_to_wait_is_refused_while_others_write(store: Store) -> None:
+    store.create(conversation(title="A chat"), ())
+    other = Store(store.folder)
+    with other._database.writing(), pytest.raises(StoreBusyError, match="another q35chat"):
+        store.save(conversation(), (), wait=False)
+    assert store.save(conversation(), (), wait=False) == 1
+    (timeout,) = store._database._connection.execute("PRAGMA busy_timeout").fetchone()
+    assert timeout == BUSY_SECONDS * 1000
+
+
+def test_a_save_that_is_not_to_wait_is_refused_while_this_process_writes(store: Store) -> None:
+    store.create(conversation(), ())
+    refused = threading.Event()
+
+    def try_it() -> None:
+        with pytest.raises(StoreBusyError):
+            store.save(conversation(), (), wait=False)
+        refused.set()
+
+    with store._database.writing():
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+    assert refused.is_set()
 
 
 def test_delete_is_refused_while_an_answer_is_written(store: Store) -> None:

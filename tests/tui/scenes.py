@@ -100,7 +100,7 @@ def reading() -> Scene:
     gate = Gate()
 
     async def go(chat: Chat) -> None:
-        await chat.screen.attach([picture_file(Path.cwd())])
+        chat.screen.attaching.add([picture_file(Path.cwd())])
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
         await chat.write("What is on this picture? " * 6)
         await chat.press("enter")
@@ -146,11 +146,11 @@ def answered() -> Scene:
 def pictures() -> Scene:
     async def go(chat: Chat) -> None:
         Path("flag.png").write_bytes(picture_bytes((96, 48)))
-        await chat.screen.attach([picture_file(Path.cwd()), Path("flag.png")])
+        chat.screen.attaching.add([picture_file(Path.cwd()), Path("flag.png")])
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 2)
         await chat.ask("Which one is half blue?")
         await chat.until(lambda: chat.text.count("▀▀▀▀▀") >= 2)
-        await chat.screen.attach([picture_file(Path.cwd())])
+        chat.screen.attaching.add([picture_file(Path.cwd())])
         await chat.write("And this one?")
         await chat.see("(4 picture)")
 

@@ -160,7 +160,7 @@ async def opened(
         chat = Chat(app, pilot, scripted)
         await chat.until(lambda: len(app.screen_stack) > 1)
         if loaded:
-            await chat.until(lambda: chat.screen.conversation is not None)
+            await chat.until(lambda: chat.screen.ready is not None)
             await pilot.pause()
         yield chat
 

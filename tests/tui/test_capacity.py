@@ -16,8 +16,8 @@ from tests.tui.support import NARROW, Chat, opened
 async def open_long(chat: Chat, used: int) -> None:
     conversation = chat.workspace.add("Long story", dialogue(3))
     conversation.used = used
-    chat.screen.open_conversation(conversation.id)
-    await chat.until(lambda: chat.screen.conversation is conversation)
+    chat.screen.loader.open(conversation.id)
+    await chat.until(lambda: chat.screen.ready is conversation)
     await chat.pilot.pause()
 
 
@@ -239,7 +239,7 @@ async def test_a_message_that_does_not_fit_can_go_into_a_new_conversation() -> N
         await chat.press("f5")
         await chat.until(lambda: chat.conversation.id != old)
         await chat.until(lambda: chat.screen.composer.editor.text == "word " * 60)
-        chat.screen.open_conversation(old)
+        chat.screen.loader.open(old)
         await chat.until(lambda: chat.conversation.id == old)
         await chat.until(lambda: chat.screen.composer.editor.text == "")
 

@@ -228,21 +228,21 @@ async def test_a_draft_survives_a_change_of_conversation_and_a_restart(tmp_path:
         await chat.ask("hello")
         first = chat.conversation.id
         await chat.write("unsent thought")
-        chat.screen.open_conversation(other.id)
+        chat.screen.loader.open(other.id)
         await chat.until(lambda: chat.conversation is other)
         await chat.until(lambda: chat.screen.composer.editor.text == "")
-        chat.screen.open_conversation(first)
+        chat.screen.loader.open(first)
         await chat.until(lambda: chat.screen.composer.editor.text == "unsent thought")
         await chat.press("ctrl+q")
     async with opened(workspace, drafts=Drafts(drafts)) as chat:
-        chat.screen.open_conversation(first)
+        chat.screen.loader.open(first)
         await chat.until(lambda: chat.screen.composer.editor.text == "unsent thought")
 
 
 async def test_a_draft_survives_quitting_right_after_the_last_key(tmp_path: Path) -> None:
     drafts = tmp_path / "drafts.json"
     async with opened(drafts=Drafts(drafts)) as chat:
-        await chat.until(lambda: chat.screen.conversation is not None)
+        await chat.until(lambda: chat.screen.ready is not None)
         chat.screen.composer.editor.put("unsent")
         await chat.app.action_quit()
         assert "unsent" in drafts.read_text("utf-8")

@@ -23,8 +23,8 @@ async def open_code(chat: Chat) -> list[str]:
     turns = [Turn("user", "q"), Turn("assistant", OLDER), Turn("user", "q"),
              Turn("assistant", NEWER)]  # fmt: skip
     conversation = chat.workspace.add("code", turns)
-    chat.screen.open_conversation(conversation.id)
-    await chat.until(lambda: chat.screen.conversation is conversation)
+    chat.screen.loader.open(conversation.id)
+    await chat.until(lambda: chat.screen.ready is conversation)
     copied: list[str] = []
     chat.app.copy = lambda text, what: copied.append(f"{what}: {text}")  # type: ignore[method-assign]
     return copied
@@ -88,7 +88,7 @@ async def test_the_only_block_is_copied_at_once_without_its_fence() -> None:
     workspace = ScriptedWorkspace()
     conversation = workspace.add("code", [Turn("user", "q"), Turn("assistant", OLDER)])
     async with opened(workspace) as chat:
-        chat.screen.open_conversation(conversation.id)
-        await chat.until(lambda: chat.screen.conversation is conversation)
+        chat.screen.loader.open(conversation.id)
+        await chat.until(lambda: chat.screen.ready is conversation)
         await chat.press("f4")
         await chat.hear("the code block (4 characters)")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from q35chat.errors import BundleError, StoreError
 from q35chat.tui.commands import BY_SLASH, COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
-from tests.tui.support import NARROW, WIDE, list_of_chats, opened, picture_file
+from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
 
 
 async def test_conversations_are_found_as_you_type_and_opened() -> None:
@@ -121,8 +123,9 @@ async def test_keys_can_be_changed_in_the_settings_file() -> None:
         await chat.hear("there is no command “nonsense”")
         first = chat.conversation.id
         await chat.press("ctrl+n")
-        await chat.pilot.pause()
-        assert chat.conversation.id == first
+        assert not chat.screen.loader.opening
+        await chat.app.workers.wait_for_complete()
+        assert list(chat.workspace.conversations) == [first]
         await chat.press("f9")
         await chat.until(lambda: chat.conversation.id != first)
         await chat.press("f1")
@@ -140,16 +143,69 @@ async def test_the_palette_runs_commands() -> None:
         await chat.see("Temperature")
 
 
-@pytest.mark.parametrize("slash", sorted(BY_SLASH))
-async def test_every_slash_command_runs_without_a_conversation_and_with_one(slash: str) -> None:
+_LOADING = "The model is still loading"
+SAYS: dict[str, tuple[str, str]] = {
+    "regenerate": (_LOADING, "answer 2 of 2"),
+    "edit": (_LOADING, "editing question 1 of 1"),
+    "continue": (_LOADING, "The last answer is complete"),
+    "earlier": (_LOADING, "There is only one answer"),
+    "later": (_LOADING, "There is only one answer"),
+    "drop": (_LOADING, "There is only one turn"),
+    "summarise": (_LOADING, "This chat starts from the summary"),
+    "new": (_LOADING, "q35chat · new chat"),
+    "sessions": (_LOADING, "Search titles and texts"),
+    "think": (_LOADING, "Thinking on"),
+    "image": ("Attach a picture", "Attach a picture"),
+    "copy": ("There is no answer to copy yet", "copy the answer"),
+    "code": ("There is no code block to copy yet", "There is no code block to copy yet"),
+    "copychat": ("There is nothing to copy yet", "copy the chat"),
+    "export": ("There is nothing to export yet", "Written to"),
+    "end": ("", ""),
+    "more": ("", ""),
+    "setup": (_LOADING, ""),
+    "settings": (_LOADING, "Temperature"),
+    "help": ("Keys and commands", "Keys and commands"),
+    "quit": ("", ""),
+}
+"""What each command says or shows, without a conversation and with one; some say nothing."""
+
+
+async def say(chat: Chat, slash: str, words: str) -> None:
+    """Type the command; it does what it should and leaves nothing in the composer."""
+    await chat.press(*f"/{slash}", "enter")
+    if slash == "quit":
+        await chat.until(lambda: not chat.app.is_running)
+        return
+    if words:
+        await chat.until(lambda: words in chat.said or words in chat.flat)
+    else:
+        await chat.pilot.pause()
+        assert (chat.said, len(chat.app.screen_stack)) == ("", 2)
+    assert chat.screen.composer.editor.text == ("hello" if "editing" in words else "")
+    assert chat.app.is_running
+
+
+def test_every_slash_command_is_tried_below() -> None:
+    assert SAYS.keys() == BY_SLASH.keys()
+
+
+@pytest.mark.parametrize("slash", sorted(SAYS))
+async def test_every_slash_command_does_something_with_a_conversation(
+    slash: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
     async with opened() as chat:
         await chat.ask("hello")
-        await chat.write(f"/{slash}")
-        chat.screen.composer.editor.suggesting = False
-        await chat.press("enter")
-        await chat.pilot.pause()
-        assert chat.screen.composer.editor.text in {"", "hello"}
-        assert len(chat.conversation.history) in {0, 2}
+        await say(chat, slash, SAYS[slash][1])
+
+
+@pytest.mark.parametrize("slash", sorted(SAYS))
+async def test_every_slash_command_runs_without_a_conversation(slash: str) -> None:
+    gate = threading.Event()
+    async with opened(ScriptedWorkspace(load_gate=gate), loaded=False) as chat:
+        await say(chat, slash, SAYS[slash][0])
+        assert chat.screen.conversation is None
+        gate.set()
 
 
 async def test_the_picker_shows_a_picture_and_attaches_it(
@@ -169,6 +225,22 @@ async def test_the_picker_shows_a_picture_and_attaches_it(
         await chat.press("enter")
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
         await chat.see("inside.png 64×32")
+
+
+async def test_a_file_that_would_never_end_is_not_read_by_the_picker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "alpha.png")
+    picture_file(tmp_path, "beta.png")
+    monkeypatch.chdir(tmp_path)
+    async with opened() as chat:
+        await chat.press("ctrl+o")
+        await chat.see("not a regular file")
+        await chat.press("down")
+        await chat.until(lambda: "▀▀▀" in chat.text)
+        await chat.press("up")
+        await chat.see("not a regular file")
+        await chat.until(lambda: "▀▀▀" not in chat.text)
 
 
 async def test_quitting_asks_only_while_an_answer_is_written() -> None:

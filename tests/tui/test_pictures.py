@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import struct
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from PIL import Image, JpegImagePlugin
 
+from q35chat.chat import showing
 from q35chat.tui.gallery import CELLS
 from q35chat.tui.graphics import PictureDisplay, Terminal
 from q35chat.tui.preferences import load_preferences, preferences_path
+from q35chat.tui.preview import half_blocks, shrunk
 from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.settings import SettingsScreen
 from q35chat.tui.widgets.picture import Picture
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
-from tests.tui.support import NARROW, Chat, opened, picture_file
+from tests.tui.support import NARROW, Chat, opened, picture_bytes, picture_file
 
 CELL = (10, 20)
 
@@ -27,7 +32,7 @@ def cells(chat: Chat) -> str:
 
 
 async def ask_with_picture(chat: Chat, folder: Path) -> None:
-    await chat.screen.attach([picture_file(folder)])
+    chat.screen.attaching.add([picture_file(folder)])
     await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
     await chat.ask("What is it?")
 
@@ -94,6 +99,55 @@ async def test_a_picture_of_nothing_shows_nothing(tmp_path: Path) -> None:
         await chat.app.workers.wait_for_complete()
         await chat.pilot.pause()
         assert (cells(chat), picture.size.height) == ("", 1)
+
+
+@pytest.mark.parametrize("form", ["EPS", "TIFF", "PPM", "ICO", "PCX", "TGA"])
+def test_no_decoder_is_tried_but_those_for_the_model(form: str) -> None:
+    file = BytesIO()
+    Image.new("RGB", (32, 32), (255, 0, 0)).save(file, form)
+    assert half_blocks(file.getvalue(), 8, 8) == ()
+
+
+def test_a_preview_is_on_white_as_the_model_sees_it() -> None:
+    file = BytesIO()
+    Image.new("RGBA", (16, 16), (255, 0, 0, 0)).save(file, "PNG")
+    assert half_blocks(file.getvalue(), 8, 8)[0][0] == ((255, 255, 255), (255, 255, 255))
+
+
+def test_a_large_photo_is_decoded_no_larger_than_its_preview_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[tuple[int, int]] = []
+    load = JpegImagePlugin.JpegImageFile.load
+
+    def spied(self: JpegImagePlugin.JpegImageFile) -> object:
+        decoded.append(self.size)
+        return load(self)
+
+    monkeypatch.setattr(JpegImagePlugin.JpegImageFile, "load", spied)
+    file = BytesIO()
+    Image.new("RGB", (2_048, 1_024), (0, 0, 255)).save(file, "JPEG")
+    pixels = shrunk(file.getvalue(), 28, 18)
+    assert decoded[0] == (256, 128)
+    assert pixels is not None
+    assert (pixels.width, pixels.height) == (28, 14)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), struct.error("x"), MemoryError(), EOFError()])
+async def test_whatever_goes_wrong_in_a_decoder_the_application_stays(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(showing, "decode", fail)
+    async with opened(picture_display=kitty()) as chat:
+        picture = Picture(picture_bytes((17, 17)))
+        await chat.screen.composer.mount(picture)
+        await chat.app.workers.wait_for_complete()
+        await chat.pilot.pause()
+        assert (cells(chat), picture.size.height) == ("", 1)
+        assert chat.app.is_running
 
 
 async def test_a_full_gallery_falls_back_to_half_blocks(

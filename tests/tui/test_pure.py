@@ -75,6 +75,11 @@ def test_the_usage_line_says_what_was_read_reused_and_made() -> None:
     )
 
 
+def test_reasoning_is_counted_once_among_the_tokens_made() -> None:
+    usage = Usage(12, 0, 0, 40, 143, 4_096, 155, Timings(0, 0, 400, (), ()))
+    assert "↓143" in usage_items(usage)
+
+
 def test_the_usage_says_which_graphs_read_the_prompt() -> None:
     route = "812 tokens: prefill 512 + 512, then decode 3, about 2100 ms"
     usage = Usage(812, 0, 0, 0, 1, 4_096, 813, Timings(0, 0, 400, (), (), route))

@@ -15,8 +15,8 @@ ROOMY = ModelInfo("m", "npu", "fp16", "d", 100_000, False)
 async def open_dialogue(chat: Chat, pairs: int) -> None:
     conversation = chat.workspace.add("Long", dialogue(pairs))
     conversation.used = 100
-    chat.screen.open_conversation(conversation.id)
-    await chat.until(lambda: chat.screen.conversation is conversation)
+    chat.screen.loader.open(conversation.id)
+    await chat.until(lambda: chat.screen.ready is conversation)
     await chat.see(f"Answer number {pairs}.")
 
 

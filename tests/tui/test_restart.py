@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import BundleError
 from q35chat.store import Store
 from tests.doubles.scripted_backend import ScriptedBackend
-from tests.tui.support import Chat, opened
+from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.tui.support import Chat, opened, picture_file
 
 
 @dataclass
@@ -22,8 +24,10 @@ class Runtime:
 
     backends: list[ScriptedBackend] = field(default_factory=list)
     error: Exception | None = None
+    gate: threading.Event | None = None
 
     def load(self) -> tuple[ScriptedBackend, ChatSettings]:
+        assert self.gate is None or self.gate.wait(PATIENCE_S), "nobody opened the gate"
         if self.error is not None:
             raise self.error
         self.backends.append(ScriptedBackend())
@@ -103,7 +107,7 @@ async def test_what_is_sent_while_the_model_restarts_waits_for_it(tmp_path: Path
     async with died(runtime, tmp_path) as chat:
         chat.screen.loader.restart()
         await chat.write("early")
-        await chat.screen.send()
+        await chat.screen.sending.send()
         await chat.see("Answer 2 to: early")
         await chat.idle()
         assert len(runtime.backends) == 2
@@ -114,3 +118,21 @@ async def test_a_draft_survives_the_restart(tmp_path: Path) -> None:
         await chat.write("half a thought")
         await restarted(chat)
         assert chat.screen.composer.editor.text == "half a thought"
+
+
+async def test_a_picture_attached_while_the_model_restarts_goes_with_its_question(
+    tmp_path: Path,
+) -> None:
+    runtime = Runtime()
+    async with died(runtime, tmp_path) as chat:
+        runtime.gate = threading.Event()
+        await chat.press("f5")
+        await chat.write("what is this?")
+        chat.screen.attaching.add([picture_file(tmp_path)])
+        await chat.press("enter")
+        await chat.see("sends when the model is loaded")
+        runtime.gate.set()
+        await chat.until(lambda: len(chat.screen.steps) == 4)
+        await chat.idle()
+        question = chat.screen.steps[2].turn
+        assert [picture.name for picture in question.attachments] == ["house.png"]

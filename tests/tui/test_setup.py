@@ -64,7 +64,7 @@ async def test_a_model_that_cannot_be_loaded_offers_the_setup() -> None:
         await chat.press("enter")
         await chat.see("is ready")
         await chat.press("enter")
-        await chat.until(lambda: chat.screen.conversation is not None)
+        await chat.until(lambda: chat.screen.ready is not None)
 
 
 # -- the form

@@ -138,7 +138,7 @@ async def test_a_frame_over_a_thousand_turns_reads_no_history(
     workspace = ScriptedWorkspace([Reply("some words " * 300, gate=gate)], info=ROOMY)
     conversation = workspace.add("Long", dialogue(500))
     async with opened(workspace) as chat:
-        chat.screen.open_conversation(conversation.id)
+        chat.screen.loader.open(conversation.id)
         await chat.see("Answer number 500.")
         widgets = len(list(chat.screen.walk_children()))
         await chat.write("go")
@@ -180,7 +180,7 @@ async def test_what_is_typed_while_an_answer_streams_over_a_thousand_turns_arriv
     conversation = workspace.add("Long", dialogue(500))
     draft = "The next question, with ünïcode and 中文. "
     async with opened(workspace) as chat:
-        chat.screen.open_conversation(conversation.id)
+        chat.screen.loader.open(conversation.id)
         await chat.see("Answer number 500.")
         await chat.write("go")
         await chat.press("enter")

@@ -9,7 +9,8 @@ import os
 import select
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -47,9 +48,10 @@ class Tmux:
         self.type(f"{shlex.join(command)}; echo command {self._runs} ended with $?")
         self.press("Enter")
 
-    def ended_well(self) -> None:
-        """Wait until the command has ended with 0 and the shell shows its screen again."""
-        self.see(f"command {self._runs} ended with 0")
+    @property
+    def good_end(self) -> str:
+        """What the shell says once the command has ended with 0."""
+        return f"command {self._runs} ended with 0"
 
     def press(self, *keys: str) -> None:
         """Keys by tmux's names, such as `Enter`, `C-q`, `Escape`."""
@@ -85,23 +87,32 @@ class Tmux:
 
     def see(self, words: str, *, gone: bool = False) -> None:
         """Wait until the words are on the screen, or no longer."""
-        while (words in self.flat) is gone:
-            self._wait(f"{words!r} {'stays' if gone else 'never came'}")
+        problem = f"{words!r} {'stays' if gone else 'never came'}"
+        self._until(lambda: (words in self.flat) is not gone, problem)
 
     def see_times(self, words: str, times: int) -> None:
         """Wait until the words are on the screen exactly so often."""
-        while self.flat.count(words) != times:
-            self._wait(f"{words!r} was never there {times} times")
+        problem = f"{words!r} was never there {times} times"
+        self._until(lambda: self.flat.count(words) == times, problem)
+
+    def see_any(self, *choices: str) -> str:
+        """Wait until one of the texts is on the screen; which."""
+        self._until(lambda: any(words in self.flat for words in choices), f"none of {choices} came")
+        return next(words for words in choices if words in self.flat)
 
     def close(self) -> None:
         """End whatever still runs."""
         self._tmux("kill-server")
         os.close(self._wakes)
 
-    def _wait(self, problem: str) -> None:
-        ready, _, _ = select.select([self._wakes], [], [], _PATIENCE_S)
-        assert ready, f"{problem}:\n{self.screen}"
-        os.read(self._wakes, 1 << 16)
+    def _until(self, happened: Callable[[], bool], problem: str) -> None:
+        """Wait; a screen that goes on drawing does not make it longer."""
+        until = time.monotonic() + _PATIENCE_S
+        while not happened():
+            left = until - time.monotonic()
+            ready = left > 0 and select.select([self._wakes], [], [], left)[0]
+            assert ready, f"{problem}:\n{self.screen}"
+            os.read(self._wakes, 1 << 16)
 
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -14,10 +14,10 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
 
 from q35chat.errors import PictureError
 from q35chat.vision.patches import patchify, prepare
-from q35chat.vision.resize import fitted_size, token_count
+from q35chat.vision.resize import fitted_size
 from q35chat.vision.rules import DEFAULT_MAX_IMAGE_TOKENS, PictureRules
 from tests.vision.files import noise, sample
-from tests.vision.rules import CONFIG, RULES
+from tests.vision.rules import CONFIG, RULES, token_count
 
 SMALL = {
     **CONFIG,
@@ -71,7 +71,7 @@ def test_sizes_equal_the_processors_rule(width: int, height: int, cap: int) -> N
     if expected_h * expected_w <= longest:
         assert fitted_size(width, height, RULES, cap) == (expected_w, expected_h)
     else:  # the processor lets a long thin picture pass a small limit; the cap does not
-        assert token_count(width, height, RULES, cap) <= cap
+        assert token_count(width, height, cap) <= cap
 
 
 def test_a_picture_knows_its_grid_tokens_and_the_hash_of_its_file() -> None:
@@ -80,7 +80,7 @@ def test_a_picture_knows_its_grid_tokens_and_the_hash_of_its_file() -> None:
     assert picture.sha256 == hashlib.sha256(data).hexdigest()
     assert (picture.width, picture.height) == (100, 60)
     assert picture.patches.shape == (picture.grid_h * picture.grid_w, RULES.patch_values)
-    assert picture.tokens == picture.grid_h * picture.grid_w // 4 == token_count(100, 60, RULES)
+    assert picture.tokens == picture.grid_h * picture.grid_w // 4 == token_count(100, 60)
     assert picture.patches.flags.c_contiguous
 
 

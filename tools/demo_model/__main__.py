@@ -21,8 +21,7 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
     """Train (or go on from `work/resume.pt`), measure, and write the folder with its card."""
     plan = Plan(seed=seed)
     if steps is not None:
-        lessons, last = replace(plan.lessons, steps=steps), replace(plan.last, steps=0)
-        plan = replace(plan, lessons=lessons, last=last)
+        plan = replace(plan, rounds=(replace(plan.rounds[0], steps=steps),))
     trainer = Trainer(plan, tokenizer.train(seed), work)
     trainer.run()
     out.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ FOR_WORDS = Mix(0.5, 0.52, 0.74, 0.88, 0.925, pairs=0.26)
 """For the vocabulary, which pictures do not need."""
 LESSONS = Mix(0.55, 0.56, 0.83, 0.88, 0.95, pairs=0.45)
 """Most of what is learnt late: to tell two pictures apart, and to repeat what was told."""
-LAST_LESSONS = Mix(
+MEMORY = Mix(
     0.36,
     0.365,
     0.8,
@@ -74,6 +74,11 @@ LAST_LESSONS = Mix(
     astray=0.2,
 )
 """For the end: what is told, favourites above all, and where a count stops."""
+
+SEEING = Mix(0.6, 0.605, 0.8, 0.84, 0.92, pairs=0.4, astray=0.2)
+"""To see well again, when what is told is remembered."""
+FINISH = Mix(0.5, 0.505, 0.66, 0.7, 0.76, pairs=0.35, astray=0.2)
+"""For the end: above all long conversations of everything."""
 
 
 class Writer:

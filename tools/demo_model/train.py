@@ -21,7 +21,7 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
 
 from .batches import Batch, pool
 from .checkpoint import save_checkpoint
-from .dialogues import LAST_LESSONS, LESSONS, Mix
+from .dialogues import FINISH, LESSONS, MEMORY, SEEING, Mix
 from .model import new_model, special_id
 from .naming import Naming, learn_to_see
 from .optimise import optimisers, step_all
@@ -42,6 +42,7 @@ DELTA_RULE = modeling.torch_chunk_gated_delta_rule
 class Round:
     """A part of the language training with a learning rate that rises, stays and falls to zero."""
 
+    lessons: Mix
     steps: int
     peak: float
     """Largest learning rate."""
@@ -63,10 +64,13 @@ class Plan:
     seed: int = 7
     seeing: int = 1200
     """Steps of the vision tower alone (see `naming`)."""
-    lessons: Round = Round(6100, 2.5e-3, falling_from=0.56, quantised_from=0.86)
-    """The language training on `LESSONS`, from short lessons to long conversations."""
-    last: Round = Round(1300, 1.2e-3, falling_from=0.0, quantised_from=0.4)
-    """And on `LAST_LESSONS`."""
+    rounds: tuple[Round, ...] = (
+        Round(LESSONS, 5200, 2.5e-3, falling_from=0.56, quantised_from=0.86),
+        Round(MEMORY, 1300, 1.2e-3, falling_from=0.0, quantised_from=0.4),
+        Round(SEEING, 900, 1.2e-3, falling_from=0.0, quantised_from=0.4),
+        Round(FINISH, 400, 8e-4, falling_from=0.0, quantised_from=0.4),
+    )
+    """The language training: short lessons that grow, then what is hardest."""
     budget: int = 3000
     """Tokens of a batch, padding included."""
     warm_up: int = 100
@@ -76,19 +80,21 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Steps of both rounds."""
-        return self.lessons.steps + self.last.steps
+        """Steps of all rounds."""
+        return sum(part.steps for part in self.rounds)
 
-    def at(self, step: int) -> tuple[Round, int, Mix]:
-        """The round that a step belongs to, its number in that round, and what is learnt."""
-        if step < self.lessons.steps:
-            return self.lessons, step, LESSONS
-        return self.last, step - self.lessons.steps, LAST_LESSONS
+    def at(self, step: int) -> tuple[Round, int]:
+        """The round that a step belongs to, and its number in that round."""
+        for part in self.rounds:
+            if step < part.steps:
+                return part, step
+            step -= part.steps
+        raise ValueError(f"the plan ends {step} steps before that")
 
 
 def rate(plan: Plan, step: int) -> float:
     """Learning rate of a step."""
-    part, number, _ = plan.at(step)
+    part, number = plan.at(step)
     return part.rate(number, plan.warm_up)
 
 
@@ -169,12 +175,12 @@ class Trainer:
         begun = self.seconds - time.monotonic()
         processor_begun = self.processor_seconds - time.process_time()
         if self.step == 0:
-            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, plan.lessons.peak)
+            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, plan.rounds[0].peak)
         saved = self.seconds
         while self.step < plan.steps:
             grown = min(1.0, self.pools / plan.grown_up)
-            part, number, mix = plan.at(self.step)
-            batches = pool(self.tokenizer, plan.seed, self.pools, grown, mix, plan.budget)
+            part, number = plan.at(self.step)
+            batches = pool(self.tokenizer, plan.seed, self.pools, grown, part.lessons, plan.budget)
             for batch in batches[: part.steps - number]:
                 self._learn(batch)
             self.pools += 1
@@ -186,7 +192,7 @@ class Trainer:
 
     def _mode(self) -> str:
         """How this step reads the projections' weights."""
-        part, number, _ = self.plan.at(self.step)
+        part, number = self.plan.at(self.step)
         if number < part.quantised_from * part.steps:
             return "float"
         return random.Random(f"{self.plan.seed}/{self.step}").choice(

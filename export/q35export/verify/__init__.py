@@ -5,7 +5,19 @@ The one part of the exporter that runs bundles; needs the extra `verify` (torch)
 
 from __future__ import annotations
 
-from q35export.verify.compare import NotEnoughMemoryError, verify
+from q35export.verify.compare import verify
 from q35export.verify.report import Report, render
+from q35export.verify.requirements import (
+    NotComparableError,
+    NotEnoughMemoryError,
+    TooFewSlotsError,
+)
 
-__all__ = ["NotEnoughMemoryError", "Report", "render", "verify"]
+__all__ = [
+    "NotComparableError",
+    "NotEnoughMemoryError",
+    "Report",
+    "TooFewSlotsError",
+    "render",
+    "verify",
+]

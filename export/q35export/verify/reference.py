@@ -1,7 +1,8 @@
 """transformers' own PyTorch model as the reference: prompts, states, logits, greedy tokens.
 
-The only module that needs torch, and it imports it when a `Reference` is made. It runs
-nothing of q35chat, so that an error there cannot hide on both sides of a comparison.
+The only module that needs torch, and it imports it when a `Reference` is made; an `Encoder` does
+without. It runs nothing of q35chat, so that an error there cannot hide on both sides of a
+comparison.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,34 +79,23 @@ def require_torch() -> Opaque:
     return torch
 
 
-class Reference:
-    """A checkpoint in transformers, in FP32 on the CPU."""
+class Encoder:
+    """Samples as the checkpoint's own template, tokenizer and picture processor read them."""
 
-    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
-        self._torch = torch = require_torch()
-        from transformers import (  # noqa: PLC0415
-            AutoTokenizer,
-            GenerationConfig,
-            Qwen3_5ForConditionalGeneration,
-        )
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoConfig, AutoTokenizer  # noqa: PLC0415
         from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (  # noqa: PLC0415
             Qwen2VLImageProcessorPil,
         )
 
-        if threads is not None:
-            torch.set_num_threads(threads)
-        with _quiet():
-            self.model = Qwen3_5ForConditionalGeneration.from_pretrained(
-                folder, dtype=torch.float32
-            ).eval()
-        self.model.generation_config = GenerationConfig()
+        config = AutoConfig.from_pretrained(folder)
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         self._processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
-        self._image_token = int(self.model.config.image_token_id)
-        self._merge = int(self.model.config.vision_config.spatial_merge_size)
+        self._image_token = int(config.image_token_id)
+        self._merge = int(config.vision_config.spatial_merge_size)
 
     def encode(self, sample: Sample) -> Prompt:
-        """The sample through the checkpoint's own template, tokenizer and picture processor."""
+        """The sample as a prompt."""
         parts = [{"type": "image"} for _ in sample.drawings] + [
             {"type": "text", "text": sample.text}
         ]
@@ -115,6 +106,46 @@ class Reference:
         pictures = tuple(self._patches(drawing.image()) for drawing in sample.drawings)
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return Prompt(self._expand(ids, pictures), pictures)
+
+    def _patches(self, image: Opaque) -> Patches:
+        output = self._processor(images=[image], return_tensors="np")
+        _, height, width = (int(size) for size in output["image_grid_thw"][0])
+        return Patches(np.asarray(output["pixel_values"], np.float32), height, width)
+
+    def _expand(self, ids: list[int], pictures: tuple[Patches, ...]) -> Int64:
+        """One image token becomes as many as its picture has merged patches."""
+        counts = iter(p.grid_h * p.grid_w // self._merge**2 for p in pictures)
+        runs = [[token] * (next(counts) if token == self._image_token else 1) for token in ids]
+        return np.concatenate([np.array(run, np.int64) for run in runs])
+
+
+class Reference:
+    """A checkpoint in transformers, in FP32 on the CPU."""
+
+    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+        self._torch = torch = require_torch()
+        from transformers import (  # noqa: PLC0415
+            GenerationConfig,
+            Qwen3_5ForConditionalGeneration,
+        )
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        with _quiet():
+            self.model = Qwen3_5ForConditionalGeneration.from_pretrained(
+                folder, dtype=torch.float32
+            ).eval()
+        self.model.generation_config = GenerationConfig()
+        self._folder = folder
+        self._image_token = int(self.model.config.image_token_id)
+
+    def encode(self, sample: Sample) -> Prompt:
+        """The sample as the checkpoint reads it."""
+        return self._encoder.encode(sample)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self._folder)
 
     def positions(self, prompt: Prompt) -> Int64:
         """mRoPE positions [3, T]."""
@@ -168,17 +199,6 @@ class Reference:
             for name, values in weights.items():
                 target = parameters[name]
                 target.copy_(self._torch.from_numpy(values).reshape(target.shape))
-
-    def _patches(self, image: Opaque) -> Patches:
-        output = self._processor(images=[image], return_tensors="np")
-        _, height, width = (int(size) for size in output["image_grid_thw"][0])
-        return Patches(np.asarray(output["pixel_values"], np.float32), height, width)
-
-    def _expand(self, ids: list[int], pictures: tuple[Patches, ...]) -> Int64:
-        """One image token becomes as many as its picture has merged patches."""
-        counts = iter(p.grid_h * p.grid_w // self._merge**2 for p in pictures)
-        runs = [[token] * (next(counts) if token == self._image_token else 1) for token in ids]
-        return np.concatenate([np.array(run, np.int64) for run in runs])
 
     def _inputs(self, prompt: Prompt) -> dict[str, Any]:
         torch = self._torch

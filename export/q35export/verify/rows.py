@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +13,9 @@ from q35export.verify.limits import WEIGHTS, Limits
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Float32, Prompt, Reference
 from q35export.verify.report import Comparison, TensorRow, TokenRow
-from q35export.verify.samples import Sample
+from q35export.verify.requirements import Note, Prompts
 from q35export.verify.stored_weights import StoredTensor
 
-Note = Callable[[str], None]
 _STATES = ("conv_", "recurrent_", "key_", "value_")
 
 
@@ -42,20 +41,19 @@ class Side:
 class Rows:
     """Collects the rows of one comparison after the other."""
 
-    def __init__(self, prompts: list[tuple[Sample, Prompt]], count: int, note: Note) -> None:
+    def __init__(self, prompts: Prompts, count: int, note: Note) -> None:
         self.tensors: list[TensorRow] = []
         self.tokens: list[TokenRow] = []
         self._prompts = prompts
         self._count = count
         self._note = note
 
-    def compare_weights(self, reference: Reference, stored: Mapping[str, StoredTensor]) -> None:
-        """What rounding did to each matrix."""
-        for name, tensor in stored.items():
-            wanted = reference.weight(name)
-            found = difference(tensor.values.reshape(wanted.shape), wanted)
-            label = f"int{tensor.bits}_{name.removeprefix('model.').removesuffix('.weight')}"
-            self.tensors.append(TensorRow("weights", "", label, found, WEIGHTS[tensor.bits]))
+    def compare_weight(self, reference: Reference, name: str, tensor: StoredTensor) -> None:
+        """What rounding did to the matrix `name`."""
+        wanted = reference.weight(name)
+        found = difference(tensor.values.reshape(wanted.shape), wanted)
+        label = f"int{tensor.bits}_{name.removeprefix('model.').removesuffix('.weight')}"
+        self.tensors.append(TensorRow("weights", "", label, found, WEIGHTS[tensor.bits]))
 
     def compare(self, reference: Reference, sides: Sequence[Side]) -> None:
         """Every side with the reference, which runs once for all."""

@@ -18,6 +18,7 @@ from q35chat.bundle import Bundle
 from q35export.config import ModelConfig
 from q35export.matrix import Float32
 from q35export.tensors import expected_tensors
+from q35export.verify.metrics import PIECE_VALUES
 from q35export.verify.provenance import Origin, origins
 
 _OPERANDS = {"MatMulNBits": (1, 2), "GatherBlockQuantized": (0, 2)}
@@ -32,21 +33,44 @@ class StoredTensor:
     bits: int
 
 
-def stored_weights(bundle: Bundle, config: ModelConfig) -> dict[str, StoredTensor]:
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredMatrix:
+    """A block-quantised matrix of a graph, unread: codes, scales `[n, blocks]`, bits of a code and
+    width `k` of a row; None where the graph does not tell it."""
+
+    codes: ir.ExternalTensor
+    scales: ir.TensorProtocol
+    bits: int
+    k: int | None
+
+    def pieces(self) -> Iterator[tuple[int, Float32]]:
+        """First row and FP32 contents of some rows at a time, in order."""
+        codes = self.codes.numpy()
+        scales = self.scales.numpy().reshape(len(codes), -1)
+        width = codes.size // len(codes) * 8 // self.bits
+        step = max(1, PIECE_VALUES // width)
+        for start in range(0, len(codes), step):
+            rows = slice(start, start + step)
+            yield start, dequantised(codes[rows], scales[rows], bits=self.bits)[:, : self.k]
+
+
+def stored_weights(bundle: Bundle, config: ModelConfig) -> Iterator[tuple[str, StoredTensor]]:
     """Every quantised tensor of the bundle that transformers has, too, by the checkpoint's name;
-    empty for FP32."""
-    found: dict[str, StoredTensor] = {}
+    none for FP32.
+
+    One stored matrix is in memory at a time: each tensor comes whole from one. ValueError for a
+    graph in which one does not.
+    """
     for graph in (name for name in bundle.manifest.graphs if name != "mtp"):
         shapes = expected_tensors(config, graph)
         sources: dict[str, Origin] | None = None
         for name, matrix in quantised_matrices(bundle.graph_path(graph)):
             sources = origins(config, graph) if sources is None else sources
-            _scatter(matrix, sources[name], shapes, found)
-    return found
+            yield from _tensors(name, matrix, sources[name], shapes)
 
 
-def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredTensor]]:
-    """Name and contents `[N, K]` of each block-quantised matrix of an ONNX file.
+def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix]]:
+    """Name and contents of each block-quantised matrix of an ONNX file.
 
     Bytes that several nodes share are one matrix, named by the first.
     """
@@ -59,7 +83,7 @@ def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredTensor]]:
             assert packed.name is not None
             if packed.offset not in seen:
                 seen.add(packed.offset)
-                yield packed.name.removesuffix(".rows"), _matrix(node, packed.numpy())
+                yield packed.name.removesuffix(".rows"), _matrix(node, packed)
 
 
 def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) -> Float32:
@@ -78,14 +102,12 @@ def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) ->
     return values.reshape(rows, -1)
 
 
-def _matrix(node: ir.Node, packed: npt.NDArray[np.uint8]) -> StoredTensor:
+def _matrix(node: ir.Node, packed: ir.ExternalTensor) -> StoredMatrix:
     if len(node.inputs) > _ZERO_POINTS and node.inputs[_ZERO_POINTS] is not None:
         raise ValueError(f"{node.name} has zero points, which no exporter of this project writes")
     scales = _initializer(node, _OPERANDS[node.op_type][1])
-    bits = _int(node, "bits")
-    values = dequantised(packed, scales.numpy(), bits=bits)
     columns = _int(node, "K") if node.op_type == "MatMulNBits" else None
-    return StoredTensor(values[:, :columns], bits)
+    return StoredMatrix(packed, scales, _int(node, "bits"), columns)
 
 
 def _initializer(node: ir.Node, index: int) -> ir.TensorProtocol:
@@ -99,16 +121,22 @@ def _int(node: ir.Node, name: str) -> int:
     return node.attributes[name].as_int()
 
 
-def _scatter(
-    matrix: StoredTensor,
-    origin: Origin,
-    shapes: dict[str, tuple[int, ...]],
-    found: dict[str, StoredTensor],
-) -> None:
-    for number in np.unique(origin.tensor):
-        name = origin.tensors[number]
-        mine = origin.tensor == number
-        width = int(np.prod(shapes[name][1:]))
-        empty = StoredTensor(np.zeros(shapes[name], np.float32), matrix.bits)
-        target = found.setdefault(name, empty).values.reshape(-1, width)
-        target[origin.row[mine]] = matrix.values[mine][:, :width]
+def _tensors(
+    matrix: str, stored: StoredMatrix, origin: Origin, shapes: dict[str, tuple[int, ...]]
+) -> Iterator[tuple[str, StoredTensor]]:
+    """The tensors whose rows a stored matrix holds."""
+    tensors = {number: origin.tensors[number] for number in np.unique(origin.tensor).tolist()}
+    for number, name in tensors.items():
+        rows = np.unique(origin.row[origin.tensor == number])
+        if len(rows) != shapes[name][0]:
+            raise ValueError(f"{matrix} holds {len(rows)} of {shapes[name][0]} rows of {name}")
+    found = {number: np.zeros(shapes[name], np.float32) for number, name in tensors.items()}
+    for start, values in stored.pieces():
+        piece = slice(start, start + len(values))
+        numbers, rows = origin.tensor[piece], origin.row[piece]
+        for number in np.unique(numbers).tolist():
+            flat = found[number].reshape(len(found[number]), -1)
+            mine = numbers == number
+            flat[rows[mine]] = values[mine, : flat.shape[1]]
+    for number, name in tensors.items():
+        yield name, StoredTensor(found.pop(number), stored.bits)

@@ -6,12 +6,12 @@ running turn. Asks the conversation for everything that is not about drawing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
@@ -20,8 +20,7 @@ from textual.timer import Timer
 
 from q35chat.chat.events import Event
 from q35chat.chat.service import Conversation, Step, Workspace
-from q35chat.chat.values import Attachment, Turn
-from q35chat.errors import Q35Error
+from q35chat.tui.attaching import Attaching
 from q35chat.tui.chat_commands import ChatCommands
 from q35chat.tui.commands import (
     BY_ID,
@@ -30,7 +29,7 @@ from q35chat.tui.commands import (
     screen_bindings,
 )
 from q35chat.tui.copying import Copying
-from q35chat.tui.drafting import Drafting
+from q35chat.tui.drafting import NEW, Drafting
 from q35chat.tui.forecasting import Forecasting
 from q35chat.tui.generation import Ended, Generation
 from q35chat.tui.loading import Loading
@@ -38,9 +37,9 @@ from q35chat.tui.meter import Meter
 from q35chat.tui.panels import Panels
 from q35chat.tui.paste import is_existing_path, picture_paths
 from q35chat.tui.preferences import Drafts
+from q35chat.tui.sending import Sending
 from q35chat.tui.status import Status
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
-from q35chat.tui.widgets.chips import Chip
 from q35chat.tui.widgets.composer import Composer
 from q35chat.tui.widgets.messages import Messages
 from q35chat.tui.widgets.meter_line import MeterLine
@@ -96,11 +95,11 @@ class ChatScreen(Screen[None]):
         self.panels = Panels(self)
         self.loader = Loading(self)
         self.messages = Messages()
-        self.queued = False
+        self.attaching = Attaching(self)
+        self.sending = Sending(self)
         self._unpainted = False
         self._latest: Timer | None = None
         self._told = ""
-        self._waiting_paths = list(opening.images)
         self.then_open: Conversation | None = None
 
     def compose(self) -> ComposeResult:
@@ -118,13 +117,14 @@ class ChatScreen(Screen[None]):
             yield Meters()
         yield Hints()
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         """Show at once; load after the first paint."""
         self.status.refresh()
         if self.opening.prompt:
             self.composer.editor.put(self.opening.prompt)
-        for path in self._waiting_paths:
-            await self.composer.chips.add(path.name)
+        elif not self.opening.session:
+            self.drafting.turn_to(NEW)
+        self.attaching.add(self.opening.images)
         self._unpainted = True
         # where a dialog is painted instead
         self._latest = self.set_timer(_LATEST_S, self._painted)
@@ -185,37 +185,31 @@ class ChatScreen(Screen[None]):
 
     # -- loading and opening
 
-    @work(thread=True, exclusive=True, group="load")
-    def open_conversation(self, session: str | None) -> None:
-        """Open a conversation by id, or a new one."""
-        try:
-            conversation = self.workspace.open(session) if session else self.workspace.new()
-        except Q35Error as error:
-            self.call_later(self.say, str(error), error=True)
-        else:
-            self.call_later(self.show_conversation, conversation)
+    @property
+    def ready(self) -> Conversation | None:
+        """The open conversation, where its model is there and no other one is on its way."""
+        return None if self.loader.running else self.conversation
 
     async def show_conversation(self, conversation: Conversation) -> None:
-        """Put another conversation on the screen, with its draft."""
-        await self.drafting.leave()
+        """Put a conversation on the screen, with its draft."""
         self.panel.dismiss()
         self.conversation, self.status.noticed = conversation, False
         self.transcript.model_name = conversation.model.name
         self.meter = Meter()
         self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
         self.meter.idle(conversation.model, conversation.used_slots)
+        self.drafting.arrive(conversation)
         self.transcript.begin_with(conversation.summary)
         await self.transcript.show(conversation.steps)
-        await self.drafting.enter(conversation)
-        paths, self._waiting_paths = self._waiting_paths, []
-        for path, chip in zip(paths, self.composer.chips.chips, strict=False):
-            self._read_picture(conversation, path, chip)
+
+    async def go_on(self) -> None:
+        """A conversation is ready: do what waited for it."""
+        self.attaching.begin()
         self.status.refresh()
         self.status.warn()
         self._tell(self.workspace.message)
         self.forecasting.soon()
-        if self.queued:
-            await self._try_queued()
+        await self.sending.try_queued()
 
     def _tell(self, message: str) -> None:
         """What the store has to say, once."""
@@ -226,24 +220,28 @@ class ChatScreen(Screen[None]):
     # -- what the composer says
 
     @on(Composer.Changed)
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """The composer holds something else."""
+        if self.composer.empty:
+            self.sending.forget()
+        self.attaching.begin()
         self.drafting.changed()
         self.forecasting.soon()
 
     @on(Composer.Sent)
     async def _sent(self, event: Composer.Sent) -> None:
+        if event.filled != self.composer.editor.filled:
+            return
         text = event.text.rstrip()
         if self.is_command(text):
             await self._run_slash(text)
             return
         paths = picture_paths(text)
         if paths:
-            await self.composer.put("", self.composer.chips.attachments)
-            await self.attach(paths)
-        elif self.generation.running:
-            self.status.say("the answer is still being written · Esc stops it, your text stays")
-        elif not self.composer.empty:
-            await self.send()
+            self.composer.editor.put("")
+            self.attaching.add(paths)
+        else:
+            await self.sending.send()
 
     def is_command(self, text: str) -> bool:
         """Whether the draft is a command: typed, on one line, and no path that exists."""
@@ -255,87 +253,28 @@ class ChatScreen(Screen[None]):
         if parsed is None:
             self.status.say(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
             return
-        await self.composer.put("", self.composer.chips.attachments)
+        self.composer.editor.put("")
         await self.run_command(parsed[0].id, parsed[1])
 
     @on(Composer.PicturesNamed)
-    async def _pictures_named(self, event: Composer.PicturesNamed) -> None:
-        await self.attach(event.paths)
-
-    async def send(self) -> None:
-        """Send what the composer holds, when everything it needs is there."""
-        conversation, composer = self.conversation, self.composer
-        loading = conversation is None or self.loader.running
-        if conversation is None or loading or composer.chips.reading:
-            self.queued = True
-            what = "the model is loaded" if loading else "the picture is read"
-            self.status.say(f"sends when {what} · Esc keeps it as a draft")
-            return
-        self.queued = False
-        text, attachments = composer.editor.full_text.strip(), composer.chips.attachments
-        refusal = self.forecasting.refusal()
-        if refusal is not None:
-            await self.panels.too_large(refusal)
-            return
-        edited = self.drafting.editing
-        composer.editor.past.add(text)
-        self.drafting.sent()
-        await composer.put("")
-        question = Turn("user", text, attachments)
-        if edited is not None:
-            await self.transcript.cut_from(edited)
-            await self.run_turn(lambda: conversation.edit(edited, text, attachments), question)
-        else:
-            await self.run_turn(lambda: conversation.send(text, attachments), question)
-
-    async def _try_queued(self) -> None:
-        if self.queued and self.conversation is not None and not self.composer.chips.reading:
-            await self.send()
-
-    async def attach(self, paths: Sequence[Path]) -> None:
-        """Add pictures; each is read in a worker."""
-        for path in paths:
-            chip = await self.composer.chips.add(path.name)
-            if self.conversation is None or self.loader.running:
-                self._waiting_paths.append(path)
-            else:
-                self._read_picture(self.conversation, path, chip)
-
-    @work(thread=True, group="attach")
-    def _read_picture(self, conversation: Conversation, path: Path, chip: Chip) -> None:
-        try:
-            attachment = conversation.attach(path)
-        except Q35Error as error:
-            self.call_later(self._attached, chip, None, str(error))
-        else:
-            self.call_later(self._attached, chip, attachment, "")
-
-    async def _attached(self, chip: Chip, attachment: Attachment | None, problem: str) -> None:
-        if attachment is None:
-            self.queued = False
-            self.say(problem, error=True)
-            if chip.is_attached:
-                await self.composer.chips.drop(chip)
-        elif chip.is_attached:
-            chip.ready(attachment)
-        self._changed()
-        await self._try_queued()
+    def _pictures_named(self, event: Composer.PicturesNamed) -> None:
+        self.attaching.add(event.paths)
 
     # -- a running turn
 
     async def run_turn(
         self,
         make_events: Callable[[], Iterator[Event]],
-        question: Turn | None,
-        view: AnswerView | None = None,
+        make_view: Callable[[], Awaitable[AnswerView]],
     ) -> None:
-        """Run a turn into a new answer on screen, or into `view`."""
+        """Run a turn into an answer on screen."""
         self.panel.dismiss()
         self.status.begin()
+        self.sending.forget()
         events = make_events()  # before anything waits: from here on it can be stopped
         self.generation.running = True
-        target = view if view is not None else await self.transcript.begin(question)
-        self.generation.start(lambda: events, target)
+        view = await make_view()
+        self.generation.start(lambda: events, view)
         self.status.refresh()
 
     def stop_turn(self) -> None:
@@ -352,13 +291,13 @@ class ChatScreen(Screen[None]):
         self.status.stopping = False
         following, self.then_open = self.then_open, None
         if following is not None and ended.finished and ended.finished.reason != "cancelled":
-            await self.show_conversation(following)
+            await self.loader.show(following)
             self.say("This chat starts from the summary")
             return
         await self.transcript.settle(conversation.steps)
         self.meter.idle(conversation.model, conversation.used_slots)
         if ended.error is not None:
-            await self.drafting.give_back(conversation)
+            self.drafting.give_back(conversation)
             await self.panels.turn_failed(ended.error, summarising=following is not None)
         elif ended.finished is not None and ended.finished.reason == "capacity":
             await self.panels.capacity_reached()

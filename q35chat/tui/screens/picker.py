@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -115,16 +116,15 @@ class PickerScreen(ModalScreen[Path | None]):
     @work(thread=True, exclusive=True, group="read")
     def _read(self, path: Path) -> None:
         try:
-            size = path.stat().st_size
-            data = path.read_bytes() if size <= _MOST_PREVIEWED else b""
+            facts, data = _previewed(path)
         except OSError:
-            return
-        self.call_later(self._show_picture, path, size, data)
+            facts, data = "cannot be read", b""
+        self.call_later(self._show_picture, path, facts, data)
 
-    def _show_picture(self, path: Path, size: int, data: bytes) -> None:
+    def _show_picture(self, path: Path, facts: str, data: bytes) -> None:
         if self._chosen is not None and self._chosen.picture == path:
             self.query_one(Picture).show(data)
-            self.query_one("#picker-facts", Static).update(readable_size(size))
+            self.query_one("#picker-facts", Static).update(facts)
 
     @property
     def _chosen(self) -> Choice | None:
@@ -173,6 +173,15 @@ class PickerScreen(ModalScreen[Path | None]):
     def action_leave(self) -> None:
         """Choose nothing."""
         self.dismiss(None)
+
+
+def _previewed(path: Path) -> tuple[str, bytes]:
+    """The size in words and the bytes, none of a file that is too large or would never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file", b""
+    data = path.read_bytes() if status.st_size <= _MOST_PREVIEWED else b""
+    return readable_size(status.st_size), data
 
 
 def _row(choice: Choice) -> Content:

@@ -18,13 +18,15 @@ from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from q35chat.chat.service import Forecast
-from q35chat.chat.values import Attachment
 from q35chat.tui.arriving import Arriving
 from q35chat.tui.completion import Choice, listing, path_word, slash_choices
 from q35chat.tui.text import clean, count, slots
-from q35chat.tui.widgets.chips import Chip, Chips
+from q35chat.tui.widgets.chips import Chip, Chips, Waiting
 from q35chat.tui.widgets.editor import Editor
 from q35chat.tui.widgets.suggestions import Suggestions
+
+Draft = tuple[str, tuple[Waiting, ...]]
+"""A text and its pictures."""
 
 _DIM = "$foreground 60%"
 
@@ -55,9 +57,10 @@ class Composer(Vertical):
 
     @dataclass
     class Sent(Message):
-        """Enter."""
+        """Enter, in the text that the editor had been filled with `filled` times by then."""
 
         text: str
+        filled: int
 
     @dataclass
     class PicturesNamed(Message):
@@ -95,14 +98,17 @@ class Composer(Vertical):
     @property
     def empty(self) -> bool:
         """Nothing written, nothing attached."""
-        return not self.editor.text.strip() and not self.chips.chips
+        return not self.editor.full_text.strip() and not self.chips.chips
 
-    async def put(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
-        """Replace everything."""
-        await self.chips.clear()
-        for attachment in attachments:
-            await self.chips.add(attachment.name, attachment)
+    @property
+    def draft(self) -> Draft:
+        """What is written and attached, read or not."""
+        return self.editor.full_text, self.chips.pictures
+
+    def put(self, text: str, pictures: Sequence[Waiting] = ()) -> None:
+        """Replace everything, before another key is looked at."""
         self.editor.put(text)
+        self.chips.put(pictures)
         self.post_message(self.Changed())
 
     def show_status(self, content: Content) -> None:
@@ -134,12 +140,12 @@ class Composer(Vertical):
     @on(Editor.Submitted)
     def _submitted(self, event: Editor.Submitted) -> None:
         event.stop()
-        self._when_listed(self._enter)
+        self._when_listed(partial(self._enter, event.filled))
 
-    def _enter(self) -> None:
+    def _enter(self, filled: int) -> None:
         choice = self.query_one(Suggestions).chosen
         if choice is None:
-            self.post_message(self.Sent(self.editor.full_text))
+            self.post_message(self.Sent(self.editor.full_text, filled))
         else:
             self._accept(choice, send=True)
 
@@ -149,19 +155,19 @@ class Composer(Vertical):
         self.post_message(self.PicturesNamed(event.paths))
 
     @on(Editor.BackspacedEmpty)
-    async def _remove_last(self, event: Editor.BackspacedEmpty) -> None:
+    def _remove_last(self, event: Editor.BackspacedEmpty) -> None:
         event.stop()
         if self.chips.chips:
-            await self._drop(self.chips.chips[-1])
+            self._drop(self.chips.chips[-1])
 
     @on(Chip.Removed)
-    async def _chip_removed(self, event: Chip.Removed) -> None:
+    def _chip_removed(self, event: Chip.Removed) -> None:
         event.stop()
-        await self._drop(event.chip)
+        self._drop(event.chip)
         self.editor.focus()
 
-    async def _drop(self, chip: Chip) -> None:
-        await self.chips.drop(chip)
+    def _drop(self, chip: Chip) -> None:
+        self.chips.drop(chip)
         self.post_message(self.Changed())
 
     def _suggest(self) -> None:
@@ -227,7 +233,7 @@ class Composer(Vertical):
             exact = editor.text.strip() == choice.insert.strip()
             if send and (exact or " " not in choice.label):
                 editor.put(choice.insert.strip())
-                self.post_message(self.Sent(editor.text))
+                self.post_message(self.Sent(editor.text, editor.filled))
             else:
                 editor.put(choice.insert)
             return

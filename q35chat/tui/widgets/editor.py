@@ -26,10 +26,14 @@ from q35chat.tui.text import clean
 
 
 class Editor(TextArea):
-    """Multi-line, grows with its text, remembers what was sent."""
+    """Multi-line, grows with its text, remembers what was sent. `filled` counts how often the
+    whole text was replaced: a key pressed before that means another text."""
 
+    @dataclass
     class Submitted(Message):
-        """Enter was pressed, whether or not there are suggestions."""
+        """Enter was pressed, whether or not there are suggestions; `filled` is as it was then."""
+
+        filled: int
 
     class BackspacedEmpty(Message):
         """Backspace in an empty box."""
@@ -57,6 +61,7 @@ class Editor(TextArea):
         self.past = History()
         self.suggesting = False
         self.pasted = False
+        self.filled = 0
         self._folded: dict[int, str] = {}
 
     def _set_document(self, text: str, language: str | None) -> None:
@@ -99,6 +104,7 @@ class Editor(TextArea):
         """Replace the text and go to its end."""
         self._folded.clear()
         self.pasted = False
+        self.filled += 1
         self.text = text
         self.move_cursor(self.document.end)
 
@@ -127,7 +133,7 @@ class Editor(TextArea):
 
     def _handled(self, key: str) -> bool:
         if key == "enter":
-            self.post_message(self.Submitted())
+            self.post_message(self.Submitted(self.filled))
             return True
         completes = key == "tab" and path_word(self.before_cursor) is not None
         if completes or (self.suggesting and key in {"up", "down", "tab", "escape"}):

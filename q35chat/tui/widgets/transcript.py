@@ -130,10 +130,13 @@ class Transcript(FollowScroll):
             await self._trim_start()
         self._refresh_edges()
 
-    async def begin(self, question: Turn | None) -> AnswerView:
-        """Put a draft answer at the end, after a question if there is a new one."""
+    async def begin(self, question: Turn | None, instead_of: str | None = None) -> AnswerView:
+        """Put a draft answer at the end, after a question if there is a new one. The turn with
+        the id `instead_of` and all later ones go first."""
         from q35chat.tui.widgets.turns import AnswerView, Question, draft_step  # noqa: PLC0415
 
+        if instead_of is not None:
+            await self._cut_from(instead_of)
         if self.hidden_after:
             await self.show(self._steps)
         fresh: list[TurnView] = []
@@ -145,21 +148,20 @@ class Transcript(FollowScroll):
         self.follow()
         return answer
 
-    async def reopen_last(self) -> AnswerView | None:
-        """The last answer, made ready to go on."""
+    async def reopen_last(self) -> AnswerView:
+        """The last answer, made ready to go on; a new one where the last turn is none."""
         from q35chat.tui.widgets.turns import AnswerView  # noqa: PLC0415
 
         if self.hidden_after:
             await self.show(self._steps)
         last = self._views[-1] if self._views else None
         if not isinstance(last, AnswerView):
-            return None
+            return await self.begin(None)
         last.reopen()
         self.follow()
         return last
 
-    async def cut_from(self, step_id: str) -> None:
-        """Take the turn with this id and all later ones off the screen."""
+    async def _cut_from(self, step_id: str) -> None:
         ids = [step.id for step in self._steps]
         if step_id not in ids:
             return

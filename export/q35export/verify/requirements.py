@@ -1,0 +1,119 @@
+"""What a comparison needs, before anything is loaded: memory, and slots for its prompts.
+
+Refuses by shapes and sizes alone; runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import onnx_ir as ir
+import psutil
+
+from q35chat.bundle import Bundle
+from q35chat.errors import BundleError, Q35Error
+from q35export.config import ModelConfig
+from q35export.request import COMPONENTS
+from q35export.tensors import expected_tensors
+from q35export.verify.reference import Prompt
+from q35export.verify.samples import Sample
+
+Note = Callable[[str], None]
+Prompts = list[tuple[Sample, Prompt]]
+_FLOAT_BYTES = 4
+_DECODERS = ("text", "decode")
+
+
+class NotComparableError(Q35Error):
+    """A sound bundle that cannot be compared here, or with these samples."""
+
+
+class NotEnoughMemoryError(NotComparableError):
+    """The checkpoint in FP32 and the bundle beside it do not fit into memory."""
+
+
+class TooFewSlotsError(NotComparableError):
+    """No sample fits the bundle's capacity."""
+
+
+def check_graphs(bundle: Bundle) -> None:
+    """Raise BundleError unless every component is there as an ONNX graph."""
+    for name in _components(bundle):
+        if name not in bundle.manifest.graphs:
+            raise BundleError(
+                f"{bundle.path} has no {name} graph to compare: export all components"
+            )
+        if bundle.graph_path(name).suffix != ".onnx":
+            raise BundleError(
+                f"{bundle.path} is converted for its NPU, and only ONNX graphs can be compared: "
+                "export again, and compare before q35chat convert"
+            )
+
+
+def check_memory(bundle: Bundle, config: ModelConfig, *, opened: int) -> None:
+    """Refuse before the machine starts to swap or kills us, with NotEnoughMemoryError.
+
+    Needed are: the checkpoint in FP32, 4 bytes a value; the bundle's graphs, once as they are
+    mapped and once more for each of the `opened` copies that the runtime packs at a time; and
+    the largest matrix in FP32, while it is read back or compared.
+    """
+    shapes = [
+        shape
+        for component in COMPONENTS["cpu"]
+        for shape in expected_tensors(config, component).values()
+    ]
+    values = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+    reference, largest = sum(values) * _FLOAT_BYTES, max(values) * _FLOAT_BYTES
+    graphs = (1 + opened) * _weight_bytes(bundle)
+    needed, free = reference + graphs + largest, psutil.virtual_memory().available
+    if needed > free:
+        raise NotEnoughMemoryError(
+            f"comparing needs {needed / 1e9:.1f} GB of memory ({reference / 1e9:.1f} GB for the "
+            f"checkpoint in FP32, {graphs / 1e9:.1f} GB for the bundle), {free / 1e9:.1f} GB are "
+            "free: close other programs, or export with --no-verify"
+        )
+
+
+def fitting(
+    prompts: Iterable[tuple[Sample, Prompt]], bundle: Bundle, tokens: int, note: Note
+) -> Prompts:
+    """The prompts that fit the bundle's capacity with `tokens` choices after each; `note` is told
+    of the others. Raises TooFewSlotsError where none fits."""
+    capacity = slots_of(bundle)
+    taken: Prompts = []
+    needs = []
+    for sample, prompt in prompts:
+        needed = len(prompt.ids) + tokens - 1  # the last choice is never read
+        needs.append(needed)
+        if capacity is None or needed <= capacity:
+            taken.append((sample, prompt))
+        else:
+            note(f"sample left out: {sample.name} needs {needed} slots, the bundle has {capacity}")
+    if not taken:
+        raise TooFewSlotsError(
+            f"no sample fits the {capacity} slots of {bundle.path}: the shortest needs "
+            f"{min(needs)}; export with --max-seq-len {min(needs)} or more to compare"
+        )
+    return taken
+
+
+def slots_of(bundle: Bundle) -> int | None:
+    """KV slots, by the decoder's own graph; None for a cache that grows."""
+    name = next(name for name in _DECODERS if name in bundle.manifest.graphs)
+    inputs = ir.load(bundle.graph_path(name)).graph.inputs
+    mask = next(value for value in inputs if value.name == "attention_mask")
+    assert mask.shape is not None
+    width = mask.shape[-1]
+    return width if isinstance(width, int) else None
+
+
+def _components(bundle: Bundle) -> tuple[str, ...]:
+    return COMPONENTS.get(bundle.manifest.target, COMPONENTS["cpu"])
+
+
+def _weight_bytes(bundle: Bundle) -> int:
+    """Size of the files of the graphs that are compared, nearly all of it weights."""
+    folders = tuple(f"{name}/" for name in _components(bundle))
+    files = bundle.manifest.files.items()
+    return sum(entry.size for name, entry in files if name.startswith(folders))

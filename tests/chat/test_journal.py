@@ -1,0 +1,209 @@
+"""Who shows a conversation waits for nobody who writes, in this process or in another."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.values import ChatSettings
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.errors import StoreError
+from q35chat.store import Store
+from q35chat.store.opening import NAME
+from tests.chat.scripted_chat import (
+    SETTINGS,
+    assert_reopens_as_it_is,
+    finish,
+    open_workspace,
+    store_of,
+    texts,
+)
+from tests.doubles.scripted_backend import ScriptedBackend
+
+WAIT_S = 30.0
+THINKING = SETTINGS.with_thinking(True)
+
+
+@contextmanager
+def another_writes(workspace: StoredWorkspace) -> Iterator[None]:
+    """Another process is in the middle of a write, for as long as this lasts."""
+    connection = sqlite3.connect(store_of(workspace).folder / NAME, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+@pytest.fixture
+def forked(chat: StoredConversation) -> StoredConversation:
+    """Two questions, and two answers to the second one."""
+    finish(chat.send("one"))
+    finish(chat.send("two"))
+    finish(chat.regenerate())
+    return chat
+
+
+def kept_settings(workspace: StoredWorkspace, chat: StoredConversation) -> ChatSettings:
+    with Store(store_of(workspace).folder) as store:
+        return store.record(chat.id).settings
+
+
+class SlowStore(Store):
+    """Writes only when it is let."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.free, self.writing = threading.Event(), threading.Event()
+        self.free.set()
+
+    def save(
+        self, record: ConversationRecord, turns: Sequence[TurnRecord], *, wait: bool = True
+    ) -> int:
+        self.writing.set()
+        assert self.free.wait(WAIT_S)
+        return super().save(record, turns, wait=wait)
+
+
+def test_what_is_shown_waits_for_no_answer_that_is_being_written(tmp_path: Path) -> None:
+    store, backend = SlowStore(tmp_path), ScriptedBackend()
+    workspace = StoredWorkspace(store, lambda: (backend, SETTINGS))
+    workspace.load()
+    chat = workspace.new()
+    finish(chat.send("one"))
+    store.free.clear()
+    store.writing.clear()
+    worker = threading.Thread(target=lambda: finish(chat.send("two")))
+    worker.start()
+    assert store.writing.wait(WAIT_S)
+
+    assert texts(chat) == ["one", "Answer 1 to: one"]
+    assert chat.used_slots > 0
+    chat.change_settings(THINKING)
+    assert chat.settings() == THINKING
+    chat.cancel()
+
+    store.free.set()
+    worker.join(WAIT_S)
+    chat.settle()
+    assert texts(chat)[2] == "two"
+    assert store.record(chat.id).settings == THINKING
+
+
+def test_settings_change_at_once_while_another_process_writes(
+    workspace: StoredWorkspace, forked: StoredConversation
+) -> None:
+    with another_writes(workspace):
+        forked.change_settings(THINKING)
+        assert forked.settings() == THINKING
+        assert kept_settings(workspace, forked) == SETTINGS
+    forked.settle()
+    assert kept_settings(workspace, forked) == THINKING
+
+
+def test_another_branch_is_read_at_once_while_another_process_writes(
+    workspace: StoredWorkspace, forked: StoredConversation
+) -> None:
+    with another_writes(workspace):
+        forked.choose_branch(forked.steps[-1].id, 0)
+        assert forked.steps[-1].branch == 0
+    forked.settle()
+    assert_reopens_as_it_is(workspace, forked)
+
+
+def test_turns_are_left_out_at_once_while_another_process_writes(
+    workspace: StoredWorkspace, forked: StoredConversation
+) -> None:
+    with another_writes(workspace):
+        forked.drop_oldest(1)
+        assert [step.left_out for step in forked.steps] == [True, True, False, False]
+    forked.settle()
+    assert_reopens_as_it_is(workspace, forked)
+
+
+def test_what_could_not_be_written_at_once_goes_with_the_next_turn(
+    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with another_writes(workspace), monkeypatch.context() as patch:
+        patch.setattr("q35chat.chat.background.Background.soon", lambda *_: None)
+        forked.drop_oldest(1)
+        forked.change_settings(THINKING)
+    finish(forked.send("three"))
+    assert_reopens_as_it_is(workspace, forked)
+
+
+def test_leaving_the_program_writes_what_could_not_be_written_at_once(
+    workspace: StoredWorkspace, forked: StoredConversation
+) -> None:
+    with another_writes(workspace):
+        forked.drop_oldest(1)
+        forked.choose_branch(forked.steps[-1].id, 0)
+    workspace.stop_idle()
+    assert_reopens_as_it_is(workspace, forked)
+
+
+def test_a_conversation_that_was_left_is_written_all_the_same(
+    workspace: StoredWorkspace, chat: StoredConversation
+) -> None:
+    finish(chat.send("one"))
+    other = open_workspace(store_of(workspace).folder.parent, ScriptedBackend())
+    left = other.open(chat.id)
+    ident = left.id
+    with another_writes(workspace):
+        left.change_settings(THINKING)
+        del left
+    other.stop_idle()
+    with Store(store_of(workspace).folder) as store:
+        assert store.record(ident).settings == THINKING
+
+
+def test_leaving_the_program_writes_an_answer_that_could_not_be_written(
+    workspace: StoredWorkspace, chat: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(chat.send("one"))
+    events = chat.send("two")
+    next(events)
+    with monkeypatch.context() as patch:
+
+        def full(self: Store, record: object, turns: object, *, wait: bool) -> int:
+            raise StoreError("disk full")
+
+        patch.setattr(Store, "save", full)
+        finish(events)
+    workspace.stop_idle()
+    assert_reopens_as_it_is(workspace, chat)
+
+
+def test_a_change_that_the_disk_refuses_is_not_made(
+    forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Store, record: object, turns: object, *, wait: bool) -> int:
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(Store, "save", full)
+    before = forked.steps
+    with pytest.raises(StoreError, match="disk full"):
+        forked.drop_oldest(1)
+    with pytest.raises(StoreError, match="disk full"):
+        forked.choose_branch(forked.steps[-1].id, 0)
+    assert forked.steps == before
+
+
+def test_settings_changed_during_an_answer_leave_it_the_last_turn_on_disk(
+    workspace: StoredWorkspace, chat: StoredConversation
+) -> None:
+    finish(chat.send("one"))
+    last = chat._journal.known(chat.steps[-1].id)
+    chat._journal.stream(replace(last, id="growing"))
+    chat.change_settings(THINKING)
+    assert store_of(workspace).record(chat.id).head == "growing"
+    assert chat.steps[-1].id == last.id
