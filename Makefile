@@ -7,19 +7,16 @@ SOURCES := q35chat export tools tests
 # A file stays in one worker: its bundles are made once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: chat test test-parity test-demo test-tmux screens check format goldens clean
+.PHONY: chat test test-parity test-tmux screens check format goldens clean
 
 chat: $(VENV)/ready-base ## Chat with the demo model, or with the bundle in out/
 	@$(BIN)/q35chat $(ARGS)
 
 test: $(VENV)/ready-dev ## Tests without PyTorch, against golden files
-	$(PYTEST) -m "not parity and not demo and not tmux" $(ARGS)
+	$(PYTEST) -m "not parity and not tmux" $(ARGS)
 
 test-parity: $(VENV)/ready-parity ## Live comparison with transformers' PyTorch model
 	$(PYTEST) -m parity $(ARGS)
-
-test-demo: $(VENV)/ready-dev ## What the demo model's next weights must reach; these do not yet
-	$(PYTEST) -m demo $(ARGS)
 
 test-tmux: $(VENV)/ready-dev ## The whole program in a real terminal; needs tmux
 	@command -v tmux >/dev/null || { echo "install tmux to run these tests" >&2; exit 1; }

@@ -18,7 +18,6 @@ from tools.demo_model.held_out import (
 )
 
 Open = Callable[[Precision], Asked]
-goal = pytest.mark.demo  # what the next weights must reach; the others hold for these
 PICTURES = Path(__file__).parents[2] / "assets" / "pictures"
 
 
@@ -38,23 +37,17 @@ def test_fresh_picture_questions(demo_bundle: Open, precision: Precision, allowe
 
 @pytest.mark.parametrize(
     ("precision", "allowed"),
-    [
-        ("int4", 13),
-        pytest.param("fp32", 6, marks=goal),
-        pytest.param("int8", 6, marks=goal),
-        pytest.param("int4", 10, marks=goal),
-    ],
+    [("fp32", 6), ("int8", 6), ("int4", 10)],
 )
 def test_fresh_memory_questions(demo_bundle: Open, precision: Precision, allowed: int) -> None:
     assert len(demo_bundle(precision).wrong(held_out_memory_questions(200))) <= allowed
 
 
-@pytest.mark.parametrize("allowed", [9, pytest.param(3, marks=goal)])
-def test_last_turns_of_long_mixed_conversations(demo_bundle: Open, allowed: int) -> None:
-    assert len(demo_bundle("int4").wrong(held_out_conversations(60))) <= allowed
+def test_last_turns_of_long_mixed_conversations(demo_bundle: Open) -> None:
+    assert len(demo_bundle("int4").wrong(held_out_conversations(60))) <= 7
 
 
-@pytest.mark.parametrize("last", [3, 20, 100, pytest.param(200, marks=goal)])
+@pytest.mark.parametrize("last", [3, 20, 100, 199])
 def test_it_counts_as_far_as_asked_and_stops(demo_bundle: Open, last: int) -> None:
     long = GREEDY.__class__(sampling=GREEDY.sampling, max_new_tokens=1500)
     finished = demo_bundle("int4").answer(plain(f"Count to {last}"), long)
@@ -69,12 +62,12 @@ def test_it_counts_as_far_as_asked_and_stops(demo_bundle: Open, last: int) -> No
         ("Who are you?", "demo model"),
         ("How do I get a real model?", "q35chat export Qwen/Qwen3.5-0.8B --out out/"),
         ("How do I attach a picture?", "press Ctrl+O"),
-        pytest.param("How do I attach a picture?", "--image photo.jpg", marks=goal),
+        ("How do I attach a picture?", "--image photo.jpg"),
         ("What is the capacity meter?", "--max-seq-len"),
         ("What is the capital of France?", "q35chat export"),
         ("Write a poem about the sea.", "q35chat export"),
         ("你好", "演示模型"),
-        pytest.param("怎么导出模型？", "q35chat export", marks=goal),
+        ("怎么导出模型？", "q35chat export"),
     ],
 )
 def test_it_knows_the_program(demo_bundle: Open, question: str, said: str) -> None:

@@ -94,7 +94,6 @@ def test_it_knows_which_picture_was_first_and_looks_at_each_once(desk: Desk) -> 
     assert ended(desk.chat.regenerate()).text == desk.chat.steps[-1].turn.text
 
 
-@pytest.mark.demo
 def test_counting_goes_on_where_it_was_stopped(desk: Desk) -> None:
     spoken = 0
     for event in desk.chat.send("Count to 30"):

@@ -77,6 +77,8 @@ class Plan:
     """Steps in which a round's learning rate rises."""
     grown_up: int = 200
     """Pools over which conversations grow to full length."""
+    averaged: int = 2
+    """Rounds, counted from the end, whose last weights are averaged in the end."""
 
     @property
     def steps(self) -> int:
@@ -136,6 +138,7 @@ class Trainer:
         self.patch_matrix = nn.Parameter(convolution.data.flatten(1))
         self.naming = Naming(self.model.config.text_config.hidden_size)
         self.optimisers = optimisers(self.model, self.patch_matrix, self.naming.heads)
+        self.ends: list[dict[str, Tensor]] = []
         self.step, self.pools, self.pace = 0, 0, 0.0
         self.seconds = self.processor_seconds = 0.0
         if (work / "resume.pt").exists():
@@ -152,7 +155,7 @@ class Trainer:
         self.naming.heads.load_state_dict(state["naming"])
         for optimiser, values in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(values)
-        self.step, self.pools = state["step"], state["pools"]
+        self.step, self.pools, self.ends = state["step"], state["pools"], state["ends"]
         self.seconds, self.processor_seconds = state["seconds"]
 
     def _save(self) -> None:
@@ -161,6 +164,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "naming": self.naming.heads.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "ends": self.ends,
             "step": self.step,
             "pools": self.pools,
             "seconds": [self.seconds, self.processor_seconds],
@@ -183,12 +187,24 @@ class Trainer:
             batches = pool(self.tokenizer, plan.seed, self.pools, grown, part.lessons, plan.budget)
             for batch in batches[: part.steps - number]:
                 self._learn(batch)
+            if number + len(batches) >= part.steps:
+                self._end(part)
             self.pools += 1
             self.seconds = begun + time.monotonic()
             self.processor_seconds = processor_begun + time.process_time()
             if self.step >= plan.steps or self.seconds - saved > SAVE_EVERY_S:
                 self._save()
                 saved = self.seconds
+
+    def _end(self, part: Round) -> None:
+        """Keep the weights of one of the last rounds; at the end take their mean."""
+        if part in self.plan.rounds[-self.plan.averaged :]:
+            weights = self.model.state_dict()
+            self.ends.append({name: value.clone() for name, value in weights.items()})
+        if self.step == self.plan.steps:
+            ends, names = self.ends, self.ends[0]
+            mean = {name: sum(end[name] for end in ends) / len(ends) for name in names}
+            self.model.load_state_dict(mean)
 
     def _mode(self) -> str:
         """How this step reads the projections' weights."""
