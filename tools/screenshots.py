@@ -41,7 +41,7 @@ class Scene:
 
 SCENES = {
     "picture": Scene(
-        ("What do you see?", "How do I get a real model?"), image=PICTURES / "shapes.png"
+        ("What do you see?", "Which shape is in the middle?"), image=PICTURES / "shapes.png"
     ),
     "capacity": Scene(("Count to 100",), tokens=120),
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
 from textual.app import App
 from textual.css.query import NoMatches
+from textual.worker import WorkerFailed
 
 from q35chat.chat.service import Workspace
 from q35chat.tui import calm
@@ -120,7 +121,8 @@ class ChatApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """What a handler misses because the application is being left is no error."""
-        if not (self._exit and isinstance(error, NoMatches)):
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if not (self._exit and isinstance(cause, NoMatches)):
             super()._handle_exception(error)
 
     def choose_theme(self, theme: str) -> None:

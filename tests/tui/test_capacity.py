@@ -86,7 +86,8 @@ async def test_at_capacity_a_summary_can_start_the_next_conversation() -> None:
         first = chat.conversation.id
         await chat.see("F6 New chat from a summary")
         await chat.press("f6")
-        await chat.until(lambda: chat.conversation.id != first)
+        await chat.see("This chat starts from the summary")
+        assert chat.conversation.id != first
         assert chat.conversation.summary == "a summary"
         assert len(chat.workspace.conversations[first].history) == 2
 
