@@ -22,7 +22,7 @@ from q35chat.commands.keeping import after_one_turn, keeping
 from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
-from q35chat.commands.prompt_input import checked_text, read_prompt
+from q35chat.commands.prompt_input import checked_argument, read_prompt
 from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
 from q35chat.commands.report import stats_lines
 from q35chat.commands.sampling import chosen_sampling
@@ -66,7 +66,7 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     if options.thinking is False and options.thinking_budget is not None:
         raise UsageError("--no-thinking leaves no reasoning to limit; drop it or --thinking-budget")
     for option, text in (("--system", options.system), *(("--stop", one) for one in options.stop)):
-        checked_text((text or "").encode("utf-8", "surrogateescape"), option)
+        checked_argument(text or "", option)
     status = StatusLine(console)
     status.show("reading what is piped in")
     try:

@@ -92,11 +92,11 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
 def _first_question(options: ChatOptions) -> str:
     """What `--prompt` asks, empty for nothing. Raises UsageError for options that mean nothing
     without a screen, and where there is nothing to read."""
-    from q35chat.commands.prompt_input import checked_text  # noqa: PLC0415
+    from q35chat.commands.prompt_input import checked_argument  # noqa: PLC0415
 
     if options.pictures not in {None, "none"}:
         raise UsageError(f"--plain shows no pictures; drop --pictures {options.pictures} or it")
-    text = checked_text(options.prompt.encode("utf-8", "surrogateescape"), "the prompt")
+    text = checked_argument(options.prompt, "the prompt")
     if sys.stdin is None and not text.strip():
         raise UsageError("--plain reads questions from stdin, which is closed; give --prompt")
     return text if text.strip() else ""

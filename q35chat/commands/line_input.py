@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import BinaryIO
 
-from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, checked_text
+from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, checked_argument, checked_text
 from q35chat.errors import UsageError
 
 _LINE_END_BYTES = 2
@@ -34,7 +34,7 @@ def typed_lines(say: Callable[[str], None]) -> Iterator[str]:
         import readline  # noqa: F401, PLC0415  (gives input() editing and history)
     while True:
         try:
-            line = checked_text(input("> ").encode("utf-8", "surrogateescape"), "the line")
+            line = checked_argument(input("> "), "the line")
         except EOFError:
             say("")
             return

@@ -24,7 +24,7 @@ def read_prompt(argument: str | None, stdin: BinaryIO | None) -> str:
             raise UsageError('no prompt; try q35chat ask "Hello", or pipe text into it')
         parts = [_piped_text(stdin)]
     else:
-        parts = [checked_text(argument.encode("utf-8", "surrogateescape"), "the prompt")]
+        parts = [checked_argument(argument, "the prompt")]
         if stdin is not None and is_piped(stdin):
             parts.append(_piped_text(stdin))
     text = _GAP.join(part for part in parts if part.strip())
@@ -47,6 +47,12 @@ def is_piped(stdin: BinaryIO) -> bool:
 def _piped_text(stdin: BinaryIO) -> str:
     text = checked_text(stdin.read(MAX_PROMPT_BYTES + 1), "the text on stdin")
     return text.removesuffix("\n").removesuffix("\r")
+
+
+def checked_argument(text: str, what: str) -> str:
+    """`text` from the command line or the keyboard, where Python writes bytes that are not UTF-8 as
+    surrogates. Raises UsageError as `checked_text` does."""
+    return checked_text(text.encode("utf-8", "surrogateescape"), what)
 
 
 def checked_text(data: bytes, what: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from q35chat.commands.console import Console
-from q35chat.commands.prompt_input import checked_text
+from q35chat.commands.prompt_input import checked_argument
 from q35chat.counting import counted, turns_said
 from q35chat.errors import UsageError
 from q35chat.safe_text import json_safe, safe_line
@@ -78,8 +78,7 @@ def export_one(console: Console, session: str | None, kind: str, output: Path | 
 
 def rename_one(console: Console, session: str, title: str) -> int:
     """Give one conversation another title."""
-    title = checked_text(title.encode("utf-8", "surrogateescape"), "the title")
-    title = " ".join(title.split())
+    title = " ".join(checked_argument(title, "the title").split())
     if not title:
         raise UsageError("a title needs at least one character")
     with _store(console) as store:

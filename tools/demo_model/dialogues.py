@@ -73,8 +73,7 @@ MEMORY = Mix(
     told=(*memory_talk.KINDS, *FAVOURITES, *FAVOURITES),
     astray=0.2,
 )
-"""For the end: what is told, favourites above all, and where a count stops."""
-
+"""After the lessons: what is told, favourites above all, and where a count stops."""
 SEEING = Mix(0.6, 0.605, 0.8, 0.84, 0.92, pairs=0.4, astray=0.2)
 """To see well again, when what is told is remembered."""
 FINISH = Mix(0.5, 0.505, 0.66, 0.7, 0.76, pairs=0.35, astray=0.2)
