@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.tui.on_the_way import Hold
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,3 +31,26 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     for name in ("NO_COLOR", "TMUX", "SSH_CONNECTION", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> Hold:
+    """From now on calls of a method wait for the gate."""
+
+    def held(owner: Any, name: str) -> None:
+        call = getattr(owner, name)
+
+        def wait(*arguments: Any) -> Any:
+            assert gate.wait(PATIENCE_S), "nobody opened the gate"
+            return call(*arguments)
+
+        monkeypatch.setattr(owner, name, wait)
+
+    return held

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -19,13 +19,6 @@ from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import PATIENCE_S
 from tests.tui.setting_up import looked_up, put, setting_up, setup_of
 from tests.tui.support import Chat, list_of_chats, opened, picture_file
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    gate = threading.Event()
-    yield gate
-    gate.set()
 
 
 def hold(monkeypatch: pytest.MonkeyPatch, module: ModuleType, gate: threading.Event) -> None:

@@ -1,0 +1,53 @@
+"""What a chat holds and has sent while something is on its way, and how to wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from textual import events
+
+from tests.doubles.scripted_workspace import (
+    ScriptedConversation,
+    ScriptedWorkspace,
+    dialogue,
+)
+from tests.tui.support import Chat
+
+Hold = Callable[[Any, str], None]
+
+
+def pictures(chat: Chat) -> list[str]:
+    return [picture.name for picture in chat.screen.composer.chips.attachments]
+
+
+def written(chat: Chat) -> str:
+    return chat.screen.composer.editor.text
+
+
+def sent(chat: Chat) -> list[str]:
+    """The questions of all conversations."""
+    histories = [item.history for item in chat.workspace.conversations.values()]
+    return [step.turn.text for history in histories for step in history if step.turn.role == "user"]
+
+
+async def read(chat: Chat, *names: str) -> None:
+    await chat.until(lambda: pictures(chat) == [*names])
+    assert not chat.screen.composer.chips.reading
+
+
+async def quiet(chat: Chat) -> None:
+    """Wait until everything that was begun has come to the screen."""
+    await chat.app.workers.wait_for_complete()
+    await chat.pilot.pause()
+    await chat.idle()
+
+
+async def paste(chat: Chat, path: Path) -> None:
+    chat.screen.composer.editor.post_message(events.Paste(str(path)))
+    await chat.until(lambda: bool(chat.screen.composer.chips.chips))
+
+
+def stored(workspace: ScriptedWorkspace, *titles: str) -> list[ScriptedConversation]:
+    return [workspace.add(title, dialogue(2)) for title in titles]
