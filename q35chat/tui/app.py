@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
-from textual.app import App
+from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
+from textual.dom import NoScreen
 from textual.worker import WorkerFailed
 
 from q35chat.chat.service import Workspace
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _CHAT_STYLES: Final = sorted([*_HERE.glob("widgets/*.tcss"), _HERE / "screens/chat.tcss"])
+# What a handler meets whose screen, or its part, has been taken down.
+_GONE: Final = (NoMatches, NoScreen, ScreenStackError)
 _DIALOG_STYLES: Final = (_HERE / "screens/dialogs.tcss", _HERE / "screens/setup.tcss")
 
 
@@ -122,7 +125,7 @@ class ChatApp(App[None]):
     def _handle_exception(self, error: Exception) -> None:
         """What a handler misses because the application is being left is no error."""
         cause = error.error if isinstance(error, WorkerFailed) else error
-        if not (self._exit and isinstance(cause, NoMatches)):
+        if not (self._exit and isinstance(cause, _GONE)):
             super()._handle_exception(error)
 
     def choose_theme(self, theme: str) -> None:

@@ -162,7 +162,10 @@ async def opened(
         if loaded:
             await chat.until(lambda: chat.screen.ready is not None)
             await pilot.pause()
-        yield chat
+        try:
+            yield chat
+        finally:
+            app.exit()  # as a user leaves; the pilot alone would pull the screen from under it
 
 
 async def list_of_chats(chat: Chat) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from q35chat.errors import StoreError
+from q35chat.tui.widgets.transcript import Edge, Transcript
 from tests.doubles.scripted_workspace import (
     PATIENCE_S,
     Gate,
@@ -163,3 +166,19 @@ async def test_a_chat_chosen_while_a_queued_question_begins_waits_for_its_answer
         await chat.idle()
         assert chat.conversation is first
         assert first.cancels == 1
+
+
+async def test_a_chat_that_is_put_on_screen_while_the_program_is_left_is_no_error() -> None:
+    async def when_it_is_gone() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        while transcript.query(Edge):
+            await asyncio.sleep(0)
+        gone.append(True)
+        await transcript.settle(())
+
+    gone: list[bool] = []
+    async with opened() as chat:
+        transcript = chat.screen.query_one(Transcript)
+        chat.screen.run_worker(when_it_is_gone())
+    assert gone
