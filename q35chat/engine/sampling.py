@@ -17,8 +17,9 @@ import numpy as np
 from q35chat.engine.session import Array
 from q35chat.errors import RuntimeFailure
 
-_BLOCK = 64
+_ROWS = 64
 _FIRST_NUCLEUS = 1024
+_ONE = np.float32(1)
 
 
 class SamplingRules(Protocol):
@@ -89,8 +90,13 @@ class Sampler:
         return logits
 
     def _drawn(self, scores: Array) -> int:
-        scores = scores / np.float32(self._rules.temperature)
+        rules = self._rules
+        temperature = np.float32(rules.temperature)
         ids: Array | None = None
+        if rules.top_k > 0:  # few can be left: divide only those
+            ids = contenders(scores, rules.top_k, temperature)
+            scores = scores[ids]
+        scores = scores / temperature
         for keep in self._filters:
             kept = keep(scores)
             scores = scores[kept]
@@ -133,7 +139,7 @@ def top_k(scores: Array, k: int) -> Array:
     """Indices of the `k` largest scores, and of those equal to the smallest of them."""
     if k >= len(scores):
         return np.arange(len(scores))
-    candidates = np.flatnonzero(scores >= _floor(scores, k))
+    candidates = contenders(scores, k)
     values = scores[candidates]
     kth = np.partition(values, len(values) - k)[len(values) - k]
     best: Array = candidates[values >= kth]
@@ -169,16 +175,25 @@ def draw(scores: Array, chance: float) -> int:
     return min(place, len(scores) - 1)
 
 
-def _floor(scores: Array, k: int) -> float:
-    """A bound that at least `k` scores reach: the k-th largest of the maxima of blocks.
+def contenders(scores: Array, k: int, temperature: np.float32 = _ONE) -> Array:
+    """Indices, rising, among which are the `k` largest of `scores` / `temperature` and all that
+    equal the smallest of them.
 
-    One pass over the vector, where a partition of all of it would take several.
+    One pass over the vector, where a partition of all of it would take several: of the columns of
+    a matrix of its scores, only those count whose best is among the `k` best of columns. Division
+    keeps the order, so that dividing these is enough.
     """
-    blocks = len(scores) // _BLOCK
-    if blocks <= k:
-        return float(scores.min())
-    maxima = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
-    return float(np.partition(maxima, blocks - k)[blocks - k])
+    columns = len(scores) // _ROWS
+    if columns <= k:
+        return np.arange(len(scores))
+    inside = columns * _ROWS
+    best = scores[:inside].reshape(_ROWS, columns).max(axis=0) / temperature
+    chosen = np.flatnonzero(best >= np.partition(best, columns - k)[columns - k])
+    rows = np.arange(0, inside, columns)
+    ids: Array = np.concatenate(
+        [np.add.outer(rows, chosen).ravel(), np.arange(inside, len(scores))]
+    )
+    return ids
 
 
 def _indices(ids: Iterable[int]) -> Array:

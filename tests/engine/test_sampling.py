@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from q35chat.chat.values import SamplingSettings
 from q35chat.engine.sampling import (
     Sampler,
+    contenders,
     draw,
     min_p,
     penalise_presence,
@@ -59,6 +60,28 @@ def test_top_k_keeps_ties_with_the_smallest() -> None:
 
 def test_top_k_over_the_vocabulary_keeps_all() -> None:
     assert top_k(logits(3, 5), 9).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("size", [6400, 6411])
+@pytest.mark.parametrize("temperature", [0.3, 0.7, 1.0, 3.0])
+def test_contenders_hold_all_that_dividing_everything_would_keep(
+    size: int, temperature: float
+) -> None:
+    divisor, joined = np.float32(temperature), 0
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        scores = random.normal(0, 1, size).astype(np.float32)
+        first, second, *better = random.choice(size, 11, replace=False)
+        scores[better] += 100
+        scores[first] = 10 + random.random()
+        scores[second] = np.nextafter(scores[first], np.float32(0))  # division may join the two
+        ids = contenders(scores, 10, divisor)
+        kept = top_k(scores / divisor, 10)
+        joined += len(kept) == 11
+        assert ids.tolist() == sorted(ids.tolist())
+        assert len(ids) < size / 5
+        assert set(kept) <= set(ids)
+    assert joined or temperature != 0.3
 
 
 @pytest.mark.parametrize("k", [1, 20, 1000, 5000])
