@@ -80,7 +80,8 @@ class Session:
 def program(*arguments: str, **environment: str) -> Iterator[Session]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 36, 120, 1200, 720))
-    kept = {name: value for name, value in os.environ.items() if name not in {"TMUX", "NO_COLOR"}}
+    not_ours = {"TMUX", "NO_COLOR", "COLUMNS", "LINES"}
+    kept = {name: value for name, value in os.environ.items() if name not in not_ours}
     child = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=_ROOT,

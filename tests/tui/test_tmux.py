@@ -30,8 +30,9 @@ raise SystemExit(run(ScriptedWorkspace([long, Reply(" and the rest.")])))
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Tmux]:
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
     """A shell in an empty folder, with folders of its own for all that the program keeps."""
+    monkeypatch.setenv("COLUMNS", "80")  # as pytest's workers may have it: not for the terminal
     here, home = tmp_path / "here", tmp_path / "terminal"
     here.mkdir()
     home.mkdir()

@@ -120,10 +120,16 @@ class Tmux:
             check=False,
             capture_output=True,
             text=True,
-            env=dict(os.environ),  # not the COLUMNS that the readline library leaves in C's own
+            env=_environment(),
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """Ours without a size: the readline library leaves one, 80 by 24, to all children of a
+    process that loads it, pytest's workers too, and programs believe it before the terminal."""
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
 
 
 @contextmanager
