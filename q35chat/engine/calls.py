@@ -1,4 +1,4 @@
-"""One shape of call into a text graph: its input buffers, bound for both turns of the states.
+"""One shape of call into a text graph: its input buffers, bound for the turns of the states.
 
 Knows the contract and the buffers; does not know which token comes next.
 """
@@ -12,15 +12,15 @@ import numpy as np
 from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
-from q35chat.engine.states import StateBuffers
+from q35chat.engine.states import StateBuffers, Turn
 
 
 class Call:
     """A run over `tokens` new tokens with `image_rows` rows of picture embeddings.
 
     `shared` are the buffers of the mask and of the logits, which have a row for each of the last
-    tokens that need one. Buffers and host arrays are made once; `load` and `run` allocate nothing
-    on the device.
+    tokens that need one. One that `overwrites` writes every state over what it read. Buffers and
+    host arrays are made once; `load` and `run` allocate nothing on the device.
     """
 
     def __init__(
@@ -32,6 +32,7 @@ class Call:
         *,
         tokens: int,
         image_rows: int,
+        overwrites: bool = False,
     ) -> None:
         rows = contract.position_rows
         self._ids, ids = _pair(session, contract.input_ids, (1, tokens))
@@ -61,11 +62,11 @@ class Call:
             spec = contract.logits_count
             count = inputs[spec.name] = session.allocate((1,), spec.dtype)
             count.write(np.array([logits.shape[1]], spec.dtype))
-        self._runs: tuple[BoundRun, BoundRun] = (
-            session.bind(inputs | dict(states.inputs(0)), outputs | dict(states.outputs(0))),
-            session.bind(inputs | dict(states.inputs(1)), outputs | dict(states.outputs(1))),
-        )
-        self._states = states
+        self._session, self._states = session, states
+        self._inputs, self._outputs = inputs, outputs
+        self._overwrites = overwrites
+        turns: tuple[Turn, ...] = (states.turn,) if overwrites else (0, 1)
+        self._runs = {turn: self._bound(turn) for turn in turns}
 
     @property
     def hidden(self) -> Array | None:
@@ -91,9 +92,20 @@ class Call:
         self._mask.write(mask.array)
 
     def run(self) -> None:
-        """Run once in the current turn and turn the states over."""
-        self._runs[self._states.turn]()
-        self._states.flip()
+        """Run once; what was written is read next."""
+        turn = self._states.turn
+        if turn not in self._runs:
+            self._runs[turn] = self._bound(turn)
+        self._runs[turn]()
+        if not self._overwrites:
+            self._states.flip()
+
+    def _bound(self, turn: Turn) -> BoundRun:
+        states = self._states
+        written = states.overwritten(turn) if self._overwrites else states.outputs(turn)
+        return self._session.bind(
+            self._inputs | dict(states.inputs(turn)), self._outputs | dict(written)
+        )
 
 
 def _pair(session: GraphSession, spec: TensorSpec, shape: tuple[int, ...]) -> tuple[Array, Buffer]:

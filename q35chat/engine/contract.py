@@ -7,7 +7,7 @@ buffers or of how the graph runs. Capacity comes from the shapes and from nowher
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from q35chat.engine.session import GraphSession, TensorSpec
 from q35chat.errors import BundleError
 
 CONTRACT_VERSION = "1"
+IN_PLACE, MAY_ALIAS = "q35chat.in_place", "q35chat.may_alias"
 _PAST, _PRESENT = "past_", "present_"
 _CACHES = ("key_", "value_", "kv_cache")
 STACKED = ("present_conv_states", "present_recurrent_states", "present_kv_cache")
@@ -27,8 +28,8 @@ class StatePair:
     """One state: read from `past`, written to `present`, both of one fixed shape and dtype.
 
     A `cache` has one slot per token on its second-last axis and only ever grows; any other
-    state is overwritten as a whole. `in_place` pairs share one buffer. A pair that `grows` comes
-    out one slot longer than it goes in; that axis of its `shape` is 0.
+    state is overwritten as a whole. `in_place` pairs share one buffer, those that `may_alias` can.
+    A pair that `grows` comes out one slot longer than it goes in; that axis of its `shape` is 0.
     """
 
     past: str
@@ -38,6 +39,7 @@ class StatePair:
     cache: bool
     in_place: bool
     grows: bool = False
+    may_alias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class TextContract:
     logits_count: TensorSpec | None = None
     hidden: TensorSpec | None = None
 
+    @property
+    def may_overwrite(self) -> bool:
+        """Whether a run can write every state over the one that it reads."""
+        return all(pair.in_place or pair.may_alias for pair in self.pairs)
+
 
 def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextContract:
     """The contract of a text graph. Raises BundleError when the graph contradicts itself.
@@ -73,7 +80,7 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
     inputs = {spec.name: spec for spec in session.inputs}
     outputs = {spec.name: spec for spec in session.outputs}
     check_stacked(outputs)
-    pairs = state_pairs(inputs, outputs, metadata.get("q35chat.in_place", ""))
+    pairs = state_pairs(inputs, outputs, metadata)
     mask = required(inputs, "attention_mask")
     position_ids = required(inputs, "position_ids")
     logits = required(outputs, "logits")
@@ -150,19 +157,31 @@ def _position_rows(spec: TensorSpec) -> int:
     return rows
 
 
+def shared_names(metadata: Mapping[str, str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The inputs that share a buffer with their output, and those that may."""
+    in_place, may_alias = (
+        frozenset(name.strip() for name in metadata.get(key, "").split(",") if name.strip())
+        for key in (IN_PLACE, MAY_ALIAS)
+    )
+    return in_place, may_alias
+
+
 def state_pairs(
-    inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec], promised: str
+    inputs: Mapping[str, TensorSpec],
+    outputs: Mapping[str, TensorSpec],
+    metadata: Mapping[str, str],
 ) -> tuple[StatePair, ...]:
-    """The states of a graph; `promised` names those worked on in place. Raises BundleError."""
-    in_place = {name.strip() for name in promised.split(",") if name.strip()}
+    """The states of a graph. Raises BundleError."""
+    in_place, may_alias = shared_names(metadata)
     pasts = [name for name in inputs if name.startswith(_PAST)]
     presents = {name for name in outputs if name.startswith(_PRESENT)}
-    _check_names("states promised in place", in_place - set(pasts))
+    _check_names("states promised in place", (in_place | may_alias) - set(pasts))
     _check_names(
         "states that come out without going in",
         presents - {_PRESENT + name.removeprefix(_PAST) for name in pasts},
     )
-    return tuple(_pair(inputs[name], outputs, name in in_place) for name in pasts)
+    pairs = (_pair(inputs[name], outputs, name in in_place) for name in pasts)
+    return tuple(replace(pair, may_alias=pair.past in may_alias) for pair in pairs)
 
 
 def _check_names(what: str, names: Iterable[str]) -> None:

@@ -74,6 +74,7 @@ class Decoder:
         self._capacity = contract.capacity or longest
         self._states = StateBuffers(decode, contract.pairs)
         self._overwrites = any(pair.in_place for pair in contract.pairs)
+        self._overwrites_all = contract.may_overwrite and self._prompts is None
         self._mask = PrefixMask(self._capacity, contract.attention_mask.dtype)
         self._logits = decode.allocate((1, 1, contract.vocab_size), contract.logits.dtype)
         self._read_logits = self._logits, 0
@@ -84,7 +85,15 @@ class Decoder:
         else:
             mask = decode.allocate(self._mask.array.shape, self._mask.array.dtype)
             self._shared[contract.attention_mask.name] = mask
-            self._step = Call(decode, contract, self._states, self._shared, tokens=1, image_rows=0)
+            self._step = Call(
+                decode,
+                contract,
+                self._states,
+                self._shared,
+                tokens=1,
+                image_rows=0,
+                overwrites=self._overwrites_all,
+            )
         self._ahead = LookAhead(decode, contract, self._states, self._shared)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
@@ -360,13 +369,15 @@ class Decoder:
                 self._shared,
                 tokens=tokens,
                 image_rows=rows,
+                overwrites=self._overwrites_all,
             )
             self._last_chunk = (shape, call)
         return self._last_chunk[1]
 
     def _run(self, call: Call | GrowingStep | PrefillCall, tokens: int) -> None:
         """Light the slots and run. One that fails leaves the sequence as it was, but perhaps not
-        the rows beyond it where they are written in place."""
+        the rows beyond it where they are written in place; where states are written over, it
+        leaves no sequence, and snapshots as they were."""
         before = self.used
         self._mask.light(tokens)
         if self._overwrites:
@@ -377,6 +388,8 @@ class Decoder:
             call.run()
         except BaseException:
             self._mask.rewind(before)
+            if self._overwrites_all:
+                self.reset()
             raise
         self.predict_ms = (perf_counter() - started) * 1e3
 

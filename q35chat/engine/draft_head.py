@@ -60,7 +60,7 @@ class DraftHead:
         outputs = {spec.name: spec for spec in session.outputs}
         mask, hidden = (required(inputs, name, _KIND) for name in ("attention_mask", "hidden"))
         self._inputs = {name: required(inputs, name, _KIND) for name in _INPUTS}
-        pairs = state_pairs(inputs, outputs, session.metadata.get("q35chat.in_place", ""))
+        pairs = state_pairs(inputs, outputs, session.metadata)
         _check(decoder, mask, hidden)
         self._mask = PrefixMask(mask.shape[-1] or 0, mask.dtype)
         states = StateBuffers(session, pairs)

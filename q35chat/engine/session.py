@@ -70,7 +70,7 @@ class GraphSession(Protocol):
 
     def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> BoundRun:
         """Bind every input and output by name. The same buffer may be on both sides only
-        where the graph's metadata promises it (`q35chat.in_place`)."""
+        where the graph's metadata promises it (`q35chat.in_place`, `q35chat.may_alias`)."""
 
     def close(self) -> None:
         """Free the graph and its device memory; further calls are errors."""

@@ -1,8 +1,9 @@
 """The states of a sequence on the device: two buffers each, used alternately.
 
-A state is never read and written in one run, except where the graph promises it works in
-place. A cache that grows gets a fresh buffer for each run and is never written again. Knows no
-tokens: `Decoder` says when to turn the buffers over.
+A state is read and written in one run only where the graph promises that it works in place: a
+cache always, other states in runs that need not be undone. A cache that grows gets a fresh
+buffer for each run and is never written again. Knows no tokens: `Decoder` says when to turn the
+buffers over.
 """
 
 from __future__ import annotations
@@ -19,13 +20,20 @@ Turn = Literal[0, 1]
 
 
 class StateBuffers:
-    """All state buffers of one sequence; nothing is allocated after construction, growing caches
-    aside."""
+    """All state buffers of one sequence. The second of a pair is made when it is first asked for;
+    after that nothing is allocated, growing caches aside."""
 
     def __init__(self, session: GraphSession, pairs: tuple[StatePair, ...]) -> None:
         self.pairs = pairs
         self._session = session
-        self._buffers = {pair.past: _allocate(session, pair) for pair in pairs if not pair.grows}
+        self._buffers: dict[str, list[Buffer]] = {
+            pair.past: [session.allocate(pair.shape, pair.dtype)]
+            for pair in pairs
+            if not pair.grows
+        }
+        for pair in pairs:
+            if pair.in_place:
+                self._buffers[pair.past] *= 2
         self._growing: dict[str, list[Buffer | None]] = {
             pair.past: [None, None] for pair in pairs if pair.grows
         }
@@ -34,6 +42,10 @@ class StateBuffers:
     def inputs(self, turn: Turn) -> Mapping[str, Buffer]:
         """The buffers that a run in `turn` reads, by input name."""
         return {name: self._at(name, turn) for name in self._names(turn)}
+
+    def overwritten(self, turn: Turn) -> Mapping[str, Buffer]:
+        """The buffers that a run in `turn` reads, by output name: it may write over all of them."""
+        return {pair.present: self._at(pair.past, turn) for pair in self.pairs}
 
     def outputs(self, turn: Turn) -> Mapping[str, Buffer]:
         """The buffers that a run in `turn` writes, by output name; growing caches only where
@@ -71,15 +83,14 @@ class StateBuffers:
     def reset(self) -> None:
         """The state before the first token. Caches keep their rows: no mask lights them."""
         for pair in self._recurrent():
-            self._buffers[pair.past][self.turn].write(np.zeros(pair.shape, pair.dtype))
+            self._at(pair.past, self.turn).write(np.zeros(pair.shape, pair.dtype))
         for buffers in self._growing.values():
             buffers[:] = [None, None]
 
     def save(self) -> dict[str, Array]:
         """Host copies of every state but the caches, by input name."""
         return {
-            pair.past: self._buffers[pair.past][self.turn].host().copy()
-            for pair in self._recurrent()
+            pair.past: self._at(pair.past, self.turn).host().copy() for pair in self._recurrent()
         }
 
     def caches(self) -> dict[str, Buffer]:
@@ -91,7 +102,7 @@ class StateBuffers:
         """Put back what `save` and `caches` returned. Other caches must still hold that
         sequence's rows."""
         for pair in self._recurrent():
-            self._buffers[pair.past][self.turn].write(saved[pair.past])
+            self._at(pair.past, self.turn).write(saved[pair.past])
         for name, buffer in caches.items():
             self._growing[name][self.turn] = buffer
 
@@ -100,17 +111,14 @@ class StateBuffers:
                 if not pair.grows or self._growing[pair.past][turn] is not None]  # fmt: skip
 
     def _at(self, name: str, turn: Turn) -> Buffer:
-        if name in self._buffers:
-            return self._buffers[name][turn]
-        buffer = self._growing[name][turn]
-        assert buffer is not None
-        return buffer
+        if name in self._growing:
+            grown = self._growing[name][turn]
+            assert grown is not None
+            return grown
+        buffers = self._buffers[name]
+        if turn == len(buffers):
+            buffers.append(self._session.allocate(buffers[0].shape, buffers[0].dtype))
+        return buffers[turn]
 
     def _recurrent(self) -> tuple[StatePair, ...]:
         return tuple(pair for pair in self.pairs if not pair.cache)
-
-
-def _allocate(session: GraphSession, pair: StatePair) -> tuple[Buffer, Buffer]:
-    first = session.allocate(pair.shape, pair.dtype)
-    second = first if pair.in_place else session.allocate(pair.shape, pair.dtype)
-    return first, second

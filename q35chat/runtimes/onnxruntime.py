@@ -16,6 +16,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
+from q35chat.engine.contract import shared_names
 from q35chat.engine.session import Array, Buffer, TensorSpec
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.threads import usable_cpus
@@ -89,7 +90,7 @@ class OrtSession:
         self._inputs = tuple(_spec(node) for node in session.get_inputs())
         self._outputs = tuple(_spec(node) for node in session.get_outputs())
         self._metadata = dict(session.get_modelmeta().custom_metadata_map)
-        self._in_place = frozenset(self._metadata.get("q35chat.in_place", "").split(","))
+        self._may_share = frozenset().union(*shared_names(self._metadata))
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -143,7 +144,7 @@ class OrtSession:
                 raise ValueError(f"not bound one to one: {', '.join(sorted(different))}")
         written = {id(buffer) for buffer in outputs.values()}
         for name, buffer in inputs.items():
-            if id(buffer) in written and name not in self._in_place:
+            if id(buffer) in written and name not in self._may_share:
                 raise ValueError(f"{name} would be read and written in one run")
 
 

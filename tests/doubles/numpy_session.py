@@ -42,7 +42,8 @@ class NumpyBuffer:
 
 @dataclass(slots=True)
 class NumpySession:
-    """The session and its model. `rows` is 3 or 4, `in_place` shares the KV buffers.
+    """The session and its model. `rows` is 3 or 4, `in_place` shares the KV buffers, `aliases`
+    lets the other states be written over.
 
     Where `says` has the last slot read, its token is by far the likeliest to follow. With
     `counts` there are logits of as many of the last tokens as `logits_count` says; with `tells`
@@ -54,6 +55,7 @@ class NumpySession:
     width: int = 6
     rows: int = 3
     in_place: bool = True
+    aliases: bool = True
     counts: bool = False
     tells: bool = False
     integers: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.int64))
@@ -71,6 +73,8 @@ class NumpySession:
         self.metadata.update({"q35chat.contract": "1", "q35chat.graph": "text"})
         if self.in_place:
             self.metadata["q35chat.in_place"] = "past_key_1,past_value_1"
+        if self.aliases:
+            self.metadata["q35chat.may_alias"] = "past_conv_0,past_recurrent_0"
         self._embed = random.normal(size=(self.vocab, self.width)).astype(FLOAT)
         self._head = random.normal(size=(self.vocab, self.width)).astype(FLOAT)
 
@@ -116,7 +120,10 @@ class NumpySession:
         self.bound += 1
         for name, _ in self._states():
             shared = reads[f"past_{name}"] is writes[f"present_{name}"]
-            assert shared == (self.in_place and name.startswith(("key", "value")))
+            if name.startswith(("key", "value")):
+                assert shared == self.in_place
+            else:
+                assert self.aliases or not shared
         return lambda: self._run(reads, writes)
 
     def close(self) -> None:

@@ -44,6 +44,18 @@ def test_roles_states_and_sizes_are_read_from_the_graph() -> None:
         "past_recurrent_0",
     ]
     assert all(pair.in_place == pair.cache for pair in contract.pairs)
+    assert all(pair.may_alias != pair.cache for pair in contract.pairs)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("aliases", ["", "past_conv_0", "past_conv_0,past_recurrent_0"])
+def test_states_are_written_over_only_where_all_of_them_can_be(
+    aliases: str, in_place: bool
+) -> None:
+    session = NumpySession(in_place=in_place)
+    session.metadata["q35chat.may_alias"] = aliases
+
+    assert read_contract(session).may_overwrite is (in_place and "recurrent" in aliases)
 
 
 class Stacked(NumpySession):
@@ -85,7 +97,7 @@ class Growing(NumpySession):
 
 @pytest.mark.parametrize("present", [(1, 1, None, 6), ()])
 def test_a_free_axis_of_slots_is_a_cache_that_grows(present: tuple[int | None, ...]) -> None:
-    session = Growing(in_place=False)
+    session = Growing(in_place=False, aliases=False)
     session.present = present
     contract = read_contract(session)
 
@@ -109,7 +121,7 @@ class Lost(NumpySession):
 
 
 def test_a_cache_that_grows_into_a_fixed_one_is_refused() -> None:
-    session = Growing(in_place=False)
+    session = Growing(in_place=False, aliases=False)
     session.present = (1, 1, 16, 6)
 
     with pytest.raises(BundleError, match="past_key_1 is float32"):
@@ -141,7 +153,7 @@ def test_graphs_that_contradict_themselves_are_refused(
     name: str, shape: tuple[int | None, ...] | None, message: str
 ) -> None:
     with pytest.raises(BundleError) as error:
-        read_contract(Edited(name=name, shape=shape))
+        read_contract(Edited(name=name, shape=shape, aliases=False))
 
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -153,6 +165,7 @@ def test_graphs_that_contradict_themselves_are_refused(
         ({"q35chat.contract": "2"}, "contract version '2', this program reads '1'"),
         ({"q35chat.graph": "vision"}, "expected a text graph, found a vision graph"),
         ({"q35chat.in_place": "past_conv_0"}, "past_conv_0 is promised in place but is no KV"),
+        ({"q35chat.may_alias": "past_conv_9"}, "states promised in place: past_conv_9"),
     ],
 )
 def test_metadata_of_another_kind_is_refused(metadata: dict[str, str], message: str) -> None:

@@ -46,9 +46,12 @@ def test_logits_are_one_float_vector_of_the_vocabulary() -> None:
 
 @pytest.mark.parametrize("chunk", range(1, 10))
 @pytest.mark.parametrize("rows", [3, 4])
+@pytest.mark.parametrize("aliases", [True, False])
 @pytest.mark.parametrize("in_place", [True, False])
-def test_chunks_of_every_length_give_the_same_logits(chunk: int, rows: int, in_place: bool) -> None:
-    session = NumpySession(rows=rows, in_place=in_place)
+def test_chunks_of_every_length_give_the_same_logits(
+    chunk: int, rows: int, in_place: bool, aliases: bool
+) -> None:
+    session = NumpySession(rows=rows, in_place=in_place, aliases=aliases)
 
     np.testing.assert_array_equal(read(decoder(session, chunk)), read(decoder()))
     assert max(session.runs) == min(chunk, 9)
@@ -170,7 +173,7 @@ def test_stopping_between_chunks_leaves_a_state_to_go_on_from() -> None:
 
 
 def test_a_run_that_fails_leaves_the_state_as_it_was() -> None:
-    session = NumpySession()
+    session = NumpySession(aliases=False)
     engine = decoder(session)
     text(engine, 1, 2)
     reference = decoder()
@@ -202,7 +205,7 @@ class DyingSession(NumpySession):
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_run_that_dies_part_way_leaves_no_snapshot_over_the_rows_it_wrote(in_place: bool) -> None:
-    session = DyingSession(in_place=in_place)
+    session = DyingSession(in_place=in_place, aliases=False)
     engine, reference = decoder(session), decoder()
     text(engine, 4)
     early = engine.snapshot()
@@ -220,6 +223,46 @@ def test_a_run_that_dies_part_way_leaves_no_snapshot_over_the_rows_it_wrote(in_p
     assert engine.holds(late) is not in_place
     text(reference, 4)
     np.testing.assert_array_equal(text(engine, 1, 2), text(reference, 1, 2))
+
+
+def test_where_states_are_written_over_a_run_that_dies_leaves_the_snapshots_before_it() -> None:
+    session = DyingSession()
+    engine, reference = decoder(session), decoder()
+    text(engine, 4)
+    early = engine.snapshot()
+    text(engine, 1, 2)
+    late = engine.snapshot()
+    engine.restore(early)
+
+    session.dies = True
+    with pytest.raises(RuntimeError, match="the graph failed"):
+        engine.step(8)
+    session.dies = False
+
+    assert (engine.used, engine.rope_position) == (0, 0)
+    assert engine.holds(early)
+    assert not engine.holds(late)
+    engine.restore(early)
+    text(reference, 4)
+    np.testing.assert_array_equal(text(engine, 1, 2), text(reference, 1, 2))
+    engine.reset()
+    reference.reset()
+    np.testing.assert_array_equal(text(engine, 9), text(reference, 9))
+
+
+def test_states_that_are_written_over_have_one_buffer_until_something_is_tried() -> None:
+    one, two = NumpySession(counts=True), NumpySession(counts=True, aliases=False)
+    tried, plain = decoder(one), decoder(two)
+    assert two.allocated - one.allocated == 2
+    for engine in (tried, plain):
+        text(engine, 1, 2)
+        engine.step(3)
+        engine.try_ahead((4, 5))
+        engine.accept()
+        engine.step(6)
+    assert two.allocated == one.allocated
+
+    np.testing.assert_array_equal(tried.step(7), plain.step(7))
 
 
 @pytest.mark.parametrize("way", ["restore", "reset"])
@@ -244,9 +287,10 @@ def test_states_that_are_written_half_are_no_sequence_to_go_on_from(
     assert engine.keys.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("aliases", [True, False])
 @pytest.mark.parametrize("in_place", [True, False])
-def test_going_back_to_a_snapshot_is_exact(in_place: bool) -> None:
-    engine = decoder(NumpySession(in_place=in_place))
+def test_going_back_to_a_snapshot_is_exact(in_place: bool, aliases: bool) -> None:
+    engine = decoder(NumpySession(in_place=in_place, aliases=aliases))
     read(engine)
     snapshot = engine.snapshot()
     first = [engine.step(token).copy() for token in (1, 2, 3)]

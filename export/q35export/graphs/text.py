@@ -6,7 +6,9 @@ slots filled after this call), `position_ids` `[3, 1, T]` int64, `image_embeds` 
 the states of every layer. Outputs: `logits` `[1, N, V]` of the last N = `logits_count` tokens, and
 each `past_*` again as `present_*`. Beside a draft head (`mtp.py`) there is one more: `hidden`
 `[1, T, H]`, what the head reads at every token.
-The key and value caches must be bound to the same buffer on both sides.
+The key and value caches must be bound to the same buffer on both sides. The other states may be:
+the convolution reads its state into a Concat and takes the next one from there, and LinearAttention
+works on a copy of its state that is none where both are one buffer.
 """
 
 from __future__ import annotations
@@ -100,13 +102,19 @@ def build_shared_text_graph(
     if with_hidden:
         graph.output(hidden, "hidden", FLOAT, (1, "T", text.hidden_size))
     _declare_presents(graph, text, capacity, presents)
-    in_place = [
+    caches = _states(text, "full_attention", "key", "value")
+    others = _states(text, "linear_attention", "conv", "recurrent")
+    return graph.model(graph_metadata("text", caches, others)), Shared(table, head, rotary)
+
+
+def _states(config: TextConfig, kind: str, *parts: str) -> list[str]:
+    """The inputs that are states of the layers of a kind."""
+    return [
         f"past_{part}_{index}"
-        for index, kind in enumerate(text.layer_types)
-        if kind == "full_attention"
-        for part in ("key", "value")
+        for index, found in enumerate(config.layer_types)
+        if found == kind
+        for part in parts
     ]
-    return graph.model(graph_metadata("text", in_place)), Shared(table, head, rotary)
 
 
 def _state_shapes(
