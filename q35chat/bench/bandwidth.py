@@ -6,6 +6,7 @@ one's peak memory.
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from q35chat.children import python_command, python_environment
 from q35chat.engine.session import Array
 
 _TIMEOUT_S = 60
-_LEAST, _TIMES_CACHE, _PASSES = 256 << 20, 8, 5
+_LEAST, _TIMES_CACHE, _PASSES = 256 << 20, 8, 9
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -41,7 +42,7 @@ def measured_apart(threads: int) -> float | None:
 
 
 def read_bandwidth(threads: int, size: int, passes: int = _PASSES) -> float:
-    """Bytes per second that `threads` threads read, the best of some passes over `size` bytes."""
+    """Bytes per second that `threads` threads read, the median of some passes over `size` bytes."""
     memory: Array = np.ones(max(size // 4, threads), np.float32)
     parts = np.array_split(memory, threads)
     with ThreadPoolExecutor(threads) as pool:
@@ -50,7 +51,7 @@ def read_bandwidth(threads: int, size: int, passes: int = _PASSES) -> float:
             started = perf_counter()
             list(pool.map(np.max, parts))
             times.append(perf_counter() - started)
-    return memory.nbytes / min(times)
+    return memory.nbytes / statistics.median(times)
 
 
 def working_set(caches: Path = _CACHES) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -129,5 +130,5 @@ def _numbers(result: Result) -> Iterator[tuple[str, float]]:
         yield "peak memory bytes", result.after.peak
     if result.allocation is not None:
         yield "Python bytes held in a step", result.allocation.held
-    if result.bandwidth is not None:
-        yield "memory bytes read per s", result.bandwidth
+    if result.bandwidths:
+        yield "memory bytes read per s", statistics.median(result.bandwidths)

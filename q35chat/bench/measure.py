@@ -49,13 +49,15 @@ class PrefillRun:
 @dataclass(frozen=True, slots=True)
 class DecodeRun:
     """Steps behind `context` tokens. Milliseconds of each step: until its token was chosen, inside
-    the runtime, and for choosing. `growth` is by how many bytes the process grew."""
+    the runtime, and for choosing. `growth` is by how many bytes the process grew; `bandwidth` is
+    what memory gave right after, in bytes per second, None where nobody measured it."""
 
     context: int
     wall_ms: tuple[float, ...]
     predict_ms: tuple[float, ...]
     choose_ms: tuple[float, ...]
     growth: int
+    bandwidth: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

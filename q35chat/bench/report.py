@@ -99,13 +99,11 @@ def _memory(result: Result) -> Iterator[str]:
 
 
 def _bandwidth(result: Result) -> Iterator[str]:
-    if result.bandwidth is None:
+    if not result.bandwidths:
         return
     threads = counted(result.subject.threads, "thread")
-    yield (
-        f"bandwidth  {result.bandwidth / 1e9:.1f} GB/s read at best, "
-        f"{min(result.bandwidths) / 1e9:.1f} at worst, with {threads}"
-    )
+    spread = Spread.of([found / 1e9 for found in result.bandwidths])
+    yield f"bandwidth  {_speed(spread)} GB/s read after each round with {threads}"
     if result.traffic is not None:
         traffic = result.traffic
         yield (

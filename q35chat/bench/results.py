@@ -6,7 +6,7 @@ Pure: no clock, no model, no file.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from q35chat.bench.measure import Allocation, DecodeRun, PrefillRun
@@ -46,8 +46,9 @@ class DecodePoint:
     """Steps behind `context` tokens.
 
     `own_ms` and `own_share` are what a step takes outside the runtime, `choose_ms` of it for
-    choosing the token. `ceiling` is what the measured read bandwidth would allow, in tokens/s, and
-    `reached` the share of it; both None where that is not known.
+    choosing the token. `ceiling` is what the read bandwidth measured after each round would allow,
+    in tokens/s, and `reached` the share of it that the round reached: medians over the rounds, None
+    where no bandwidth is known.
     """
 
     context: int
@@ -64,10 +65,7 @@ class DecodePoint:
 
 @dataclass
 class Result:
-    """What was measured so far; `complete` when nothing is missing.
-
-    Bandwidths are in bytes per second, in the order they were measured.
-    """
+    """What was measured so far; `complete` when nothing is missing."""
 
     subject: Subject
     plan: Plan
@@ -77,15 +75,14 @@ class Result:
     traffic: Traffic | None = None
     prefills: list[PrefillRun] = field(default_factory=list)
     decodes: list[DecodeRun] = field(default_factory=list)
-    bandwidths: list[float] = field(default_factory=list)
     allocation: Allocation | None = None
     after: Memory | None = None
     complete: bool = False
 
     @property
-    def bandwidth(self) -> float | None:
-        """The best that was measured, bytes per second."""
-        return max(self.bandwidths, default=None)
+    def bandwidths(self) -> list[float]:
+        """Bytes per second, in the order they were measured."""
+        return [run.bandwidth for run in self.decodes if run.bandwidth is not None]
 
     def prefill_points(self) -> Iterator[PrefillPoint]:
         """By context and length, in the order they were measured."""
@@ -113,8 +110,8 @@ class Result:
         wall = [ms for run in runs for ms in run.wall_ms]
         predict = [ms for run in runs for ms in run.predict_ms]
         own = [whole - inside for whole, inside in zip(wall, predict, strict=True)]
-        speed = Spread.of([len(run.wall_ms) / sum(run.wall_ms) * 1e3 for run in runs])
-        ceiling = self._ceiling(context, len(runs[0].wall_ms))
+        speed = Spread.of([_speed(run) for run in runs])
+        ceilings = [(run, ceiling) for run in runs if (ceiling := self._ceiling(run)) is not None]
         return DecodePoint(
             context=context,
             tokens_per_s=speed,
@@ -124,11 +121,20 @@ class Result:
             choose_ms=statistics.median(ms for run in runs for ms in run.choose_ms),
             own_share=statistics.median(o / w for o, w in zip(own, wall, strict=True)),
             growth_per_step=statistics.median(run.growth / len(run.wall_ms) for run in runs),
-            ceiling=ceiling,
-            reached=None if ceiling is None else speed.median / ceiling,
+            ceiling=_median(ceiling for _, ceiling in ceilings),
+            reached=_median(_speed(run) / ceiling for run, ceiling in ceilings),
         )
 
-    def _ceiling(self, context: int, steps: int) -> float | None:
-        if self.traffic is None or self.bandwidth is None:
+    def _ceiling(self, run: DecodeRun) -> float | None:
+        if self.traffic is None or run.bandwidth is None:
             return None
-        return self.bandwidth / self.traffic.at(context + steps // 2)
+        return run.bandwidth / self.traffic.at(run.context + len(run.wall_ms) // 2)
+
+
+def _speed(run: DecodeRun) -> float:
+    return len(run.wall_ms) / sum(run.wall_ms) * 1e3
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return statistics.median(known) if known else None

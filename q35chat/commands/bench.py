@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
@@ -126,7 +126,6 @@ class _Bench:
         if on_cpu:
             path, session = sessions.decode
             result.traffic = traffic(path, read_contract(session).pairs)
-            self._measure_bandwidth(result)
         facts = self.bundle.manifest.model
         rules = GenerationDefaults.read(self.bundle.processor_dir / "generation_config.json")
         measurement = Measurement(
@@ -136,7 +135,6 @@ class _Bench:
             self.stop.is_set,
             facts.image_token_id,
         )
-        reading = 0
         for item in measurement.run():
             match item:
                 case Progress():
@@ -144,18 +142,12 @@ class _Bench:
                 case PrefillRun():
                     result.prefills.append(item)
                 case DecodeRun():
-                    result.decodes.append(item)
-                    if on_cpu and item.context != reading:
-                        self._measure_bandwidth(result)
-                        reading = item.context
+                    found = self.bandwidth(result.subject.threads) if on_cpu else None
+                    result.decodes.append(replace(item, bandwidth=found))
                 case Allocation():
                     result.allocation = item
             result.after = memory()
         result.complete = not self.stop.is_set()
-
-    def _measure_bandwidth(self, result: Result) -> None:
-        if (found := self.bandwidth(result.subject.threads)) is not None:
-            result.bandwidths.append(found)
 
 
 class _Sessions:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,15 @@ def result(step_ms: float = 10.0, threads: int = 2) -> Result:
         before=Memory(10, 20, 5),
         loaded=Memory(100, 120, 50),
         traffic=Traffic(weights=1000, states=100, slot=10),
-        bandwidths=[90_000.0, 132_000.0],
         allocation=Allocation(400.0, 0.0),
         after=Memory(110, 150, 50),
         complete=True,
     )
-    for factor in (1.0, 1.0, 2.0):
+    for factor, bandwidth in ((1.0, 132_000.0), (1.0, 140_000.0), (2.0, 80_000.0)):
         made.prefills.append(PrefillRun(0, 10, 50.0 * factor, 49.0 * factor, 60.0 * factor))
         wall = (step_ms * factor,) * 4
         inside = tuple(ms * 0.9 for ms in wall)
-        made.decodes.append(DecodeRun(20, wall, inside, (0.1,) * 4, growth=8))
+        made.decodes.append(DecodeRun(20, wall, inside, (0.1,) * 4, 8, bandwidth))
     return made
 
 
@@ -64,16 +64,25 @@ def test_the_engines_own_share_is_what_is_outside_the_runtime() -> None:
     assert prefill.own_share == pytest.approx(0.02)
 
 
-def test_the_ceiling_is_the_best_bandwidth_over_what_a_middle_step_reads() -> None:
+def test_the_ceiling_is_the_bandwidth_after_a_round_over_what_its_middle_step_reads() -> None:
     (point,) = result().decode_points()
+    a_step = 1000 + 100 + 10 * (20 + 4 // 2 + 1)  # its own row too
 
-    assert point.ceiling == pytest.approx(132_000 / (1000 + 100 + 10 * 23))
+    assert point.ceiling == pytest.approx(132_000 / a_step)
+    assert point.reached == pytest.approx(100.0 / (140_000 / a_step))  # beside 1.01 and 0.83 of it
+
+
+def test_a_round_without_a_bandwidth_has_no_say_in_the_share() -> None:
+    made = result()
+    made.decodes[1:] = [replace(run, bandwidth=None) for run in made.decodes[1:]]
+
+    (point,) = made.decode_points()
     assert point.reached == pytest.approx(100.0 / (132_000 / 1330))
 
 
 def test_no_ceiling_without_a_bandwidth() -> None:
     unknown = result()
-    unknown.bandwidths.clear()
+    unknown.decodes = [replace(run, bandwidth=None) for run in unknown.decodes]
 
     (point,) = unknown.decode_points()
     assert (point.ceiling, point.reached) == (None, None)

@@ -66,7 +66,7 @@ def test_one_json_object_with_every_step(bundle: Path) -> None:
     assert all(len(run["wall_ms"]) == 4 for run in result["runs"]["decode"])
     assert [point["context"] for point in result["decode"]] == [6, 30]
     assert all(0 < point["own_share"] < 1 for point in result["decode"])
-    assert result["bandwidths"] == [1e10] * 3
+    assert result["bandwidths"] == [1e10] * 4
     assert result["traffic"]["weights"] > 0
     assert result["memory"]["after"]["peak"] >= result["memory"]["loaded"]["resident"]
 
