@@ -67,12 +67,7 @@ class Sampler:
     def __call__(self, logits: Array) -> int:
         """Choose from `logits` [V], which stay as they are. Raises RuntimeFailure on NaN."""
         scores = self._penalised(logits)
-        best = int(scores.argmax())
-        if np.isnan(scores[best]):
-            raise RuntimeFailure(
-                "the model computed NaN logits: verify the bundle, export it again"
-            )
-        token = best if self._rules.temperature == 0.0 else self._drawn(scores)
+        token = _best(scores) if self._rules.temperature == 0.0 else self._drawn(scores)
         self.observe(token)
         return token
 
@@ -97,12 +92,24 @@ class Sampler:
             ids = contenders(scores, rules.top_k, temperature)
             scores = scores[ids]
         scores = scores / temperature
+        _check(scores.max())
         for keep in self._filters:
             kept = keep(scores)
             scores = scores[kept]
             ids = kept if ids is None else ids[kept]
         place = draw(scores, self._random.random())
         return place if ids is None else int(ids[place])
+
+
+def _best(scores: Array) -> int:
+    best = int(scores.argmax())
+    _check(scores[best])
+    return best
+
+
+def _check(largest: np.float32) -> None:
+    if np.isnan(largest):  # as every maximum over a NaN is
+        raise RuntimeFailure("the model computed NaN logits: verify the bundle, export it again")
 
 
 def _filters(rules: SamplingRules) -> tuple[Callable[[Array], Array], ...]:
@@ -177,7 +184,7 @@ def draw(scores: Array, chance: float) -> int:
 
 def contenders(scores: Array, k: int, temperature: np.float32 = _ONE) -> Array:
     """Indices, rising, among which are the `k` largest of `scores` / `temperature` and all that
-    equal the smallest of them.
+    equal the smallest of them; all indices where a score is NaN.
 
     One pass over the vector, where a partition of all of it would take several: of the columns of
     a matrix of its scores, only those count whose best is among the `k` best of columns. Division
@@ -188,7 +195,10 @@ def contenders(scores: Array, k: int, temperature: np.float32 = _ONE) -> Array:
         return np.arange(len(scores))
     inside = columns * _ROWS
     best = scores[:inside].reshape(_ROWS, columns).max(axis=0) / temperature
-    chosen = np.flatnonzero(best >= np.partition(best, columns - k)[columns - k])
+    ordered = np.partition(best, (columns - k, columns - 1))
+    if np.isnan(ordered[-1]):
+        return np.arange(len(scores))
+    chosen = np.flatnonzero(best >= ordered[columns - k])
     rows = np.arange(0, inside, columns)
     ids: Array = np.concatenate(
         [np.add.outer(rows, chosen).ravel(), np.arange(inside, len(scores))]

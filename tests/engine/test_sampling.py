@@ -217,3 +217,11 @@ def test_logits_are_left_as_they_were() -> None:
     Sampler(SamplingSettings(0.7, 20, 0.9, 0.1, 1.5, 1.1), [1, 2], 0)(scores)
 
     np.testing.assert_array_equal(scores, before)
+
+
+@pytest.mark.parametrize("place", [0, 3000, 6399, 6410])
+def test_nan_anywhere_in_a_whole_vocabulary_is_an_error(place: int) -> None:
+    scores = np.random.default_rng(0).normal(0, 1, 6411).astype(np.float32)
+    scores[place] = np.nan
+    with pytest.raises(RuntimeFailure, match="NaN"):
+        Sampler(SamplingSettings(temperature=0.7, top_k=20), [], 0)(scores)
