@@ -1,6 +1,6 @@
 """One sequence in a text graph: read a prompt in chunks, go on by one token, go back.
 
-Owns the slots, the positions and the states. Knows no runtime, no tokenizer and no sampling.
+Owns the positions and the order of things. Knows no runtime, no tokenizer and no sampling.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from time import perf_counter
 import numpy as np
 
 from q35chat.engine.calls import Call
-from q35chat.engine.capacity import PrefixMask, check_prompt
-from q35chat.engine.contract import read_chunk_contract, read_contract
+from q35chat.engine.capacity import check_prompt
+from q35chat.engine.contract import TextContract, read_chunk_contract, read_contract
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.gears import Costs, Gear
 from q35chat.engine.growing import GrowingStep
 from q35chat.engine.prefill import PrefillCall
 from q35chat.engine.prompts import PromptGraph
 from q35chat.engine.session import Array, GraphSession
+from q35chat.engine.slots import Slots
 from q35chat.engine.snapshot import Snapshot
 from q35chat.engine.speculation_ahead import LookAhead
 from q35chat.engine.states import StateBuffers
@@ -27,7 +28,6 @@ from q35chat.errors import BundleError
 
 DEFAULT_CHUNK = 64
 DEFAULT_LONGEST = 4096
-_EMPTY = np.iinfo(np.int64).min
 
 Progress = Callable[[int, int], None]
 ShouldStop = Callable[[], bool]
@@ -75,7 +75,7 @@ class Decoder:
         self._states = StateBuffers(decode, contract.pairs)
         self._overwrites = any(pair.in_place for pair in contract.pairs)
         self._overwrites_all = contract.may_overwrite and self._prompts is None
-        self._mask = PrefixMask(self._capacity, contract.attention_mask.dtype)
+        self._slots = Slots(self._capacity, contract.attention_mask.dtype)
         self._logits = decode.allocate((1, 1, contract.vocab_size), contract.logits.dtype)
         self._read_logits = self._logits, 0
         self._shared = {contract.logits.name: self._logits}
@@ -83,22 +83,13 @@ class Decoder:
         if contract.capacity is None:
             self._step = GrowingStep(decode, contract, self._states, self._logits)
         else:
-            mask = decode.allocate(self._mask.array.shape, self._mask.array.dtype)
+            lit = self._slots.mask.array
+            mask = decode.allocate(lit.shape, lit.dtype)
             self._shared[contract.attention_mask.name] = mask
-            self._step = Call(
-                decode,
-                contract,
-                self._states,
-                self._shared,
-                tokens=1,
-                image_rows=0,
-                overwrites=self._overwrites_all,
-            )
+            self._step = self._call(decode, contract, 1, 0)
         self._ahead = LookAhead(decode, contract, self._states, self._shared)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
-        self._keys: Array = np.full(self._capacity, _EMPTY, np.int64)
-        self._filled = 0
         self.rope_position = 0
         self.predict_ms = 0.0
 
@@ -123,17 +114,17 @@ class Decoder:
     @property
     def used(self) -> int:
         """Slots that hold a token of the sequence."""
-        return self._mask.count
+        return self._slots.used
 
     @property
     def keys(self) -> Array:
         """What fills the used slots, int64: a token id, or what `extend` was given for it."""
-        return self._keys[: self.used]
+        return self._slots.keys
 
     def reset(self) -> None:
         """Forget the sequence."""
         self._ahead.forget()
-        self._mask.rewind(0)
+        self._slots.rewind(0)
         self._states.reset()
         self.rope_position = 0
         if self._head is not None:
@@ -234,7 +225,7 @@ class Decoder:
 
         Anything else than `accept` drops those that are left. Raises NoSlotError.
         """
-        self._forget_rows_beyond(self.used)
+        self._slots.forget_beyond(self.used)
         self.predict_ms = self._ahead.run(tokens, self.used, self.rope_position)
 
     @property
@@ -245,8 +236,8 @@ class Decoder:
     def accept(self) -> Array:
         """Read the next token tried; return the logits [V] after it, a view as of `logits`."""
         token = self._ahead.accept()
-        self._mask.light(1)
-        self._mark(1, token)
+        self._slots.light(1)
+        self._slots.name(1, token)
         self._position[:] = self.rope_position
         self._follow(np.array([token]), self._position, self._ahead.hidden)
         self.rope_position += 1
@@ -271,19 +262,19 @@ class Decoder:
         """Whether the KV rows of `snapshot` are still in their slots."""
         if self._contract.capacity is None:
             return True
-        return np.array_equal(self._keys[: snapshot.count], snapshot.keys)
+        return self._slots.hold(snapshot.keys)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
         if not self.holds(snapshot):
             raise ValueError(f"the slots of a snapshot of {snapshot.count} tokens were overwritten")
         self._ahead.forget()
-        self._mask.rewind(0)  # no sequence is there until all of it is
+        self._slots.rewind(0)  # no sequence is there until all of it is
         self._states.load(snapshot.states, snapshot.caches)
-        self._keys[: snapshot.count] = snapshot.keys
+        self._slots.rename(snapshot.keys)
         if self._prompts is not None and snapshot.tokens is not None:
             self._prompts.record(0, snapshot.tokens)
-        self._mask.rewind(snapshot.count)
+        self._slots.rewind(snapshot.count)
         self.rope_position = snapshot.rope_position
         if self._head is not None:
             self._head.restore(snapshot.count, snapshot.last)
@@ -305,7 +296,7 @@ class Decoder:
         for number, piece in enumerate(route.pieces):
             part = todo.part(piece.start, piece.end)
             if number == 0 and route.restart:
-                self._mask.rewind(0)  # the states stay until they are written
+                self._slots.rewind(0)  # the states stay until they are written
                 self.rope_position = 0
             try:
                 if piece.gear is None:
@@ -314,7 +305,7 @@ class Decoder:
                     self._prefilled(prompts, piece.gear, part)
             except BaseException:
                 if number == 0:
-                    self._mask.rewind(before)
+                    self._slots.rewind(before)
                     self.rope_position = rope
                 raise
             yield max(0, piece.end + offset - before)
@@ -324,7 +315,7 @@ class Decoder:
         call.load(part.ids, part.positions, self.used, part.rows)
         self._run(call, len(part))
         self._read_logits = call.logits, call.last_row
-        self._mark(len(part), part.keys)
+        self._slots.name(len(part), part.keys)
         prompts.note(gear, self.predict_ms)
         prompts.record(self.used - len(part), part)
         self.rope_position = max(self.rope_position, int(part.positions.max()) + 1)
@@ -336,7 +327,7 @@ class Decoder:
         self._step.load(token, positions, self.used, None)
         self._run(self._step, 1)
         self._read_logits = self._logits, 0
-        self._mark(1, key)
+        self._slots.name(1, key)
         self._follow(np.atleast_1d(token), positions, self._step.hidden)
         if self._prompts is not None:
             self._prompts.note(None, self.predict_ms)
@@ -353,7 +344,7 @@ class Decoder:
         call.load(tokens, positions, self.used, rows)
         self._run(call, len(tokens))
         self._read_logits = self._logits, 0
-        self._mark(len(tokens), keys)
+        self._slots.name(len(tokens), keys)
         self._follow(tokens, positions, call.hidden, rows)
         self.rope_position = max(self.rope_position, int(positions.max()) + 1)
 
@@ -362,32 +353,35 @@ class Decoder:
         shape = (tokens, rows)
         if self._last_chunk is None or self._last_chunk[0] != shape:
             self._last_chunk = None
-            call = Call(
-                self._prefill,
-                self._prompt_contract,
-                self._states,
-                self._shared,
-                tokens=tokens,
-                image_rows=rows,
-                overwrites=self._overwrites_all,
-            )
+            call = self._call(self._prefill, self._prompt_contract, tokens, rows)
             self._last_chunk = (shape, call)
         return self._last_chunk[1]
+
+    def _call(self, session: GraphSession, contract: TextContract, tokens: int, rows: int) -> Call:
+        return Call(
+            session,
+            contract,
+            self._states,
+            self._shared,
+            tokens=tokens,
+            image_rows=rows,
+            overwrites=self._overwrites_all,
+        )
 
     def _run(self, call: Call | GrowingStep | PrefillCall, tokens: int) -> None:
         """Light the slots and run. One that fails leaves the sequence as it was, but perhaps not
         the rows beyond it where they are written in place; where states are written over, it
         leaves no sequence, and snapshots as they were."""
         before = self.used
-        self._mask.light(tokens)
+        self._slots.light(tokens)
         if self._overwrites:
-            self._forget_rows_beyond(before)
+            self._slots.forget_beyond(before)
         try:
-            call.light(self._mask)
+            call.light(self._slots.mask)
             started = perf_counter()
             call.run()
         except BaseException:
-            self._mask.rewind(before)
+            self._slots.rewind(before)
             if self._overwrites_all:
                 self.reset()
             raise
@@ -399,14 +393,3 @@ class Decoder:
         """Tell the head what was read."""
         if self._head is not None and hidden is not None:
             self._head.read(ids, positions, hidden, rows)
-
-    def _mark(self, tokens: int, keys: Array | int) -> None:
-        """Name the slots just written. Rows beyond them belong to another past."""
-        end = self.used
-        self._keys[end - tokens : end] = keys
-        self._forget_rows_beyond(end)
-
-    def _forget_rows_beyond(self, end: int) -> None:
-        if self._filled > end:
-            self._keys[end : self._filled] = _EMPTY
-        self._filled = end

@@ -59,9 +59,12 @@ class Screen:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 36, 120, 0, 0))
         self.started = time.perf_counter()
+        # A user's installation is compiled: one that may not write what it compiles never is.
+        not_ours = {"PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES"}
+        kept = {name: value for name, value in os.environ.items() if name not in not_ours}
         self.child = subprocess.Popen(
             [sys.executable, "-m", *arguments],
-            env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            env=kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
             stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         )  # fmt: skip
         os.close(slave)
