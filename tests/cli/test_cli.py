@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import q35chat
-from q35chat.cli import run
+from q35chat.cli import Commands, run
 from q35chat.commands import ask as ask_module
 from q35chat.commands import chat as chat_module
 from q35chat.commands import export as export_module
@@ -15,6 +18,7 @@ from q35chat.commands.chat import ChatOptions
 from q35chat.commands.npu import NpuOptions
 from q35export.request import ExportRequest
 from tests.cli.scripted import recorded
+from tests.support.imports import ROOT
 
 
 def failed(*arguments: str) -> tuple[int, str]:
@@ -63,10 +67,37 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"q35chat {q35chat.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["chat", "ask", "export", "verify"])
+@pytest.mark.parametrize("command", Commands.makers)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command, "--help"]) == 0
-    assert "Usage: q35chat" in capsys.readouterr().out
+    assert f"Usage: q35chat {command}" in capsys.readouterr().out
+
+
+def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands")[2]
+    assert re.findall(r"^│ (\w+)", listed, re.MULTILINE) == list(Commands.makers)
+
+
+def test_a_command_that_is_almost_right_is_suggested() -> None:
+    assert "Did you mean 'bench'?" in failed("bnch")[1]
+
+
+def test_the_chat_waits_for_no_other_command() -> None:
+    program = """
+import sys
+from typer.main import get_command
+from q35chat.cli import app
+get_command(app).make_context("q35chat", [])
+print(*sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = {f"q35chat.commands.{name}" for name in ("sessions", "bundle_lines", "export_line")}
+    lines |= {"q35chat.commands.ask_line", "q35chat.commands.bench_line"}
+    assert not lines & set(done.stdout.split())
+    assert all((ROOT / f"{name.replace('.', '/')}.py").is_file() for name in lines)
 
 
 def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
