@@ -16,6 +16,7 @@ from typing import Any
 
 from q35chat.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source, is_bundle
 from q35chat.errors import BundleError
+from q35chat.integrity import Depth
 
 _KINDS = ("vision", "prefill", "decode")
 _NEEDED_KINDS = ("prefill", "decode")
@@ -34,13 +35,17 @@ class AdoptedBundle(Bundle):
         """The folder of the checkpoint's own small files."""
         return self.processor
 
+    def adding(self, component: str) -> str:
+        """What to do to have a component that is not there."""
+        return f"put the converted {component} graph of other scripts beside the others"
 
-def open_bundle(path: Path) -> Bundle:
+
+def open_bundle(path: Path, check: Depth = "small") -> Bundle:
     """The bundle at `path`, or one made of the converted graphs that lie there: prefill and
     decode, and vision where there is one. Raises BundleError.
     """
     if is_bundle(path) or not path.is_dir():
-        return Bundle.open(path)
+        return Bundle.open(path, check=check)
     graphs = _graphs(path)
     if not graphs:
         return Bundle.open(path)  # says that this is no bundle

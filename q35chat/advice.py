@@ -1,10 +1,42 @@
-"""What the whole program says about getting a real model. A leaf: knows nothing."""
+"""What the whole program says about itself and about getting a real model.
+
+A leaf: knows nothing of bundles, commands and screens.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import Final
 
 REAL_MODEL: Final = "Qwen/Qwen3.5-0.8B"
 DEFAULT_OUT: Final = "out"
-EXPORT_COMMAND: Final = f"q35chat export {REAL_MODEL} --out {DEFAULT_OUT}/"
-OPEN_COMMAND: Final = f"q35chat --model-dir {DEFAULT_OUT}/"
+_NAME: Final = "q35chat"
+
+
+def program() -> str:
+    """What to type to run this program, quoted for a shell: its name where that is on PATH, else
+    the path of the running one, relative where it lies below the current folder."""
+    if shutil.which(_NAME) is not None:
+        return _NAME
+    for script in (Path(sys.argv[0]), Path(sys.executable).with_name(_NAME)):
+        if script.name == _NAME and script.is_file() and os.access(script, os.X_OK):
+            return shlex.quote(_typed(script))
+    return f"{shlex.quote(_typed(Path(sys.executable)))} -m {_NAME}"
+
+
+def export_command() -> str:
+    """Gets a real model."""
+    return f"{program()} export {REAL_MODEL} --out {DEFAULT_OUT}/"
+
+
+def _typed(path: Path) -> str:
+    try:
+        path = path.absolute()
+        below = path.relative_to(Path.cwd())
+    except (OSError, ValueError):
+        return str(path)
+    return str(below) if below.parts[1:] else f"./{below}"

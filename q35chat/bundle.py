@@ -5,13 +5,15 @@ Must not know what is inside a graph or which runtime opens it; imports nothing 
 
 from __future__ import annotations
 
-import hashlib
 import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
+from q35chat.advice import DEFAULT_OUT, program
+from q35chat.again import adding, repair
 from q35chat.errors import BundleError
+from q35chat.integrity import Damage, Depth, Tell, damages, unheard
 from q35chat.manifest import SCHEMA, FileEntry, Manifest, ModelFacts, Source
 
 __all__ = [
@@ -29,9 +31,6 @@ __all__ = [
 MANIFEST_NAME = "q35chat.json"
 PROCESSOR_FOLDER = "processor"
 
-_REPAIR = "run `q35chat export --force` again"
-_MIB = 1 << 20
-
 
 def is_bundle(path: Path) -> bool:
     """Whether `path` is a folder with a manifest; says nothing about its health."""
@@ -40,28 +39,24 @@ def is_bundle(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """An opened bundle: every listed file was there, with its size, when it was opened."""
+    """An opened bundle: its files were as listed when it was opened, as far as was looked."""
 
     path: Path
     manifest: Manifest
 
     @classmethod
-    def open(cls, path: Path, *, check: Literal["sizes", "full"] = "sizes") -> Bundle:
+    def open(cls, path: Path, *, check: Depth = "sizes") -> Bundle:
         """Read the manifest of the folder `path` and check the files it lists.
 
-        "sizes" looks at each file's length only; "full" also reads every byte for its SHA-256.
         Raises BundleError for a folder that is not a bundle, a bad manifest, or a missing,
         truncated, altered or escaping file.
         """
         manifest = _read_manifest(path)
         for name in (*manifest.files, *manifest.graphs.values()):
             _check_name(path, name)
-        for name, entry in manifest.files.items():
-            _check_file(path / name, name, entry)
         bundle = cls(path, manifest)
         bundle._check_graphs()
-        if check == "full":
-            bundle.verify()
+        bundle.check(check)
         return bundle
 
     @property
@@ -74,46 +69,67 @@ class Bundle:
         if name not in self.manifest.graphs:
             present = ", ".join(sorted(self.manifest.graphs)) or "none"
             raise BundleError(
-                f"{self.path} has no {name} graph (it has: {present}); "
-                f"run `q35chat export --component {name} --out {shlex.quote(str(self.path))}`"
+                f"{self.path} has no {name} graph (it has: {present}); {self.adding(name)}"
             )
         return self.path / self.manifest.graphs[name]
 
-    def verify(self) -> None:
-        """Read every file and compare its SHA-256 with the manifest; BundleError for the first
-        that differs."""
-        for name, entry in self.manifest.files.items():
-            digest = _sha256(self.path / name)
-            if digest != entry.sha256:
-                raise BundleError(
-                    f"{self.path / name} was altered: its {entry.size:,} bytes have SHA-256 "
-                    f"{digest[:12]}…, the manifest says {entry.sha256[:12]}…; {_REPAIR}"
-                )
+    @property
+    def repair(self) -> str:
+        """What to do about damage."""
+        return repair(self.manifest, self.path)
+
+    def adding(self, component: str) -> str:
+        """What to do to have a component that is not there."""
+        return adding(self.manifest, component, self.path)
+
+    def damages(
+        self, depth: Depth, names: Iterable[str] | None = None, tell: Tell = unheard
+    ) -> Iterator[Damage]:
+        """The files that are not as listed, of all or of `names`; `tell` hears what was read."""
+        files = self.manifest.files
+        if names is not None:
+            files = {name: files[name] for name in names}
+        return damages(self.path, files, depth, tell)
+
+    def check(self, depth: Depth) -> None:
+        """Raise BundleError for the first file that is not as listed."""
+        for damage in self.damages(depth):
+            raise BundleError(f"{self.path / damage.name} {damage.what}; {self.repair}")
 
     def _check_graphs(self) -> None:
         for graph, name in self.manifest.graphs.items():
             if name not in self.manifest.files:
                 raise BundleError(
                     f"{self.path / MANIFEST_NAME}: the {graph} graph {name!r} is not among the "
-                    f"listed files; {_REPAIR}"
+                    f"listed files; {self.repair}"
                 )
 
 
 def _read_manifest(path: Path) -> Manifest:
     where = path / MANIFEST_NAME
-    if not path.is_dir():
-        found = "is not a folder" if path.exists() else "does not exist"
-        place = shlex.quote(str(path))
-        raise BundleError(f"{path} {found}; run `q35chat export --out {place}` to make a bundle")
     if not where.is_file():
-        raise BundleError(
-            f"{path} is not a bundle: it has no {MANIFEST_NAME}; run `q35chat export` to make one"
-        )
+        raise BundleError(_no_bundle(path))
     try:
         text = where.read_bytes()
     except OSError as error:
         raise BundleError(f"{where} cannot be read: {error.strerror}") from error
     return Manifest.from_json(text, str(where))
+
+
+def _no_bundle(path: Path) -> str:
+    """Why `path` is none, and what to do."""
+    place = shlex.quote(str(path))
+    if not path.is_dir():
+        found = "is not a folder" if path.exists() else "does not exist"
+        return f"{path} {found}; name the folder of an exported bundle"
+    if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
+        return (
+            f"{path} is a checkpoint, not a bundle: it has no {MANIFEST_NAME}; export it: "
+            f"`{program()} export {place} --out {DEFAULT_OUT}`"
+        )
+    return (
+        f"{path} is not a bundle: it has no {MANIFEST_NAME}; name the folder of an exported bundle"
+    )
 
 
 def _check_name(root: Path, name: str) -> None:
@@ -123,36 +139,10 @@ def _check_name(root: Path, name: str) -> None:
     if not plain or relative.is_absolute() or ".." in relative.parts or name == ".":
         raise BundleError(
             f"{root / MANIFEST_NAME} lists {name!r}, which is not a plain path inside the bundle; "
-            f"do not use this bundle, {_REPAIR}"
+            "do not use this bundle"
         )
     real = (root / name).resolve()
     if not real.is_relative_to(root.resolve()):
         raise BundleError(
-            f"{root / name} is a link that leaves the bundle (to {real}); "
-            f"do not use this bundle, {_REPAIR}"
+            f"{root / name} is a link that leaves the bundle (to {real}); do not use this bundle"
         )
-
-
-def _check_file(path: Path, name: str, entry: FileEntry) -> None:
-    if not path.is_file():
-        raise BundleError(
-            f"{path} is missing: the manifest lists {name} with {entry.size:,} bytes, "
-            f"0 are there; {_REPAIR}"
-        )
-    size = path.stat().st_size
-    if size != entry.size:
-        state = "truncated" if size < entry.size else "altered"
-        raise BundleError(
-            f"{path} is {state}: it has {size:,} bytes, the manifest says {entry.size:,}; {_REPAIR}"
-        )
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb", buffering=0) as file:
-            while block := file.read(_MIB):
-                digest.update(block)
-    except OSError as error:
-        raise BundleError(f"{path} cannot be read: {error.strerror}; {_REPAIR}") from error
-    return digest.hexdigest()

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, TextIO
 import typer
 
 from q35chat import __version__
+from q35chat.advice import program
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
 from q35chat.commands.failures import BROKEN_PIPE, report
@@ -79,6 +80,10 @@ class Commands(Group):
         "sessions": _sessions,
     }
 
+    def advice(self) -> str:
+        """Many type their question after the program's name."""
+        return f'to ask something: {program()} ask "..."'
+
 
 app = typer.Typer(
     name="q35chat",
@@ -137,11 +142,13 @@ def chat(
     model_dir: opt.ModelDir = None,
     max_image_tokens: opt.MaxImageTokens = None,
     threads: opt.Threads = None,
+    continues: opt.Continues = False,
     session: opt.Session = None,
     image: opt.Images = None,
     prompt: opt.FirstPrompt = "",
     pictures: opt.Pictures = None,
     no_images: opt.NoImages = False,
+    thinking: opt.Thinking = None,
     thinking_budget: opt.ThinkingBudget = None,
     snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB,
     speculate: opt.Speculate = None,
@@ -168,7 +175,9 @@ def chat(
         npu=NpuOptions(device_id, residency, host_states),
         snapshot_mib=snapshot_mib,
         speculate=speculate,
+        thinking=thinking,
         thinking_budget=thinking_budget,
+        continues=continues,
     )
     return open_chat(asked, Console.standard())
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from q35chat import __version__
+from q35chat.advice import export_command
 from q35chat.bundle import is_bundle
 from q35chat.errors import BundleError, ExportError
 
@@ -33,8 +34,8 @@ def demo_checkpoint() -> Path:
         if (place / "config.json").is_file():
             return place
     raise BundleError(
-        "this installation has no demo model; export one with q35chat export, or name a bundle "
-        "with --model-dir"
+        f"this installation has no demo model; export one with {export_command()}, or name a "
+        "bundle with --model-dir"
     )
 
 

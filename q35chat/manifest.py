@@ -17,7 +17,7 @@ SCHEMA = 1
 
 OptionValue = str | int
 
-_REPAIR = "run `q35chat export --force` again"
+_REPAIR = "export its model into this folder again, with --force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,7 @@ class _Fields:
 
     def _get(self, name: str) -> object:
         if name not in self._data:
-            raise BundleError(
-                f"{self.where} lacks the field {name!r}; run `q35chat export --force`"
-            )
+            raise BundleError(f"{self.where} lacks the field {name!r}; {_REPAIR}")
         return self._data[name]
 
     def _wrong(self, name: str, wanted: str, value: object) -> BundleError:

@@ -7,6 +7,7 @@ option always wins over the file.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -50,6 +51,8 @@ def load_settings(path: Path | None = None) -> Settings:
     """
     path = path or settings_path()
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for without end
+            raise UsageError(f"{safe_line(str(path))} is no file; make it one or delete it")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Settings()
@@ -61,7 +64,7 @@ def load_settings(path: Path | None = None) -> Settings:
 
     try:
         values = tomllib.loads(text)
-    except ValueError as error:  # also for a number of more digits than Python reads
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
         reason = safe_line(str(error))
         raise UsageError(f"{safe_line(str(path))} is not TOML: {reason}; fix it") from error
     return Settings(**_checked(values, text, path))

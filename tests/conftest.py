@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,15 @@ settings.load_profile("repeatable")
 # A shell that starts a job in the background lets it ignore Ctrl+C, and so would every program that
 # the tests start and stop with it: they would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed_program(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The program's name can be typed, however the tests were started."""
+    script = tmp_path_factory.mktemp("installed") / "q35chat"
+    script.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m q35chat \"$@\"\n", encoding="utf-8")
+    script.chmod(0o755)
+    os.environ["PATH"] = f"{script.parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from q35chat import integrity
+from q35chat.adopted import open_bundle
 from q35chat.bundle import MANIFEST_NAME, Bundle, is_bundle
 from q35chat.errors import BundleError
 from tests.export.bundles import sample_manifest, write_sample_bundle
@@ -64,9 +66,54 @@ def test_altered_bytes_of_the_same_size_are_seen_by_the_full_check_only(bundle: 
     (bundle / "text/model.bin").write_bytes(bytes(256))
     opened = Bundle.open(bundle, check="sizes")
     with pytest.raises(BundleError, match=r"model.bin was altered: its 256 bytes.*--force"):
-        opened.verify()
+        opened.check("full")
     with pytest.raises(BundleError, match="altered"):
         Bundle.open(bundle, check="full")
+
+
+def test_altered_bytes_of_a_small_file_are_seen_when_a_model_is_opened(bundle: Path) -> None:
+    (bundle / "text/model.onnx").write_bytes(b"other data")
+    with pytest.raises(BundleError, match=r"text/model.onnx was altered.*--force"):
+        open_bundle(bundle)
+
+
+def test_large_files_are_not_read_when_a_model_is_opened(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "SMALL_BYTES", 255)
+    (bundle / "text/model.bin").write_bytes(bytes(256))
+    opened = open_bundle(bundle)
+    read: list[str] = []
+    assert list(opened.damages("small", tell=lambda name, _: read.append(name))) == []
+    assert sorted(read) == ["processor/tokenizer.json", "text/model.onnx"]
+
+
+def test_all_damaged_files_are_listed_in_one_check(bundle: Path) -> None:
+    (bundle / "text/model.bin").write_bytes(bytes(256))
+    (bundle / "text/model.onnx").unlink()
+    found = list(Bundle.open(bundle, check="names").damages("full"))
+    assert [damage.name for damage in found] == ["text/model.bin", "text/model.onnx"]
+
+
+def test_damage_names_the_model_and_the_folder_of_the_bundle(tmp_path: Path) -> None:
+    spaced = write_sample_bundle(tmp_path / "my bundle")
+    (spaced / "text/model.bin").write_bytes(bytes(200))
+    with pytest.raises(BundleError) as error:
+        Bundle.open(spaced)
+    command = "q35chat export Qwen/Qwen3.5-0.8B --precision int4 --block-size 32 --max-seq-len 64"
+    assert str(error.value).endswith(f"; run `{command} --out '{spaced}' --force`")
+
+
+def test_a_checkpoint_in_place_of_a_bundle_is_recognised_and_can_be_exported(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "a model"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).write_bytes(b"{}")
+    with pytest.raises(BundleError, match=r"is a checkpoint, not a bundle") as error:
+        Bundle.open(folder)
+    assert f"`q35chat export '{folder}' --out out`" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +155,15 @@ def test_a_graph_that_is_not_a_listed_file_is_refused(bundle: Path) -> None:
         Bundle.open(bundle)
 
 
-def test_what_is_no_bundle_says_which_command_makes_one(tmp_path: Path) -> None:
+def test_what_is_no_bundle_says_what_to_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(BundleError, match="does not exist; run `q35chat export"):
+    with pytest.raises(BundleError, match="does not exist; name the folder of an exported bundle"):
         Bundle.open(tmp_path / "absent")
-    with pytest.raises(BundleError, match="is not a folder; run `q35chat export"):
+    with pytest.raises(BundleError, match="is not a folder; name the folder of an exported bundle"):
         Bundle.open(tmp_path / "file")
-    with pytest.raises(BundleError, match=r"has no q35chat.json; run `q35chat export"):
+    with pytest.raises(
+        BundleError, match=r"has no q35chat.json; name the folder of an exported bundle"
+    ):
         Bundle.open(tmp_path)
 
 

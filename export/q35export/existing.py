@@ -1,19 +1,28 @@
 """What already stands at `--out`, and what an export may do with it.
 
-Decides on the manifest alone; reads no graph and no checkpoint.
+Decides on the manifest and on whether the files are those that it lists; knows no graph and no
+checkpoint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from q35chat.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
-from q35chat.errors import BundleError, ExportError, OccupiedError, UsageError
+from q35chat.counting import readable_size
+from q35chat.errors import ExportError, OccupiedError, UsageError
+from q35chat.integrity import Damage
 from q35export.components import OLDER_OPTIONS, component_options, shared_options
+from q35export.plan import kept_files
+from q35export.progress import Reporter
 from q35export.recording import is_leftover
 from q35export.request import COMPONENT_CHOICES, ExportRequest
 from q35export.staging import LOCK_INSIDE
 
+_Difference = tuple[object, object]
+_NOTED_BYTES = 256 << 20
 _OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENT_CHOICES, LOCK_INSIDE, ".DS_Store"} - {"all"}
 
 
@@ -40,22 +49,46 @@ def check_place(out: Path) -> None:
 
 
 def is_up_to_date(out: Path, request: ExportRequest, target: str, fingerprint: str) -> bool:
-    """Whether the bundle at `out` is what `request` asks for.
+    """Whether the bundle at `out` is what `request` asks for, by its manifest.
 
     False where nothing stands there, with `--force`, or where only components are missing that
-    `request` adds. Raises OccupiedError for a bundle with other options, BundleError for a damaged
-    one.
+    `request` adds. Raises OccupiedError for a bundle with other options, BundleError for a manifest
+    that cannot be read.
     """
     if request.force or not is_bundle(out):
         return False
-    manifest = Bundle.open(out).manifest
+    manifest = Bundle.open(out, check="names").manifest
     differences = _differences(manifest, request, target, fingerprint)
     if differences:
         raise OccupiedError(
-            f"{out} holds a bundle with {', '.join(differences)}; "
-            "add --force to replace it or choose another --out"
+            f"{out} holds {differences}; add --force to replace it or choose another --out"
         )
     return all(component in manifest.graphs for component in request.components)
+
+
+def repairs(out: Path, request: ExportRequest, reporter: Reporter) -> ExportRequest | None:
+    """The export that makes the up-to-date bundle at `out` whole again; None where it is whole.
+
+    Every byte is read. One damaged component is exported alone, and the others are kept. Raises
+    ExportError where a component is damaged that `request` leaves as it is.
+    """
+    bundle = Bundle.open(out, check="names")
+    size = sum(entry.size for entry in bundle.manifest.files.values())
+    if size >= _NOTED_BYTES:
+        reporter.note(f"checking {readable_size(size)} in {out}")
+    found = tuple(bundle.damages("full"))
+    if not found:
+        return None
+    parts = {damage.name.partition("/")[0] for damage in found}
+    if parts - {PROCESSOR_FOLDER, *request.components}:
+        raise _cannot_keep(request, out, found)
+    hit = [name for name in request.components if name in parts] or list(request.components[:1])
+    for damage in found:
+        reporter.note(f"{out / damage.name} {damage.what}; {' and '.join(hit)} is exported again")
+    request = replace(request, force=True)
+    if len(hit) > 1 or len(request.components) == 1:
+        return request
+    return replace(request, component=hit[0], mtp=request.mtp and hit[0] != "vision")
 
 
 def bundle_to_keep(
@@ -68,13 +101,9 @@ def bundle_to_keep(
     """
     if request.component == "all" or not is_bundle(out):
         return None
-    try:
-        bundle = Bundle.open(out)
-    except BundleError as error:
-        raise ExportError(
-            f"--component {request.component} keeps the rest of the bundle, but {error}, "
-            "with --component all"
-        ) from error
+    bundle = Bundle.open(out, check="names")
+    if found := tuple(bundle.damages("sizes", kept_files(bundle, request))):
+        raise _cannot_keep(request, out, found)
     manifest = bundle.manifest
     if manifest.source.fingerprint != fingerprint or manifest.target != target:
         raise ExportError(
@@ -83,6 +112,15 @@ def bundle_to_keep(
         )
     _check_shared(manifest, request)
     return bundle
+
+
+def _cannot_keep(request: ExportRequest, out: Path, found: Iterable[Damage]) -> ExportError:
+    written = tuple(f"{part}/" for part in (PROCESSOR_FOLDER, *request.components))
+    damage = next(damage for damage in found if not damage.name.startswith(written))
+    return ExportError(
+        f"--component {request.component} keeps the rest of the bundle, but "
+        f"{out / damage.name} {damage.what}; use --component all with --force"
+    )
 
 
 def _check_shared(manifest: Manifest, request: ExportRequest) -> None:
@@ -98,19 +136,41 @@ def _check_shared(manifest: Manifest, request: ExportRequest) -> None:
                 )
 
 
-def _differences(
-    manifest: Manifest, request: ExportRequest, target: str, fingerprint: str
-) -> list[str]:
-    found = []
+def _differences(manifest: Manifest, request: ExportRequest, target: str, fingerprint: str) -> str:
+    """What stands there, and what of it is not what `request` asks for; empty where all is."""
     if manifest.source.fingerprint != fingerprint:
-        found.append(f"another source ({manifest.source.name}, or its files have changed)")
+        return f"a bundle of another source ({manifest.source.name}, or its files have changed)"
     if manifest.target != target:
-        found.append(f"target {manifest.target} instead of {target}")
+        return f"a bundle for {manifest.target}, not for {target}"
+    found: dict[str, dict[str, _Difference]] = {}
     for component in request.components:
         if component not in manifest.options:
             continue
         there = OLDER_OPTIONS | dict(manifest.options[component])
-        for name, value in component_options(request, component).items():
-            if name in there and there[name] != value:
-                found.append(f"{component} {name} {there[name]} instead of {value}")
-    return found
+        for name, wanted in component_options(request, component).items():
+            difference = (there.get(name, wanted), wanted)
+            found.setdefault(name, {})[component] = difference
+    return _said(found)
+
+
+def _said(found: Mapping[str, Mapping[str, _Difference]]) -> str:
+    """Options by name and component, what they are and what they should be: what differs, and only
+    once where it does so everywhere."""
+    bundle, others = "a bundle", []
+    for name, parts in found.items():
+        differing = {part: pair for part, pair in parts.items() if pair[0] != pair[1]}
+        if len(differing) == len(parts) and len(set(differing.values())) == 1:
+            ((there, wanted),) = set(differing.values())
+            if name == "precision":
+                bundle = f"an {there} bundle, not {wanted}"
+            else:
+                what = f"of {there} slots" if name == "max_seq_len" else f"with {name} {there}"
+                others.append(f"{what}, not {wanted}")
+        else:
+            others += [
+                f"with {part} {name} {there}, not {wanted}"
+                for part, (there, wanted) in differing.items()
+            ]
+    if bundle == "a bundle":
+        return f"{bundle} {', '.join(others)}" if others else ""
+    return ", ".join((bundle, *others))

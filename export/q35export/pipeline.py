@@ -14,7 +14,7 @@ from q35chat.errors import ExportError, UsageError
 from q35export.checkpoint import Checkpoint
 from q35export.components import Builders, builders_for
 from q35export.config import ModelConfig, load_config
-from q35export.existing import bundle_to_keep, check_place, is_up_to_date
+from q35export.existing import bundle_to_keep, check_place, is_up_to_date, repairs
 from q35export.interrupt import sigterm_raises
 from q35export.plan import check_space, make_plan
 from q35export.processor import processor_files
@@ -33,7 +33,8 @@ def export(
 ) -> ExportResult:
     """Export the checkpoint of `request` into the bundle `request.out`.
 
-    Returns at once when the bundle is there already; writes nothing in a dry run. `builders`
+    Writes nothing when the bundle is there already and whole, and nothing in a dry run. What is
+    damaged in it is exported again. `builders`
     replaces the graph builders of the target. Raises UsageError, CheckpointError, BundleError
     or ExportError; whatever happens, `request.out` is then what it was before.
     """
@@ -42,12 +43,18 @@ def export(
     builders = builders_for(request) if builders is None else builders
     check_place(request.out)
     if not request.dry_run and _is_known(request, target):
-        return _up_to_date(request)
+        mended = repairs(request.out, request, reporter)
+        if mended is None:
+            return _up_to_date(request)
+        request = mended
     local = resolve(request, reporter.note, weights=not request.dry_run)
     if request.dry_run:
         return _planned(request, target, local, builders, reporter)
     if is_up_to_date(request.out, request, target, local.source.fingerprint):
-        return _up_to_date(request, local)
+        mended = repairs(request.out, request, reporter)
+        if mended is None:
+            return _up_to_date(request, local)
+        request = mended
     made_of = _gather(request, target, local, builders, reporter)
     with sigterm_raises(), exclusive(request.out):
         check_place(request.out)
@@ -60,7 +67,7 @@ def _is_known(request: ExportRequest, target: str) -> bool:
     """Whether the bundle is there already, as far as can be told without the checkpoint."""
     if request.force or not is_bundle(request.out):
         return False
-    source = Bundle.open(request.out).manifest.source
+    source = Bundle.open(request.out, check="names").manifest.source
     if not is_same_hub_source(request, source):
         return False
     return is_up_to_date(request.out, request, target, source.fingerprint)

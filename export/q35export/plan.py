@@ -19,6 +19,8 @@ from q35export.tensors import ShapeSource, expected_tensors
 from q35export.weights import CountingSink
 
 FLOAT_BYTES, HALF_BYTES = 4, 2
+PROGRAM_BYTES = 100 << 20
+"""About what a chat takes beside its model: Python, its libraries, the graph runtime."""
 _MARGIN = 1.05  # file-system blocks, and the manifest
 
 

@@ -11,6 +11,8 @@ from typing import Protocol, Self, TextIO
 
 from q35chat.counting import readable_size
 
+_ALL_TENTHS = 10
+
 
 class Reporter(Protocol):
     """Told by the pipeline what happens, in order, from one thread."""
@@ -29,7 +31,8 @@ class Reporter(Protocol):
 
 
 class PlainReporter:
-    """One line at the start, every tenth of the way, and at the end of each component."""
+    """One line at the start, one when another tenth of the way is done, and one at the end of each
+    component. Lines say how far it is really, which may be well beyond the tenth."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -62,22 +65,28 @@ class PlainReporter:
     def advance(self, component: str, count: int) -> None:
         """Print a line when another tenth is done."""
         self._done += count
-        tenth = min(self._done * 10 // max(self._total, 1), 9)
-        if tenth > self._shown:
-            self._shown = tenth
+        percent = self._done * 100 // max(self._total, 1)
+        if self._shown < percent // 10 < _ALL_TENTHS:
+            self._shown = percent // 10
             self.note(
-                f"{component}: {tenth * 10} %, {readable_size(self._done)} of "
+                f"{component}: {percent} %, {readable_size(self._done)} of "
                 f"{readable_size(self._total)}{self._time_left()}"
             )
 
     def end(self, component: str) -> None:
-        """Print how long it took."""
-        seconds = time.monotonic() - self._started
-        self.note(f"{component}: done, {readable_size(self._total)} in {seconds:.1f} s")
+        """Print the size, and how long it took."""
+        took = _seconds(time.monotonic() - self._started, " in {:.0f} s")
+        self.note(f"{component}: done, {readable_size(self._total)}{took}")
 
     def _time_left(self) -> str:
-        left = (time.monotonic() - self._started) * (self._total / max(self._done, 1) - 1)
-        return f", {max(left, 0):.0f} s left"
+        """From the speed so far."""
+        left = (time.monotonic() - self._started) * (self._total / self._done - 1)
+        return _seconds(left, ", {:.0f} s left")
+
+
+def _seconds(seconds: float, words: str) -> str:
+    """`words` with the number; nothing where it is less than a second."""
+    return words.format(seconds) if seconds >= 1 else ""
 
 
 class BarReporter:

@@ -26,6 +26,8 @@ COMPONENT_CHOICES = ("all", *dict.fromkeys(name for names in COMPONENTS.values()
 DTYPES: tuple[DType, ...] = ("fp16", "fp32")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
 BLOCK_SIZES = (32, 64, 128)
+LEAST_CAPACITY = 17
+"""A question of one word takes up to 16 slots, most of them for the template's own tokens."""
 SOURCES = ("huggingface", "modelscope")
 
 
@@ -74,8 +76,16 @@ class ExportRequest:
         if self.block_size not in {None, *BLOCK_SIZES}:
             sizes = ", ".join(map(str, BLOCK_SIZES))
             raise UsageError(f"--block-size must be one of {sizes}, found {self.block_size}")
-        if self.max_seq_len < 1:
-            raise UsageError(f"--max-seq-len must be at least 1, found {self.max_seq_len}")
+        if self.block_size is not None and self.stored_as == "fp32":
+            raise UsageError(
+                f"--block-size {self.block_size} is for int8 and int4; fp32 weights share no "
+                "scale: leave it out, or choose another --precision"
+            )
+        if self.max_seq_len < LEAST_CAPACITY:
+            raise UsageError(
+                f"--max-seq-len must be at least {LEAST_CAPACITY}, found {self.max_seq_len}: a "
+                "question of one word takes up to 16 slots, and the answer its own"
+            )
 
     @property
     def stored_as(self) -> Precision:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from q35chat.bench.results import Result
 from q35chat.errors import UsageError
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def read_document(path: Path) -> dict[str, Any]:
         schema, subject, numbers = content["schema"], content["subject"], content["summary"]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; {advice}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{path} is no result of a measurement: {advice}") from error
     if schema != SCHEMA:
         raise UsageError(
@@ -109,7 +110,10 @@ def compare(now: Mapping[str, Any], then: Mapping[str, Any]) -> Comparison:
 
 
 def _are_numbers(values: Mapping[Any, Any]) -> bool:
-    return all(isinstance(value, int | float) for value in values.values())
+    return all(
+        isinstance(value, int | float) and abs(value) <= sys.float_info.max  # NaN is not
+        for value in values.values()
+    )
 
 
 def _numbers(result: Result) -> Iterator[tuple[str, float]]:

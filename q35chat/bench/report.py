@@ -1,8 +1,12 @@
-"""A result, and a comparison of two, as lines for people."""
+"""A result, and a comparison of two, as lines for people: of at most `WIDTH` columns, so that no
+terminal breaks them.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
+from typing import Final
 
 from q35chat.bench.document import Comparison
 from q35chat.bench.memory import Memory
@@ -11,18 +15,25 @@ from q35chat.bench.results import Result
 from q35chat.bench.spread import Spread
 from q35chat.counting import counted
 
+WIDTH: Final = 80
+_LABEL, _PLACE, _SPEED = 11, 20, 24
+_BARS = 40
+_SPEEDS = f"{'tokens/s (quartiles)':{_SPEED}}"
+
 
 def result_lines(result: Result) -> Iterator[str]:
     """Everything measured; a part that is missing has no line."""
     subject = result.subject
-    yield (
-        f"model      {subject.model}, {subject.precision}, {subject.target}, "
-        f"{counted(subject.threads, 'thread')}, {subject.capacity} slots"
+    yield from _said(
+        "model",
+        f"{subject.model}, {subject.precision}, {subject.target}, "
+        f"{counted(subject.threads, 'thread')}, {subject.capacity} slots",
     )
-    yield f"machine    {subject.machine}; {subject.software}"
-    yield f"load       {result.load_ms:.0f} ms"
+    yield from _said("machine", f"{subject.machine}; {subject.software}")
+    yield from _said("load", f"{result.load_ms:.0f} ms")
     yield from _prefills(result)
     yield from _decodes(result)
+    yield from _own(result)
     yield from _steps(result)
     yield from _memory(result)
     yield from _bandwidth(result)
@@ -30,27 +41,28 @@ def result_lines(result: Result) -> Iterator[str]:
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Now, then and their ratio, a line a number, and what else was different."""
-    yield "compared   (now, then, now / then)"
+    yield f"{'compared':42} {'now':>9} {'then':>9} {'now/then':>9}  better"
     for ratio in comparison.ratios:
-        quotient = "" if ratio.ratio is None else f"{ratio.ratio:8.3f} x"
-        better = "more is better" if ratio.more_is_better else "less is better"
+        quotient = "" if ratio.ratio is None else f"{_quotient(ratio.ratio)} x"
+        better = "more" if ratio.more_is_better else "less"
         yield (
-            f"  {ratio.name:36} {_number(ratio.now):>12} {_number(ratio.then):>12} "
-            f"{quotient}  {better}"
+            f"  {ratio.name:40} {_number(ratio.now):>9} {_number(ratio.then):>9} {quotient:>9}"
+            f"  {better}"
         )
     if not comparison.ratios:
         yield "  nothing was measured in both: use the same --prompt and --context"
     for name, now, then in comparison.differences:
-        yield f"  not the same {name}: {now} now, {then} then"
+        yield from _wrapped(f"  not the same {name}: {now} now, {then} then", 4)
 
 
 def _prefills(result: Result) -> Iterator[str]:
     points = list(result.prefill_points())
     if points:
-        yield f"{'prefill':20} {'tokens/s (quartiles)':24} first token  own share"
+        yield f"{'prefill':{_PLACE}} {_SPEEDS} first token  own share"
     for point in points:
         yield (
-            f"  {f'{point.tokens} behind {point.context}':18} {_speed(point.tokens_per_s):24} "
+            f"{f'  {point.tokens} behind {point.context}':{_PLACE}} "
+            f"{_speed(point.tokens_per_s):{_SPEED}} "
             f"{point.first_token_ms.median:8.0f} ms  {point.own_share:9.2%}"
         )
 
@@ -58,43 +70,53 @@ def _prefills(result: Result) -> Iterator[str]:
 def _decodes(result: Result) -> Iterator[str]:
     points = list(result.decode_points())
     if points:
-        yield (
-            f"{'decode':20} {'tokens/s (quartiles)':24} {'p50':>8} {'p95':>8} ms  "
-            f"{'own ms (choosing)':17}  own share  of the ceiling"
-        )
+        yield f"{'decode':{_PLACE}} {_SPEEDS} {'p50 ms':>8} {'p95 ms':>8}  of the ceiling"
     for point in points:
         reached = ""
         if point.ceiling is not None and point.reached is not None:
-            reached = f"{point.reached:6.1%} of {point.ceiling:.1f}"
+            reached = f"{point.reached:6.1%} of {_rate(point.ceiling)}"
         yield (
-            f"  {f'behind {point.context}':18} {_speed(point.tokens_per_s):24} "
-            f"{point.p50_ms:8.2f} {point.p95_ms:8.2f}     "
-            f"{f'{point.own_ms:.3f} ({point.choose_ms:.3f})':17}  {point.own_share:9.2%}  {reached}"
-        )
+            f"{_behind(point.context)} {_speed(point.tokens_per_s):{_SPEED}} "
+            f"{point.p50_ms:8.2f} {point.p95_ms:8.2f}  {reached}"
+        ).rstrip()
+
+
+def _own(result: Result) -> Iterator[str]:
+    points = list(result.decode_points())
+    if points:
+        yield f"{'own':{_PLACE}} {'ms of a step (choosing)':{_SPEED}} share of the time"
+    for point in points:
+        times = f"{point.own_ms:.3f} ({point.choose_ms:.3f})"
+        yield f"{_behind(point.context)} {times:{_SPEED}} {point.own_share:17.2%}"
 
 
 def _steps(result: Result) -> Iterator[str]:
-    for point in result.decode_points():
+    points = list(result.decode_points())
+    if points:
+        yield "steps"
+    for point in points:
         values = latencies(result.steps_at(point.context))
         yield (
-            f"  {f'behind {point.context}':18} {blocks(values)} "
+            f"{_behind(point.context)} {blocks(values, _BARS)} "
             f"{min(values):.1f} to {max(values):.1f} ms"
         )
 
 
 def _memory(result: Result) -> Iterator[str]:
     now = result.after or result.loaded
-    yield (
-        f"memory     {_mb(now.peak)} at most; {_mb(result.loaded.resident)} after loading"
-        f"{_mapped(result.loaded)}, {_mb(result.before.resident)} before"
+    yield from _said(
+        "memory",
+        f"{_size(now.peak)} at most; {_size(result.loaded.resident)} after loading"
+        f"{_mapped(result.loaded)}, {_size(result.before.resident)} before",
     )
     growth = [point.growth_per_step for point in result.decode_points()]
     if growth:
-        yield f"growth     {max(growth):,.0f} bytes of resident memory a step"
+        yield from _said("growth", f"{max(growth):,.0f} bytes of resident memory a step")
     if result.allocation is not None:
-        yield (
-            f"allocation a step holds {result.allocation.held:,.0f} bytes of Python's memory at "
-            f"most and keeps {result.allocation.kept:,.0f}"
+        yield from _said(
+            "allocation",
+            f"a step holds {result.allocation.held:,.0f} bytes of Python's memory at most and "
+            f"keeps {result.allocation.kept:,.0f}",
         )
 
 
@@ -103,26 +125,62 @@ def _bandwidth(result: Result) -> Iterator[str]:
         return
     threads = counted(result.subject.threads, "thread")
     spread = Spread.of([found / 1e9 for found in result.bandwidths])
-    yield f"bandwidth  {_speed(spread)} GB/s read after each round with {threads}"
+    yield from _said("bandwidth", f"{_speed(spread)} GB/s read after each round with {threads}")
     if result.traffic is not None:
         traffic = result.traffic
-        yield (
-            f"traffic    a step reads {_mb(traffic.weights)} of weights, {_mb(traffic.states)} of "
-            f"states and {traffic.slot / 1e3:.1f} kB for each token of context"
+        yield from _said(
+            "traffic",
+            f"a step reads {_size(traffic.weights)} of weights, {_size(traffic.states)} of states "
+            f"and {_size(traffic.slot)} for each token of context",
         )
 
 
+def _said(label: str, text: str) -> Iterator[str]:
+    yield from _wrapped(f"{label:{_LABEL}}{text}", _LABEL)
+
+
+def _wrapped(line: str, indent: int) -> list[str]:
+    """`line` in lines of at most `WIDTH` columns; all but the first are indented."""
+    return textwrap.wrap(
+        line,
+        WIDTH,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _behind(context: int) -> str:
+    return f"{f'  behind {context}':{_PLACE}}"
+
+
 def _mapped(memory: Memory) -> str:
-    return "" if memory.files is None else f" ({_mb(memory.files)} of it mapped files)"
+    return "" if memory.files is None else f" ({_size(memory.files)} of it mapped files)"
 
 
 def _speed(speed: Spread) -> str:
-    return f"{speed.median:.1f} ({speed.low:.1f} to {speed.high:.1f})"
+    return f"{_rate(speed.median)} ({_rate(speed.low)} to {_rate(speed.high)})"
 
 
-def _mb(value: float) -> str:
-    return f"{value / 1e6:,.0f} MB"
+def _rate(value: float) -> str:
+    return f"{value:.1f}" if value < 999.95 else f"{value:.0f}"
+
+
+def _size(count: float) -> str:
+    """Bytes in a decimal unit in which they are at least 1; many in MB, for the digits."""
+    if count < 1e3:
+        return counted(count, "byte")
+    factor, unit = (1e3, "kB") if count < 1e6 else (1e6, "MB") if count < 1e10 else (1e9, "GB")
+    value = count / factor
+    return f"{value:.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+
+
+def _quotient(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 1e3 else _number(ratio)
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:,.4g}"
+    for unit, name in ((1e9, "G"), (1e6, "M")):
+        if abs(value) >= unit:
+            return f"{value / unit:,.4g} {name}"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"

@@ -32,7 +32,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class PrefillPoint:
-    """Reading `tokens` tokens behind `context` others; `own_share` of the time is the engine's."""
+    """Reading `tokens` tokens behind `context` others; `own_share` of the time of a round, the
+    median of them, is the engine's."""
 
     context: int
     tokens: int
@@ -45,10 +46,11 @@ class PrefillPoint:
 class DecodePoint:
     """Steps behind `context` tokens.
 
-    `own_ms` and `own_share` are what a step takes outside the runtime, `choose_ms` of it for
-    choosing the token. `ceiling` is what the read bandwidth measured after each round would allow,
-    in tokens/s, and `reached` the share of it that the round reached: medians over the rounds, None
-    where no bandwidth is known.
+    `own_ms` is what a step takes outside the runtime, the median of all steps, `choose_ms` of it
+    for choosing the token; `own_share` is that share of all time of a round, the median over the
+    rounds: slow steps count there by what they took. `ceiling` is what the read bandwidth measured
+    after each round would allow, in tokens/s, and `reached` the share of it that the round reached:
+    medians over the rounds, None where no bandwidth is known.
     """
 
     context: int
@@ -94,7 +96,7 @@ class Result:
                 tokens,
                 Spread.of([tokens / run.wall_ms * 1e3 for run in runs]),
                 Spread.of([run.first_token_ms for run in runs]),
-                statistics.median(1 - run.predict_ms / run.wall_ms for run in runs),
+                statistics.median(_outside(run.predict_ms, run.wall_ms) for run in runs),
             )
 
     def decode_points(self) -> Iterator[DecodePoint]:
@@ -119,7 +121,9 @@ class Result:
             p95_ms=percentile(wall, 95),
             own_ms=statistics.median(own),
             choose_ms=statistics.median(ms for run in runs for ms in run.choose_ms),
-            own_share=statistics.median(o / w for o, w in zip(own, wall, strict=True)),
+            own_share=statistics.median(
+                _outside(sum(run.predict_ms), sum(run.wall_ms)) for run in runs
+            ),
             growth_per_step=statistics.median(run.growth / len(run.wall_ms) for run in runs),
             ceiling=_median(ceiling for _, ceiling in ceilings),
             reached=_median(_speed(run) / ceiling for run, ceiling in ceilings),
@@ -129,6 +133,11 @@ class Result:
         if self.traffic is None or run.bandwidth is None:
             return None
         return run.bandwidth / self.traffic.at(run.context + len(run.wall_ms) // 2)
+
+
+def _outside(predict_ms: float, wall_ms: float) -> float:
+    """The share of the time of a round that was not spent inside the runtime."""
+    return 1 - predict_ms / wall_ms
 
 
 def _speed(run: DecodeRun) -> float:

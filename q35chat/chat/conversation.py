@@ -73,7 +73,11 @@ class StoredConversation:
     @property
     def steps(self) -> Sequence[Step]:
         """The turns of the branch being read; an answer joins them when it has ended."""
-        return steps_of(self._journal.path(), self._journal.siblings)
+        steps = steps_of(self._journal.path())
+        if not steps:
+            return ()
+        branch, branches = self._journal.place(steps[-1].id)
+        return (*steps[:-1], replace(steps[-1], branch=branch, branches=branches))
 
     @property
     def used_slots(self) -> int:
@@ -85,10 +89,12 @@ class StoredConversation:
         """Count the slots of the branch being read; for a worker thread."""
         self._slots.count()
 
-    def settle(self) -> None:
-        """Wait for what is written and counted in the background."""
-        self._journal.settle()
+    def settle(self) -> str:
+        """Wait for what is written and counted in the background. Why something could not be
+        written, or empty."""
+        problem = self._journal.settle()
         self._slots.settle()
+        return problem
 
     def settings(self) -> ChatSettings:
         """What the next turn is generated with."""
@@ -153,12 +159,12 @@ class StoredConversation:
         self._journal.replace(changed, self._journal.record.head)
         self._slots.count_soon()
 
-    def choose_branch(self, step_id: str, branch: int) -> None:
-        """Read the branch number `branch` (from 0) at this turn, to its newest end."""
-        siblings = self._journal.siblings(self._journal.known(step_id).id)
-        if not 0 <= branch < len(siblings):
-            raise UsageError(f"There is no branch {branch + 1} here, only {len(siblings)}.")
-        self._journal.replace((), self._journal.newest_below(siblings[branch]))
+    def choose_branch(self, branch: int) -> None:
+        """Read the branch number `branch` (from 0) of all, to its end."""
+        ends = self._journal.ends()
+        if not 0 <= branch < len(ends):
+            raise UsageError(f"This chat has no version {branch + 1}, only {len(ends)}.")
+        self._journal.replace((), ends[branch])
         self._slots.count_soon()
 
     def summarise(self, use: Callable[[str], None]) -> Iterator[Event]:

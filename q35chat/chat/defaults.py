@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from q35chat.chat.values import SamplingSettings
 from q35chat.errors import BundleError
+
+_LARGEST: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class GenerationDefaults:
             return cls(frozenset(), SamplingSettings(temperature=0.0))
         try:
             return _parse(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise BundleError(f"cannot read {path}: {error}; export the bundle again") from error
 
 
@@ -37,12 +39,12 @@ def _parse(config: Mapping[str, Any]) -> GenerationDefaults:
     ends = config.get("eos_token_id")
     stop_ids = [] if ends is None else [ends] if isinstance(ends, int) else ends
     sampling = SamplingSettings(
-        temperature=_number(config, "temperature", 1.0),
-        top_k=int(_number(config, "top_k", 50)),
-        top_p=_number(config, "top_p", 1.0),
-        min_p=_number(config, "min_p", 0.0),
-        presence_penalty=_number(config, "presence_penalty", 0.0),
-        repetition_penalty=_number(config, "repetition_penalty", 1.0),
+        temperature=_number(config, "temperature", 1.0, least=0.0),
+        top_k=int(_number(config, "top_k", 50, least=0)),
+        top_p=_number(config, "top_p", 1.0, least=0.0, most=1.0),
+        min_p=_number(config, "min_p", 0.0, least=0.0, most=1.0),
+        presence_penalty=_number(config, "presence_penalty", 0.0, least=-_LARGEST),
+        repetition_penalty=_number(config, "repetition_penalty", 1.0, least=1 / _LARGEST),
     )
     return GenerationDefaults(
         frozenset(int(token) for token in stop_ids),
@@ -50,6 +52,11 @@ def _parse(config: Mapping[str, Any]) -> GenerationDefaults:
     )
 
 
-def _number(config: Mapping[str, Any], name: str, default: float) -> float:
-    value = config.get(name)
-    return default if value is None else float(value)
+def _number(
+    config: Mapping[str, Any], name: str, default: float, *, least: float, most: float = _LARGEST
+) -> float:
+    given = config.get(name)
+    value = default if given is None else float(given)
+    if not least <= value <= most:  # neither is NaN
+        raise ValueError(f"{name} is {given}, which is not between {least:g} and {most:g}")
+    return value

@@ -202,7 +202,8 @@ def _pictures(bundle: Bundle, vision: GraphSession | None, decoder: Decoder) -> 
     facts = bundle.manifest.model
     rules = PictureRules.read(bundle.processor_dir / "preprocessor_config.json")
     if vision is None:
-        return Pictures(rules, facts.position_grid_side, None)
+        missing = f"this bundle has no vision graph: {bundle.adding('vision')}"
+        return Pictures(rules, facts.position_grid_side, None, missing=missing)
     try:
         encoder = VisionEncoder(vision, facts.spatial_merge_size, decoder.image_width)
     except SquareError as error:  # of other scripts; text needs no pictures

@@ -89,6 +89,11 @@ class Timings:
     wall_ms: tuple[float, ...] = ()
     route: str = ""
 
+    @property
+    def step_ms(self) -> float:
+        """The mean wall time of a step; 0 where there was none."""
+        return sum(self.wall_ms) / len(self.wall_ms) if self.wall_ms else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:

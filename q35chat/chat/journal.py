@@ -71,13 +71,14 @@ class Journal:
         """The turns that lead to `ident`, which is the last of them."""
         return self._shown.tree.path(ident)
 
-    def siblings(self, ident: str) -> Sequence[str]:
-        """The branches that this turn is one of."""
-        return self._shown.tree.siblings(ident)
+    def ends(self) -> tuple[str, ...]:
+        """The last turns of all branches, in the order in which the branches were begun."""
+        return self._shown.tree.ends
 
-    def newest_below(self, ident: str) -> str:
-        """The end of the newest branch under this turn."""
-        return self._shown.tree.latest_below(ident)
+    def place(self, ident: str) -> tuple[int, int]:
+        """The number (from 0) of the branch that this turn was put on, and how many there are."""
+        tree = self._shown.tree
+        return tree.ends.index(tree.end_of(ident)), len(tree.ends)
 
     def known(self, ident: str) -> TurnRecord:
         """The turn with this id. Raises UsageError if there is none."""
@@ -131,10 +132,10 @@ class Journal:
                 self._shown = _Shown(fresh, tree)
                 self._revision = record.revision
 
-    def settle(self) -> None:
-        """Write what is not written yet, as far as that is possible: this may be the last time."""
+    def settle(self) -> str:
+        """Write what is not written yet: this may be the last time. Why that failed, or empty."""
         self._later.wait()
-        self._write_owed()
+        return self._write_owed()
 
     # -- for whoever shows: these wait for nobody
 
@@ -186,23 +187,28 @@ class Journal:
         if not self._stored:
             return
         if not self._writer.acquire(blocking=False):
-            self._later.soon(self._write_owed)
+            self._later.soon(self._write_later)
             return
         try:
             self._write(_as_it_is, wait=False)
         except StoreBusyError:
-            self._later.soon(self._write_owed)
+            self._later.soon(self._write_later)
         finally:
             self._writer.release()
 
-    def _write_owed(self) -> None:
+    def _write_later(self) -> None:
+        if problem := self._write_owed():
+            _log.warning("chat %s is not written yet: %s", self.record.id, problem)
+
+    def _write_owed(self) -> str:
         with self._writer:
             owes = self._unwritten or self._changes != self._written_changes
             try:
                 if self._stored and owes:
                     self._write(_as_it_is)
             except StoreError as error:
-                _log.warning("chat %s is not written yet: %s", self.record.id, error)
+                return str(error)
+        return ""
 
     def _write(
         self, change: _Change, turns: Sequence[TurnRecord] = (), *, wait: bool = True

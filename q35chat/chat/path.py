@@ -5,7 +5,7 @@ A question that is left out takes its answer with it, whichever branch of it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from q35chat.chat.records import TurnRecord
@@ -22,11 +22,9 @@ def in_prompt(path: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
     return tuple(record for record, out in _left_out(path) if not out)
 
 
-def steps_of(
-    path: Sequence[TurnRecord], siblings: Callable[[str], Sequence[str]]
-) -> tuple[Step, ...]:
-    """The turns with their places among their branches."""
-    return tuple(_step(record, out, siblings(record.id)) for record, out in _left_out(path))
+def steps_of(path: Sequence[TurnRecord]) -> tuple[Step, ...]:
+    """The turns, without the number of the branch."""
+    return tuple(_step(record, out) for record, out in _left_out(path))
 
 
 def oldest(path: Sequence[TurnRecord], pairs: int) -> tuple[TurnRecord, ...]:
@@ -62,13 +60,11 @@ def _left_out(path: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, bool]]:
         yield record, out
 
 
-def _step(record: TurnRecord, out: bool, siblings: Sequence[str]) -> Step:
+def _step(record: TurnRecord, out: bool) -> Step:
     ended = record.turn.role != "assistant" or record.turn.finish is not None
     return Step(
         id=record.id,
         turn=record.turn,
-        branch=siblings.index(record.id),
-        branches=len(siblings),
         note=record.note or ("" if ended else INTERRUPTED),
         usage=record.usage,
         left_out=out,

@@ -45,10 +45,7 @@ class PlacedPicture:
         return self.rows * self.columns
 
 
-NO_VISION = (
-    "this bundle has no vision graph: export it with --component all, or put the converted graph "
-    "of other scripts beside their prefill and decode"
-)
+NO_VISION = "this bundle has no vision graph"
 
 
 class Pictures:

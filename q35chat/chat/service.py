@@ -29,7 +29,11 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What sending a draft would take, in slots."""
+    """What sending a draft would take, in slots.
+
+    `turn_slots` hold `image_slots` and, where nothing was read yet of a conversation that goes on
+    from a summary, `summary_slots`.
+    """
 
     turn_slots: int
     image_slots: int
@@ -37,14 +41,23 @@ class Forecast:
     left_for_answer: int
     fits: bool
     reason: str = ""
+    summary_slots: int = 0
+
+    @property
+    def of_which(self) -> str:
+        """What of the turn is not what is being written, like ` (30 picture)`; else empty."""
+        parts = ((self.image_slots, "picture"), (self.summary_slots, "summary"))
+        said = ", ".join(f"{slots:,} {what}" for slots, what in parts if slots)
+        return f" ({said})" if said else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A turn in the conversation tree: its id, and its place among the answers to one question.
+    """A turn of the branch being read, with its id.
 
-    `note` holds the notices of the turn, `model` names who wrote an answer; a turn that is
-    `left_out` is no longer in the prompt.
+    The last one of a conversation says which branch that is (from 0) of how many, in the order
+    in which they were begun. `note` holds the notices of the turn, `model` names who wrote an
+    answer; a turn that is `left_out` is no longer in the prompt.
     """
 
     id: str
@@ -146,8 +159,8 @@ class Conversation(Protocol):
     def drop_oldest(self, pairs: int) -> None:
         """Leave out the oldest `pairs` questions with their answers from now on."""
 
-    def choose_branch(self, step_id: str, branch: int) -> None:
-        """Read branch number `branch` (from 0) at this turn, to its newest end."""
+    def choose_branch(self, branch: int) -> None:
+        """Read branch number `branch` (from 0) of all, to its end."""
 
 
 class Workspace(Protocol):

@@ -7,7 +7,7 @@ branch itself are counted by whoever changed it, or in the background, and kept 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.background import Background
@@ -87,17 +87,28 @@ class SlotCounts:
         path = self._path() if edited is None else self._path_before(edited)
         try:
             plan = self._plan((*self._turns(path), draft))
+            summary = 0 if path else self._summary_slots(draft, plan)
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
         counts = self._counts() if edited is None else self._count(path)
         used = min(counts.live, counts.kept, plan.capacity)
         needed, available = plan.prompt_tokens - used, plan.capacity - used
         pictures = plan.image_tokens - counts.pictures
-        if plan.slots_free > 0:
-            return Forecast(needed, pictures, used, plan.slots_free, fits=True)
-        wanted = counted(needed, "slot") + (f" ({pictures:,} picture)" if pictures else "")
+        fits, left = plan.slots_free > 0, max(0, plan.slots_free)
+        forecast = Forecast(needed, pictures, used, left, fits, summary_slots=summary)
+        if fits:
+            return forecast
+        wanted = f"{counted(needed, 'slot')}{forecast.of_which}"
         reason = f"needs {wanted} and one for the answer, {available:,} are free"
-        return Forecast(needed, pictures, used, 0, fits=False, reason=reason)
+        return replace(forecast, reason=reason)
+
+    def _summary_slots(self, draft: Turn, plan: PromptPlan) -> int:
+        """Slots of `plan`, which is to read a first question, that the summary takes."""
+        record = self._journal.record
+        if not record.summary:
+            return 0
+        without = self._backend.plan((draft,), record.settings)
+        return plan.prompt_tokens - without.prompt_tokens
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What leaving out the oldest `pairs` questions does. Raises UsageError: not so many."""
@@ -108,7 +119,7 @@ class SlotCounts:
         after = self._plan(kept) if kept else None
         prompt = after.prompt_tokens if after else 0
         return DropPlan(
-            steps=steps_of(dropped, self._journal.siblings),
+            steps=steps_of(dropped),
             freed_slots=before.prompt_tokens - prompt,
             reread_tokens=after.new_tokens if after else 0,
             slots_free=before.capacity - prompt,

@@ -6,6 +6,7 @@ Wraps what transformers keeps; knows no conversation and no positions.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -40,6 +41,7 @@ class ChatTokenizer:
             raise BundleError(f"{folder} has a damaged tokenizer: {_line(error)}") from error
         if not tokenizer.chat_template:
             raise BundleError(f"{folder} has no chat template: export the bundle again")
+        tokenizer.model_max_length = sys.maxsize  # the capacity is the limit
         return cls(tokenizer)
 
     def render(

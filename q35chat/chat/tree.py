@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import cached_property
 
 from q35chat.chat.records import TurnRecord
 
 
 class TurnTree:
-    """Turns by id. A turn's children are its branches, oldest first. Never changes: whoever reads
-    it waits for nobody."""
+    """Turns by id. The first turn that was put under another goes on with its branch, each later
+    one begins a branch. Never changes: whoever reads it waits for nobody."""
 
     def __init__(self, records: Iterable[TurnRecord] = ()) -> None:
         self._records: dict[str, TurnRecord] = {}
@@ -40,15 +41,20 @@ class TurnTree:
             head = record.parent
         return tuple(reversed(found))
 
-    def siblings(self, ident: str) -> Sequence[str]:
-        """The branches that this turn is one of, itself included."""
-        return self._children[self._records[ident].parent]
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """The last turns of all branches, in the order in which the branches were begun."""
+        return tuple(self.end_of(ident) for ident in self._records if self._begins(ident))
 
-    def latest_below(self, ident: str) -> str:
-        """The end of the newest branch under this turn, or itself."""
+    def end_of(self, ident: str) -> str:
+        """The last turn of the branch that this turn was put on."""
         while children := self._children.get(ident):
-            ident = children[-1]
+            ident = children[0]
         return ident
+
+    def _begins(self, ident: str) -> bool:
+        parent = self._records[ident].parent
+        return parent is None or self._children[parent][0] != ident
 
     def _put(self, record: TurnRecord) -> None:
         if record.id not in self._records:

@@ -189,7 +189,8 @@ class StoredWorkspace:
         program is about to leave."""
         self._gate.stop_idle()
         for journal in list(self._journals):
-            journal.settle()
+            if problem := journal.settle():
+                _log.warning("chat %s is not kept whole: %s", journal.record.id, problem)
 
     def wait_idle(self) -> None:
         """Wait until the model has got ready for a follow-up, and all is written and counted."""

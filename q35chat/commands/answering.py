@@ -9,7 +9,7 @@ from q35chat.chat.backend import ChatBackend
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.commands.render import Renderer
-from q35chat.commands.streaming import in_worker, stop_on_interrupt
+from q35chat.commands.streaming import in_worker, stop_on_interrupt, stop_on_termination
 
 
 def answer(
@@ -23,12 +23,13 @@ def answer(
 def show_turn(events: Iterator[Event], stop: Callable[[], None], renderer: Renderer) -> Finished:
     """Compute and show a turn; how it ended.
 
-    Ctrl+C calls `stop`, which ends it after the current step, with what there is by then. If
-    nobody reads the output any more it is stopped, and BrokenPipeError raised.
+    Ctrl+C calls `stop`, which ends it after the current step, with what there is by then; SIGTERM
+    does, too, and leaves the program after that. If nobody reads the output any more it is stopped,
+    and BrokenPipeError raised.
     """
     finished: Finished | None = None
     try:
-        with stop_on_interrupt(stop):
+        with stop_on_termination(stop), stop_on_interrupt(stop):
             for event in in_worker(events):
                 renderer.show(event)
                 if isinstance(event, Finished):

@@ -16,6 +16,7 @@ from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.choices import Speculate
 from q35chat.commands.answering import answer, show_turn
 from q35chat.commands.backend import LoadedModel, load_model
+from q35chat.commands.checks import check_thinking
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
 from q35chat.commands.keeping import after_one_turn, keeping
@@ -27,7 +28,6 @@ from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
 from q35chat.commands.report import stats_lines
 from q35chat.commands.sampling import chosen_sampling
 from q35chat.commands.streaming import call_in_worker
-from q35chat.errors import UsageError
 from q35chat.settings import Settings, load_settings
 from q35chat.vision.loading import header, read_file
 
@@ -63,8 +63,7 @@ class AskOptions:
 def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
     chosen_sampling(SamplingSettings(), options.sampling, greedy=options.greedy)
-    if options.thinking is False and options.thinking_budget is not None:
-        raise UsageError("--no-thinking leaves no reasoning to limit; drop it or --thinking-budget")
+    check_thinking(options.thinking, options.thinking_budget)
     for option, text in (("--system", options.system), *(("--stop", one) for one in options.stop)):
         checked_argument(text or "", option)
     status = StatusLine(console)
@@ -97,16 +96,23 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     renderer: Renderer = (
         JsonRenderer(console, load_ms, session) if options.as_json else StreamRenderer(console)
     )
+    problem = ""
     if conversation is None:
         used = _chosen(options, fresh)
         turn = Turn("user", prompt, _pictures(options, used, model.backend))
         finished = answer(model.backend, [turn], used, renderer)
     else:
-        finished = _answer_in(conversation, prompt, options, model.backend, renderer)
+        try:
+            finished = _answer_in(conversation, prompt, options, model.backend, renderer)
+        finally:
+            if problem := conversation.settle():
+                console.note(f"not all of this answer is kept: {problem}")
     if options.stats:
         for line in stats_lines(finished, load_ms, session):
             console.note(line)
-    return INTERRUPTED if finished.reason == "cancelled" else 0
+    if finished.reason == "cancelled":
+        return INTERRUPTED
+    return 1 if problem else 0
 
 
 def _answer_in(
@@ -120,10 +126,7 @@ def _answer_in(
     used = _chosen(options, before)
     events = conversation.send(prompt, _pictures(options, used, backend), settings=used)
     events = _keeping_settings(conversation, events, after_one_turn(before, used))
-    try:
-        return show_turn(events, conversation.cancel, renderer)
-    finally:
-        conversation.settle()
+    return show_turn(events, conversation.cancel, renderer)
 
 
 def _keeping_settings(

@@ -27,9 +27,7 @@ def ask(
     stop: opt.Stop = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False,
-    continues: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on in the latest chat.")
-    ] = False,
+    continues: opt.Continues = False,
     session: opt.Session = None,
     keep: Annotated[
         bool,

@@ -64,9 +64,10 @@ def doctor(
     """Show what is here and what is missing; 1 where the chosen bundle cannot run."""
     from q35chat.commands.doctor import diagnose, run_doctor  # noqa: PLC0415
 
+    console = Console.standard()
     if not operators:
-        return run_doctor(model_dir, Console.standard(), as_json=as_json, everything=everything)
+        return run_doctor(model_dir, console, as_json=as_json, everything=everything)
     from q35chat.commands.operators import try_operators  # noqa: PLC0415
 
-    groups = diagnose(model_dir)
-    return try_operators(Console.standard(), groups, device_id=device_id, report=out)
+    groups = diagnose(model_dir, console)
+    return try_operators(console, groups, device_id=device_id, report=out)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from q35chat.choices import Speculate
+from q35chat.commands.checks import check_session, check_thinking
 from q35chat.commands.console import Console, StatusLine, is_terminal
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from q35chat.chat.workspace import StoredWorkspace
     from q35chat.commands.model_choice import ModelChoice
     from q35chat.store import Store
-    from q35chat.tui.exporting import Job
+    from q35chat.tui.exporting import Job, Standing
     from q35chat.tui.graphics import Wish
 
 
@@ -43,13 +44,16 @@ class ChatOptions:
     npu: NpuOptions = DEFAULT_NPU
     snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
     speculate: Speculate | None = None
+    thinking: bool | None = None
     thinking_budget: int | None = None
+    continues: bool = False
 
 
 def open_chat(options: ChatOptions, console: Console) -> int:
     """Chat until the user leaves; the exit code. Raises Q35Error."""
-    if options.session is not None and options.thinking_budget is not None:
-        raise UsageError("--thinking-budget is for a new chat; --session opens one with its own")
+    check_thinking(options.thinking, options.thinking_budget)
+    check_session(options.session, latest=options.continues)
+    _check_new(options)
     settings = load_settings()
     if options.plain:
         return _line_by_line(options, settings, console)
@@ -61,6 +65,24 @@ def open_chat(options: ChatOptions, console: Console) -> int:
     return _on_screen(options, settings)
 
 
+def _check_new(options: ChatOptions) -> None:
+    """Refuse what only a new chat can be given, where an old one is opened."""
+    opens = "--continue" if options.continues else "--session"
+    for option, given in (
+        ("--thinking-budget", options.thinking_budget is not None),
+        ("--thinking", options.thinking is True),
+        ("--no-thinking", options.thinking is False),
+    ):
+        if given and (options.continues or options.session is not None):
+            raise UsageError(f"{option} is for a new chat; {opens} opens one with its own")
+
+
+def _session(store: Store, options: ChatOptions) -> str | None:
+    """The chat to open, as it was named; None for a new one. Raises StoreError where there is no
+    latest one."""
+    return store.latest() if options.continues else options.session
+
+
 def _line_by_line(options: ChatOptions, settings: Settings, console: Console) -> int:
     from q35chat.commands.lines import LineChat  # noqa: PLC0415
     from q35chat.commands.streaming import call_in_worker  # noqa: PLC0415
@@ -70,7 +92,8 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
     with Store() as store:
         if store.message:
             console.note(store.message)
-        session = None if options.session is None else store.resolve(options.session)
+        named = _session(store, options)
+        session = None if named is None else store.resolve(named)
         workspace = stored_workspace(store, options, settings, console.note)
         status = StatusLine(console)
         status.show("loading the model")
@@ -121,7 +144,7 @@ def _screen(options: ChatOptions, settings: Settings) -> int:
         try:
             return run(
                 workspace,
-                session=options.session,
+                session=_session(store, options),
                 images=options.images,
                 prompt=options.prompt,
                 pictures=options.pictures,
@@ -145,6 +168,12 @@ class LazyExporter:
         from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
 
         return ChildExporter().room(folder)
+
+    def standing(self, folder: Path) -> Standing | None:
+        """The bundle in `folder`; None where there is none that can be read."""
+        from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
+
+        return ChildExporter().standing(folder)
 
 
 def stored_workspace(
@@ -176,12 +205,19 @@ def stored_workspace(
         model = load_model(choice, options.threads)
         return model.backend, ChatSettings(
             sampling=model.sampling,
-            thinking=settings.thinking or options.thinking_budget is not None,
+            thinking=_thinks(options, settings),
             thinking_budget=options.thinking_budget,
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 
     return StoredWorkspace(store, load, load_bundle)
+
+
+def _thinks(options: ChatOptions, settings: Settings) -> bool:
+    """Whether the model reasons in new chats."""
+    if options.thinking is not None:
+        return options.thinking
+    return settings.thinking or options.thinking_budget is not None
 
 
 def _say_nothing(_: str) -> None:

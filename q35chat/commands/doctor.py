@@ -8,20 +8,23 @@ from dataclasses import asdict
 from pathlib import Path
 
 from q35chat.bundle import is_bundle
-from q35chat.commands.console import Console
+from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.model_choice import DEFAULT_OUT
+from q35chat.counting import readable_size
 from q35chat.diagnosis import ascend, bundle, machine, runtimes
 from q35chat.diagnosis.checks import Check, Group, run_probe
 from q35chat.safe_text import safe_line
 from q35chat.settings import load_settings
 from q35chat.typed import typed_path
 
-_WIDTH = 400
+_WIDTH = 600
+_SHOWN_BYTES = 64 << 20
 _NPU_GROUPS = ("NPU runtime", "CANN", "Driver", "NPU", "Custom operators", "Conversion")
 
 
-def diagnose(path: Path | None) -> list[Group]:
-    """Everything, about the bundle at `path`; None is the demo."""
+def diagnose(path: Path | None, console: Console) -> list[Group]:
+    """Everything, about the bundle at `path`; None is the demo. How its check goes is shown on a
+    terminal."""
     places = ascend.Places.here()
     library = runtimes.lite_library()
     groups = [
@@ -36,7 +39,28 @@ def diagnose(path: Path | None) -> list[Group]:
         run_probe("Custom operators", lambda: ascend.kernels(places)),
         run_probe("Conversion", lambda: runtimes.converter(_converter_name())),
     ]
-    return [*groups, run_probe("Bundle", lambda: bundle.bundle(path, groups))]
+    progress = _Progress(StatusLine(console))
+    try:
+        return [*groups, run_probe("Bundle", lambda: bundle.bundle(path, groups, progress.tell))]
+    finally:
+        progress.line.clear()
+
+
+class _Progress:
+    """Says on a status line which file is read and how far."""
+
+    def __init__(self, line: StatusLine) -> None:
+        self.line = line
+        self._name = ""
+        self._done = 0
+
+    def tell(self, name: str, count: int) -> None:
+        """So many more bytes of the file `name` were read."""
+        before = self._done // _SHOWN_BYTES if name == self._name else -1
+        self._done = self._done + count if name == self._name else count
+        self._name = name
+        if self._done // _SHOWN_BYTES != before:
+            self.line.show(f"checking {name}: {readable_size(self._done)}")
 
 
 def run_doctor(
@@ -48,7 +72,7 @@ def run_doctor(
     bundle runs without, unless `everything` is wanted. JSON always has everything.
     """
     path, trouble = _chosen(option)
-    groups = [*trouble, *diagnose(path)]
+    groups = [*trouble, *diagnose(path, console)]
     runs = can_run(groups)
     if as_json:
         text = _json(groups, path, runs=runs)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from q35chat.bundle import Bundle
 from q35chat.commands.console import Console
-from q35chat.commands.next_command import as_typed_here, next_step
+from q35chat.commands.next_command import as_typed_here, lacking, next_step
 from q35chat.commands.verify import compare
 from q35chat.counting import readable_size
 from q35chat.errors import UsageError
 from q35export.pipeline import export
+from q35export.plan import PROGRAM_BYTES
 from q35export.progress import reporter_for
 from q35export.request import COMPONENTS, ExportPlan, ExportRequest
 
@@ -32,7 +33,10 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
     if result.status == "planned":
         return 0
     manifest = Bundle.open(result.out).manifest
-    console.note(next_step(as_typed_here(result.out), manifest))
+    folder = as_typed_here(result.out)
+    for line in (*lacking(folder, manifest, request.model), next_step(folder, manifest)):
+        if line:
+            console.note(line)
     wanted = has_torch and _is_whole(result.out) if verify is None else verify
     if result.status == "exported" and wanted and result.checkpoint:
         return _compared(result.out, result.checkpoint, console, asked_for=verify is True)
@@ -67,8 +71,8 @@ def _print_plan(plan: ExportPlan, console: Console) -> None:
     memory = plan.memory
     console.out.write(
         f"to write: {readable_size(plan.total)} in {plan.out}\n"
-        f"memory for a chat: {readable_size(memory.total)} "
+        f"memory for a chat: about {readable_size(memory.total + PROGRAM_BYTES)} "
         f"(weights {readable_size(memory.weights)}, states {readable_size(memory.states)}, "
-        f"KV cache {readable_size(memory.kv_cache)})\n"
+        f"KV cache {readable_size(memory.kv_cache)}, program {readable_size(PROGRAM_BYTES)})\n"
     )
     console.out.flush()

@@ -11,7 +11,7 @@ from q35export.checkpoint import Checkpoint
 from q35export.components import builders_for
 from q35export.config import ModelConfig, load_config
 from q35export.existing import check_place
-from q35export.plan import make_plan
+from q35export.plan import PROGRAM_BYTES, make_plan
 from q35export.processor import processor_files
 from q35export.request import DTYPES, PRECISIONS, ExportPlan, ExportRequest
 from q35export.source import LocalCheckpoint, resolve
@@ -51,7 +51,7 @@ def _cost(
     return {
         "precision": name,
         "disk": plan.total,
-        "memory": memory.weights + memory.states,
+        "memory": PROGRAM_BYTES + memory.weights + memory.states,
         "slot": memory.kv_cache // request.max_seq_len,
         "parts": [[part, _size_of(part, plan)] for part in request.components],
     }

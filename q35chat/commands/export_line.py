@@ -31,7 +31,7 @@ def export(
         ),
     ] = None,
     max_seq_len: Annotated[
-        int, typer.Option(min=1, help="The capacity: tokens of prompt and answer together.")
+        int, typer.Option(help="The capacity: tokens of prompt and answer together.")
     ] = 2048,
     component: Annotated[
         Literal["all", "vision", "text", "prefill", "decode"],

@@ -17,19 +17,29 @@ from pathlib import Path
 from typing import Any, Final
 
 from q35chat import errors
+from q35chat.bundle import Bundle
 from q35chat.children import python_command, python_environment
 from q35chat.commands.next_command import as_typed_here, chat_command, convert_command
 from q35chat.errors import ExportError, Q35Error
 from q35chat.safe_text import safe_line
-from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Occupied, Phase, Stopped, Tell
+from q35chat.tui.exporting import (
+    BundleWish,
+    Cost,
+    Estimate,
+    Made,
+    Occupied,
+    Phase,
+    Standing,
+    Stopped,
+    Tell,
+)
 
 WORKER: Final = tuple(python_command("-m", "q35chat.commands.export_worker"))
 _FP16: Final = "fp16"
 _REPLACEABLE: Final = (errors.OccupiedError, errors.BundleError)
 _WORDS: Final = (
-    (r"run `q35chat export --force` again", "replace it"),
-    (r"run `q35chat export --out [^`]*`.*", "choose another folder"),
-    (r"add --force to replace it", "replace it"),
+    (r"export its model into this folder again, with --force", "replace it"),
+    (r"; add --force to replace it or choose another --out", ""),
     (r"--source modelscope", "ModelScope"),
     (r"--max-seq-len", "capacity"),
     (r"another --out", "another folder"),
@@ -57,6 +67,14 @@ class ChildExporter:
             return shutil.disk_usage(there).free
         except (OSError, StopIteration):
             return 0
+
+    def standing(self, folder: Path) -> Standing | None:
+        """The bundle in `folder`; None where there is none that can be read."""
+        try:
+            manifest = Bundle.open(folder, check="names").manifest
+        except Q35Error:
+            return None
+        return Standing(manifest.source.name, manifest.precision, manifest.capacity)
 
 
 class ChildJob:
@@ -100,7 +118,9 @@ class ChildJob:
                 if kind == "phase" and tell is not None:
                     tell(Phase(*value))
                 elif kind == "failed":
-                    raise _error(*value)
+                    name, message = value
+                    typed = message.replace(str(wish.folder.resolve()), str(wish.folder))
+                    raise _error(name, typed)
                 elif kind in {"estimate", "made"}:
                     answer: dict[str, Any] = value
                     return answer

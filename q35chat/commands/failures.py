@@ -45,11 +45,17 @@ def _told(error: BaseException) -> tuple[int, str]:
         case Q35Error():
             return error.exit_code, str(error)
         case typer.TyperException():
-            return error.exit_code, f"{error.format_message().rstrip('.')}. {_help_hint(error)}"
+            return error.exit_code, _wrong_usage(error)
         case MemoryError():
             return 1, "out of memory; close other programs or export at --precision int4"
         case _:
             return 1, _unexpected(error)
+
+
+def _wrong_usage(error: typer.TyperException) -> str:
+    """What is wrong and where to read on; nothing where the help itself was the answer."""
+    said = error.format_message().rstrip(".")
+    return f"{said}{'' if said.endswith('?') else '.'} {_help_hint(error)}" if said else ""
 
 
 def _unexpected(error: BaseException) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from q35chat.bundle import Bundle, Manifest
-from q35chat.commands.next_command import convert_command, left_to_convert
+from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
 from q35chat.commands.npu import NpuOptions, log_path
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
 from q35chat.runtimes.lite_ports import Gear, manifest_gears
+
+if TYPE_CHECKING:
+    from q35chat.engine.session import GraphSession
 
 _STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
 
@@ -33,7 +38,21 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
         metadata=_told(manifest),
         log=log_path(),
     )
-    return opener(manifest.target, options)
+    open_graph = opener(manifest.target, options)
+    return _advising(open_graph, bundle.path) if manifest.target == "cpu" else open_graph
+
+
+def _advising(open_graph: OpenGraph, folder: Path) -> OpenGraph:
+    """`open_graph`; where a file cannot be loaded, it says how to look for damage."""
+
+    def opened(path: Path) -> GraphSession:
+        try:
+            return open_graph(path)
+        except RuntimeFailure as error:
+            advice = f"`{doctor_command(folder)}` says whether the bundle is damaged"
+            raise RuntimeFailure(f"{error}; {advice}") from error
+
+    return opened
 
 
 def _told(manifest: Manifest) -> Mapping[str, Mapping[str, str]]:

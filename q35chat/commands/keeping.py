@@ -8,6 +8,7 @@ from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands.backend import LoadedModel
+from q35chat.commands.checks import check_session
 from q35chat.commands.console import Console
 from q35chat.errors import StoreError, UsageError
 from q35chat.store import Store
@@ -39,8 +40,7 @@ def keeping(
     the options contradict each other.
     """
     wanted = session is not None or latest
-    if session is not None and latest:
-        raise UsageError("--continue is the latest chat, --session another; give one")
+    check_session(session, latest=latest)
     if not keep:
         if wanted:
             raise UsageError("--no-save keeps nothing; leave out --continue and --session or it")

@@ -16,15 +16,19 @@ from q35chat.commands.console import Console
 from q35chat.commands.line_input import script_lines, typed_lines
 from q35chat.commands.render import StreamRenderer
 from q35chat.counting import counted
-from q35chat.errors import PictureError, Q35Error
-from q35chat.safe_text import safe_text
+from q35chat.errors import PictureError, Q35Error, UsageError
+from q35chat.safe_text import safe_line, safe_text
+from q35chat.tui.paste import is_existing_path
 from q35chat.typed import typed_path
 
 HELP = """\
 /image PATH  add a picture to the next question
 /new         start over
 /help        show this
-/quit        leave, as Ctrl+D does; Ctrl+C stops an answer"""
+/quit        leave, as Ctrl+D does; Ctrl+C stops an answer
+A line with a space before its / is a question."""
+_ADVICE = "/help shows them, and a space before it makes it a question"
+_QUOTED = 60
 
 
 class LineChat:
@@ -40,6 +44,7 @@ class LineChat:
         self._begin = begin
         self._console = console
         self._pictures: tuple[Attachment, ...] = ()
+        self._picture_missing = False
         self._failed = False
         self._commands: dict[str, Callable[[str], None]] = {
             "/image": self._add_picture,
@@ -57,7 +62,8 @@ class LineChat:
 
     def follow(self, script: BinaryIO | None, first: str = "") -> int:
         """Ask `first`, if that is any, then every line of `script`; the exit code: 1 where a
-        question was not answered or a picture not taken.
+        question was not answered, a picture not taken or a command not known. A question whose
+        picture was not taken is not asked.
 
         Raises UsageError for a line that is too long or not UTF-8.
         """
@@ -65,18 +71,20 @@ class LineChat:
         return 1 if self._failed else 0
 
     def _take(self, first: str, lines: Iterator[str], *, typed: bool) -> None:
+        ask = self._answer if typed else self._answer_in_script
         if first:
-            self._answer(first)
+            ask(first)
         for line in lines:
-            word, _, rest = line.strip().partition(" ")
-            if word == "/quit":
+            word, _, rest = line.rstrip().partition(" ")
+            name = word.lower()
+            if name == "/quit":
                 return
-            if word in self._commands:
-                self._commands[word](rest.strip())
-            elif typed and word.startswith("/") and not Path(word).exists():
-                self._say(f"{safe_text(word)} is no command; /help shows them")
+            if name in self._commands:
+                self._commands[name](rest.strip())
+            elif word.startswith("/") and not is_existing_path(line):
+                self._fail(UsageError(f"{word} is no command; {_ADVICE}"))
             elif line.strip():
-                self._answer(line)
+                ask(line)
 
     def _answer(self, text: str) -> None:
         renderer = StreamRenderer(self._console)
@@ -87,7 +95,20 @@ class LineChat:
             renderer.close()
             self._fail(error)
             return
-        self._pictures = ()
+        self._forget_pictures()
+
+    def _answer_in_script(self, text: str) -> None:
+        """Nobody sees that a picture is missing or that a question failed and tries again: a
+        question is asked with all its pictures or not at all, and they are of no other one."""
+        if self._picture_missing:
+            asked = safe_line(text, limit=_QUOTED)
+            self._console.note(f"not asked, because a picture for it was not taken: {asked}")
+        else:
+            self._answer(text)
+        self._forget_pictures()
+
+    def _forget_pictures(self) -> None:
+        self._pictures, self._picture_missing = (), False
 
     def attach(self, path: Path) -> None:
         """Add a picture to the next question. Raises PictureError."""
@@ -103,10 +124,12 @@ class LineChat:
                 raise PictureError("which picture? /image PATH")
             self.attach(typed_path(name))
         except PictureError as error:
+            self._picture_missing = True
             self._fail(error)
 
     def _start_over(self, _: str) -> None:
-        self._conversation, self._pictures = self._begin(), ()
+        self._conversation = self._begin()
+        self._forget_pictures()
         self._say("a new chat")
 
     def _fail(self, error: Q35Error) -> None:

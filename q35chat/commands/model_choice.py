@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from q35chat.advice import DEFAULT_OUT as OUT
-from q35chat.advice import EXPORT_COMMAND
-from q35chat.bundle import is_bundle
+from q35chat.advice import export_command
+from q35chat.bundle import Bundle, is_bundle
 from q35chat.choices import Speculate
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
-from q35chat.demo import ensure_demo
+from q35chat.demo import demo_checkpoint, ensure_demo
+from q35chat.errors import BundleError
 from q35chat.settings import Settings
 from q35chat.typed import typed_path
 
@@ -55,13 +56,29 @@ def make_demo(note: Callable[[str], None]) -> Path:
         from q35export.pipeline import ExportRequest  # noqa: PLC0415
         from q35export.pipeline import export as run_export  # noqa: PLC0415
 
-        note("preparing the demo model (once)")
-        request = ExportRequest(model=str(checkpoint), out=out, target="cpu", precision="fp32")
+        request = ExportRequest(
+            model=str(checkpoint), out=out, target="cpu", precision="fp32", force=is_bundle(out)
+        )
         run_export(request, _Quiet())
 
-    path = ensure_demo(export)
-    note(f"this is the tiny demo model; for a real one run {EXPORT_COMMAND}")
+    def prepare(checkpoint: Path, out: Path) -> None:
+        note("preparing the demo model (once)")
+        export(checkpoint, out)
+
+    path = ensure_demo(prepare)
+    if _is_damaged(path):
+        note("the demo model is damaged and made again")
+        export(demo_checkpoint(), path)
+    note(f"this is the tiny demo model; for a real one run {export_command()}")
     return path
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        Bundle.open(path, check="small")
+    except BundleError:
+        return is_bundle(path)
+    return False
 
 
 class _Quiet:

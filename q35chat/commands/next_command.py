@@ -1,16 +1,23 @@
 """What to type next, for a bundle: the command that converts it, or the one that chats with it.
 
-Knows which graphs an NPU cannot run yet, and how a folder is written for a shell.
+Knows which graphs an NPU cannot run yet, what a bundle lacks, and how a folder is written for a
+shell.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+from q35chat.advice import DEFAULT_OUT, program
+from q35chat.again import adding
 from q35chat.bundle import Manifest
+from q35chat.errors import Q35Error
+from q35chat.settings import load_settings
 
 _CONVERTED_TARGET = "ascend-310p"
+_ANSWERING = {"cpu": ("text",), _CONVERTED_TARGET: ("prefill", "decode")}
 
 
 def left_to_convert(manifest: Manifest) -> list[str]:
@@ -21,20 +28,51 @@ def left_to_convert(manifest: Manifest) -> list[str]:
 
 
 def chat_command(folder: Path) -> str:
-    """Opens the chat with the bundle in `folder`."""
-    return f"q35chat --model-dir {shlex.quote(str(folder))}"
+    """Opens the chat with the bundle in `folder`, which need not be named where it is the one that
+    is opened anyway."""
+    if _is_default(folder):
+        return program()
+    return f"{program()} --model-dir {shlex.quote(str(folder))}"
 
 
 def convert_command(folder: Path) -> str:
     """Converts the bundle in `folder` for its NPU."""
-    return f"q35chat convert {shlex.quote(str(folder))}"
+    return f"{program()} convert {shlex.quote(str(folder))}"
+
+
+def doctor_command(folder: Path) -> str:
+    """Checks the bundle in `folder`."""
+    return f"{program()} doctor --model-dir {shlex.quote(str(folder))}"
+
+
+def lacking(folder: Path, manifest: Manifest, model: str | None = None) -> Iterator[str]:
+    """A line for each graph that the bundle lacks for what it is for, with the command that adds
+    it; `model` is its checkpoint, where known."""
+    for name in _ANSWERING.get(manifest.target, ()):
+        if name not in manifest.graphs:
+            what = f"this bundle answers nothing until its {name} graph is exported, too"
+            yield f"{what}: {adding(manifest, name, folder, model)}"
+    if "vision" not in manifest.graphs:
+        what = "this bundle reads no pictures until its vision graph is exported, too"
+        yield f"{what}: {adding(manifest, 'vision', folder, model)}"
 
 
 def next_step(folder: Path, manifest: Manifest) -> str:
-    """One line for the user: what the bundle in `folder` is ready for, and the command."""
+    """One line for the user: what the bundle in `folder` is ready for, and the command; empty
+    where it lacks what answers."""
     if left_to_convert(manifest):
         return f"convert it on the NPU's host: {convert_command(folder)}"
+    if set(_ANSWERING.get(manifest.target, ())) - manifest.graphs.keys():
+        return ""
     return f"chat with it: {chat_command(folder)}"
+
+
+def _is_default(folder: Path) -> bool:
+    """Whether a chat opens `folder` without being told to."""
+    try:
+        return folder == Path(DEFAULT_OUT) and not load_settings().model_dir
+    except Q35Error:
+        return False
 
 
 def as_typed_here(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar, cast
 
 import typer
@@ -24,6 +25,21 @@ class Group(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002  (typer's own context)
         """Names in the order of the makers; none is made for it."""
         return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        """The command that the first of `args` names. Raises a usage error."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            word = args[0]
+            advice = self.advice()
+            if advice and word[:1] != "-" and not get_close_matches(word, self.makers):
+                error.message = f"{error.message.rstrip('.')}; {advice}"
+            raise
+
+    def advice(self) -> str:
+        """What to say of a word that is no command and resembles none; nothing by default."""
+        return ""
 
 
 class _OnDemand(Mapping[str, Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -15,6 +16,13 @@ from q35chat import choices
 def _turn_on_debug(context: typer.Context, value: bool) -> bool:
     if value and context.obj is not None:
         context.obj.debug = True
+    return value
+
+
+def _finite(value: float | None) -> float | None:
+    """NaN lies between no bounds and outside none."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number.")
     return value
 
 
@@ -48,6 +56,7 @@ Threads = Annotated[
     int | None,
     typer.Option(
         min=1,
+        max=1024,
         help="CPU threads. Default: the CPUs this process may really use.",
         rich_help_panel=_MODEL,
     ),
@@ -100,6 +109,7 @@ Images = Annotated[
 Session = Annotated[
     str | None, typer.Option(help="Open this chat: its id, or the beginning of it.")
 ]
+Continues = Annotated[bool, typer.Option("--continue", "-c", help="Go on in the latest chat.")]
 FirstPrompt = Annotated[
     str,
     typer.Option("--prompt", help="Put this text into the composer; with --plain, ask it first."),
@@ -136,13 +146,22 @@ Stop = Annotated[
     list[str] | None,
     typer.Option(help="End the answer before this text; repeat for more."),
 ]
-Temperature = Annotated[float | None, typer.Option(min=0, rich_help_panel=_SAMPLING)]
-TopP = Annotated[float | None, typer.Option(min=0, max=1, rich_help_panel=_SAMPLING)]
+Temperature = Annotated[
+    float | None, typer.Option(min=0, callback=_finite, rich_help_panel=_SAMPLING)
+]
+TopP = Annotated[
+    float | None, typer.Option(min=0, max=1, callback=_finite, rich_help_panel=_SAMPLING)
+]
 TopK = Annotated[int | None, typer.Option(min=0, rich_help_panel=_SAMPLING)]
-MinP = Annotated[float | None, typer.Option(min=0, max=1, rich_help_panel=_SAMPLING)]
-PresencePenalty = Annotated[float | None, typer.Option(min=-2, max=2, rich_help_panel=_SAMPLING)]
+MinP = Annotated[
+    float | None, typer.Option(min=0, max=1, callback=_finite, rich_help_panel=_SAMPLING)
+]
+PresencePenalty = Annotated[
+    float | None,
+    typer.Option(min=-2, max=2, callback=_finite, rich_help_panel=_SAMPLING),
+]
 RepetitionPenalty = Annotated[
-    float | None, typer.Option(min=0.01, max=100, rich_help_panel=_SAMPLING)
+    float | None, typer.Option(min=0.01, max=100, callback=_finite, rich_help_panel=_SAMPLING)
 ]
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Repeat a run exactly.", rich_help_panel=_SAMPLING)

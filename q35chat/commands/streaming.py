@@ -68,6 +68,30 @@ def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def stop_on_termination(stop: Callable[[], None]) -> Iterator[None]:
+    """Inside, the first SIGTERM or SIGHUP calls `stop` and goes on, the second one kills.
+
+    After the first, SystemExit is raised on the way out, with 128 and the number of the signal.
+    """
+    received: list[int] = []
+
+    def first(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        received.append(number)
+        stop()
+
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, first) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise SystemExit(128 + received[0])
+
+
 def work_is_running() -> bool:
     """Whether a worker thread is still inside native code and would hold up a normal exit."""
     return any(thread.name.startswith("q35chat-") for thread in threading.enumerate())

@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from q35chat.adopted import open_bundle
-from q35chat.bundle import Manifest
+from q35chat.adopted import AdoptedBundle, open_bundle
+from q35chat.bundle import Bundle, Manifest
+from q35chat.counting import counted, readable_size
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.errors import Q35Error
+from q35chat.integrity import Tell, unheard
 
 _NEEDED = {
     "cpu": ("onnxruntime",),
@@ -17,14 +19,15 @@ _NEEDED = {
 }
 
 
-def bundle(path: Path | None, groups: Sequence[Group]) -> Iterator[Check]:
-    """The bundle and all it needs; `path` None is the demo, which is made when it is used."""
+def bundle(path: Path | None, groups: Sequence[Group], tell: Tell = unheard) -> Iterator[Check]:
+    """The bundle, every byte of its files, and all it needs; `path` None is the demo, which is made
+    when it is used. `tell` hears what was read."""
     if path is None:
         yield Check("bundle", "info", "the demo, made when it is first used")
         yield from _needs("cpu", _NEEDED["cpu"], groups)
         return
     try:
-        opened = open_bundle(path)
+        opened = open_bundle(path, check="names")
     except Q35Error as error:
         yield Check("bundle", "missing", str(path), str(error))
         return
@@ -32,6 +35,7 @@ def bundle(path: Path | None, groups: Sequence[Group]) -> Iterator[Check]:
     name = f"{manifest.source.name} for {manifest.target}, {manifest.precision}"
     yield Check("bundle", "ok", f"{path}: {name}")
     yield Check("graphs", "ok", ", ".join(sorted(manifest.graphs.values())))
+    yield from _files(opened, tell)
     needed = _NEEDED.get(manifest.target, ())
     if not _has_kernels(manifest):
         needed = tuple(name for name in needed if name != "operators")
@@ -40,6 +44,23 @@ def bundle(path: Path | None, groups: Sequence[Group]) -> Iterator[Check]:
     if manifest.target == "ascend-310p" and left:
         command = f"q35chat convert {shlex.quote(str(path))}"
         yield Check("converted", "missing", f"not {', '.join(left)}", f"run {command}")
+
+
+def _files(opened: Bundle, tell: Tell) -> Iterator[Check]:
+    """Every file that is not as it was exported."""
+    if isinstance(opened, AdoptedBundle):
+        yield Check("files", "info", "made by other scripts, so nobody knows what they should be")
+        return
+    found = list(opened.damages("full", tell=tell))
+    for damage in found:
+        yield Check("file", "damaged", f"{damage.name} {damage.what}")
+    entries = opened.manifest.files.values()
+    files = counted(len(entries), "file")
+    if found:
+        yield Check("files", "damaged", f"{len(found)} of {files}", opened.repair)
+    else:
+        size = readable_size(sum(entry.size for entry in entries))
+        yield Check("files", "ok", f"{files}, {size}, all as exported")
 
 
 def _has_kernels(manifest: Manifest) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["ok", "info", "warning", "missing"]
+Status = Literal["ok", "info", "warning", "missing", "damaged"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,8 @@ def state_pairs(
     pasts = [name for name in inputs if name.startswith(_PAST)]
     presents = {name for name in outputs if name.startswith(_PRESENT)}
     _check_names("states promised in place", (in_place | may_alias) - set(pasts))
+    caches = {name for name in may_alias if name.removeprefix(_PAST).startswith(_CACHES)}
+    _check_names("KV caches that may be in place but need not", caches)
     _check_names(
         "states that come out without going in",
         presents - {_PRESENT + name.removeprefix(_PAST) for name in pasts},

@@ -67,7 +67,8 @@ class Sampler:
     def __call__(self, logits: Array) -> int:
         """Choose from `logits` [V], which stay as they are. Raises RuntimeFailure on NaN."""
         scores = self._penalised(logits)
-        token = _best(scores) if self._rules.temperature == 0.0 else self._drawn(scores)
+        temperature = np.float32(self._rules.temperature)
+        token = _best(scores) if temperature == 0.0 else self._drawn(scores, temperature)
         self.observe(token)
         return token
 
@@ -84,15 +85,15 @@ class Sampler:
             logits = penalise_presence(logits, self._generated, rules.presence_penalty)
         return logits
 
-    def _drawn(self, scores: Array) -> int:
-        rules = self._rules
-        temperature = np.float32(rules.temperature)
-        ids: Array | None = None
-        if rules.top_k > 0:  # few can be left: divide only those
-            ids = contenders(scores, rules.top_k, temperature)
-            scores = scores[ids]
-        scores = scores / temperature
-        _check(scores.max())
+    def _drawn(self, logits: Array, temperature: np.float32) -> int:
+        scores, ids = logits, None
+        with np.errstate(over="ignore"):
+            if self._rules.top_k > 0:  # few can be left: divide only those
+                ids = contenders(scores, self._rules.top_k, temperature)
+                scores = scores[ids]
+            scores = scores / temperature
+        if not np.isfinite(scores.max()):  # nothing to weigh: as cold as greedy, or broken
+            return _best(logits)
         for keep in self._filters:
             kept = keep(scores)
             scores = scores[kept]
@@ -103,13 +104,12 @@ class Sampler:
 
 def _best(scores: Array) -> int:
     best = int(scores.argmax())
-    _check(scores[best])
+    for problem, found in (("NaN", np.isnan(scores[best])), ("no finite", scores[best] == -np.inf)):
+        if found:
+            raise RuntimeFailure(
+                f"the model computed {problem} logits: verify the bundle, export it again"
+            )
     return best
-
-
-def _check(largest: np.float32) -> None:
-    if np.isnan(largest):  # as every maximum over a NaN is
-        raise RuntimeFailure("the model computed NaN logits: verify the bundle, export it again")
 
 
 def _filters(rules: SamplingRules) -> tuple[Callable[[Array], Array], ...]:

@@ -7,6 +7,7 @@ raised with its cause on one line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from q35chat.runtimes.threads import usable_cpus
 
 _ALIGNMENT = 64
 _FATAL = 4
+_NOISE = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : |\S+\.(?:cc|h):\d+ ")
 _DTYPES = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -80,8 +82,8 @@ class OrtSession:
 
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
         if not path.is_file():
-            raise RuntimeFailure(f"{path} is missing: export the bundle again")
-        with _translated(f"cannot load {path}"):
+            raise RuntimeFailure(f"{path} is missing")
+        with _translated(f"cannot load {path}", str(path)):
             session = ort.InferenceSession(
                 str(path), _options(threads or usable_cpus()), providers=["CPUExecutionProvider"]
             )
@@ -197,9 +199,11 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(what: str, path: str = "") -> Iterator[None]:
+    """Failures as one line that begins with `what`; `path` is not named a second time."""
     try:
         yield
     except _ERRORS as error:
-        cause = " ".join(str(error).split())
-        raise RuntimeFailure(f"{what}: {cause}") from error
+        cause = _NOISE.sub("", " ".join(str(error).split()))
+        cause = cause.removeprefix(f"Load model from {path} failed:").strip()
+        raise RuntimeFailure(f"{what}: {cause or type(error).__name__}") from error

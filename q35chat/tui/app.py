@@ -23,12 +23,12 @@ from q35chat.chat.service import Workspace
 from q35chat.tui import calm
 from q35chat.tui.asking import Answers, ask
 from q35chat.tui.clipboard import Copied, copy
+from q35chat.tui.drafts import Drafts
 from q35chat.tui.graphics import PictureDisplay, Wish, look
 from q35chat.tui.keymap import read_keymap
 from q35chat.tui.painting import PictureFile
 from q35chat.tui.palette import CommandTable, Palette
 from q35chat.tui.preferences import (
-    Drafts,
     Preferences,
     load_preferences,
     preferences_path,
@@ -115,10 +115,13 @@ class ChatApp(App[None]):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """Say something in the lines that the screen on top has for it; else in a corner."""
+        """Say something in the lines that the screen on top has for it; else in a corner.
+
+        `title` is not shown there: a newer message of the same title takes the place of this one.
+        """
         screen = self.screen
         if isinstance(screen, SaysMessages):
-            screen.messages.say(message, severity)
+            screen.messages.say(message, severity, about=title)
         else:
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 

@@ -6,6 +6,7 @@ A dialog is imported when it is first opened: the first paint must not wait for 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -14,17 +15,23 @@ from q35chat.errors import Q35Error
 from q35chat.tui.commands import Command
 from q35chat.tui.text import count, one_line
 from q35chat.tui.turn_commands import TurnCommands
-from q35chat.typed import typed_number, typed_path
+from q35chat.typed import MOST, typed_number, typed_path
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
     from q35chat.tui.exporting import Made
+    from q35chat.tui.screens.chat import ChatScreen
+    from q35chat.tui.screens.confirm import ConfirmScreen
 
 THINKING_BUDGET: Final = 512
 
 
 class ChatCommands(TurnCommands):
     """`do_<id>` for every command; each takes the argument of a slash command."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        super().__init__(screen)
+        self._quitting: ConfirmScreen | None = None
 
     @property
     def _app(self) -> ChatApp:
@@ -68,6 +75,7 @@ class ChatCommands(TurnCommands):
         from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415
 
         def opened(session: str | None) -> None:
+            self._screen.look_for_earlier()
             if session is not None and self._idle() is not None:
                 self._screen.loader.open(session)
 
@@ -89,8 +97,7 @@ class ChatCommands(TurnCommands):
         if argument:
             chosen = _thinking_argument(argument)
             if chosen is None:
-                said = one_line(argument, 40)
-                self._screen.say(f"“{said}” is not off, on or a number of tokens", error=True)
+                self._screen.say(_no_thinking(argument), error=True, about="thinking")
                 return
         elif not settings.thinking:
             chosen = (True, None)
@@ -99,12 +106,12 @@ class ChatCommands(TurnCommands):
         try:
             conversation.change_settings(settings.with_thinking(*chosen))
         except Q35Error as error:
-            self._screen.say(str(error), error=True)
+            self._screen.say(str(error), error=True, about="thinking")
             return
         self._screen.status.refresh()
         words = self.thinking_words()
         when = " from the next answer on" if self._screen.generation.running else ""
-        self._screen.say(f"{words[0].upper()}{words[1:]}{when}")
+        self._screen.say(f"{words[0].upper()}{words[1:]}{when}", about="thinking")
 
     async def do_attach(self, argument: str) -> None:
         """Attach the named picture, or choose one."""
@@ -139,15 +146,15 @@ class ChatCommands(TurnCommands):
             self._screen.say("There is nothing to export yet")
             return
         folder = typed_path(argument or ".")
-        session = conversation.id
+        session, said = conversation.id, partial(self._screen.say, about="the export")
 
         def work() -> None:
             try:
                 path = self._screen.workspace.export_markdown(session, folder)
             except (Q35Error, OSError) as error:
-                self._screen.call_later(self._screen.say, str(error), error=True)
+                self._screen.call_later(said, str(error), error=True)
             else:
-                self._screen.call_later(self._screen.say, f"Written to {path}")
+                self._screen.call_later(said, f"Written to {path}")
 
         self._screen.run_worker(work, thread=True, group="export")
 
@@ -195,8 +202,10 @@ class ChatCommands(TurnCommands):
 
         from q35chat.tui.screens.settings import SettingsScreen  # noqa: PLC0415
 
-        def closed(_: None) -> None:
+        def closed(not_taken: str | None) -> None:
             self._screen.status.refresh()
+            if not_taken:
+                self._screen.say(not_taken, error=True, about="settings")
 
         self._app.push_screen(SettingsScreen(conversation), closed)
 
@@ -212,24 +221,48 @@ class ChatCommands(TurnCommands):
 
     async def do_quit(self, _: str) -> None:
         """Leave; ask first while an answer is being written."""
-        screen = self._screen
-        screen.drafting.changed()
-        screen.drafting.save_now()
-        if not screen.generation.running:
-            self._app.exit()
+        if self._quitting is not None:
             return
+        if not self._screen.generation.running:
+            self._leave()
+            return
+        self._keep_draft()
 
         from q35chat.tui.screens.confirm import ConfirmScreen  # noqa: PLC0415
 
         def answered(leave: bool | None) -> None:
+            self._quitting = None
             if leave:
-                screen.stop_turn()
-                self._app.exit()
+                self._leave()
 
         question = "An answer is still being written. Stop it and quit?"
-        self._app.push_screen(
-            ConfirmScreen(question, "What is written so far is kept.", "Stop and quit"), answered
-        )
+        self._quitting = ConfirmScreen(question, "What is written so far is kept.", "Stop and quit")
+        self._app.push_screen(self._quitting, answered)
+
+    def turn_ended(self) -> None:
+        """Who is being asked about a running answer is asked about none: their word still counts,
+        and a key meant for the question never reaches the message behind it."""
+        if self._quitting is not None:
+            self._quitting.ask_instead(
+                "The answer has ended meanwhile. Quit?", "Everything is saved.", "Quit"
+            )
+
+    def _leave(self) -> None:
+        self._keep_draft()
+        if self._screen.generation.running:
+            self._screen.stop_turn()
+        self._app.exit()
+
+    def _keep_draft(self) -> None:
+        self._screen.drafting.changed()
+        self._screen.drafting.save_now()
+
+
+def _no_thinking(argument: str) -> str:
+    said = f"“{one_line(argument, 40)}”"
+    if argument.isdecimal():
+        return f"{said}: thinking takes 1 to {count(MOST)} tokens; /think off turns it off"
+    return f"{said} is not off, on or a number of tokens"
 
 
 def _thinking_argument(argument: str) -> tuple[bool, int | None] | None:

@@ -32,15 +32,15 @@ APPLICATION: Final = "Application"
 
 COMMANDS: Final[tuple[Command, ...]] = (
     Command("stop", "Stop", "Stop the answer; what was written stays", CONVERSATION, "escape"),
-    Command("regenerate", "Regenerate", "Answer the last question again; the earlier answer is "
-            "kept as a branch", CONVERSATION, "ctrl+r", "regenerate"),
+    Command("regenerate", "Regenerate", "Answer the last question again; the earlier answer "
+            "stays as a version", CONVERSATION, "ctrl+r", "regenerate"),
     Command("edit", "Edit and resend", "Change your last question; press again for earlier ones",
             CONVERSATION, "ctrl+e", "edit"),
     Command("proceed", "Continue the answer", "Go on with an answer that was stopped or cut",
             CONVERSATION, "ctrl+g", "continue"),
-    Command("branch_back", "Earlier branch", "Show the answer before this one",
+    Command("branch_back", "Earlier version", "Show the version before this one",
             CONVERSATION, "alt+left", "earlier"),
-    Command("branch_forward", "Later branch", "Show the answer after this one",
+    Command("branch_forward", "Later version", "Show the version after this one",
             CONVERSATION, "alt+right", "later"),
     Command("drop_oldest", "Leave out the oldest turns", "The model no longer reads the oldest "
             "question and answer, or N of them; that frees slots", CONVERSATION, "", "drop", "N"),

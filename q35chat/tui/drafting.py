@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from q35chat.chat.service import Conversation, Step
+from q35chat.tui.drafts import Drafts, KeptPicture
 from q35chat.tui.history import History
-from q35chat.tui.preferences import Drafts
 from q35chat.tui.widgets.chips import Waiting
 from q35chat.tui.widgets.composer import Draft
 
@@ -29,7 +29,7 @@ def draft_key(conversation: Conversation) -> str:
 
 
 class Drafting:
-    """Keeps every unsent text, and its pictures until the program ends."""
+    """Keeps every unsent text with its pictures; between two runs, with where they lie."""
 
     def __init__(self, screen: ChatScreen, drafts: Drafts) -> None:
         self._screen = screen
@@ -49,7 +49,7 @@ class Drafting:
         self.cancel_edit()
         self._keep()
         self._key, self._sent = key, None
-        self._shown = (self._drafts.get(key), self._kept.pop(key, ()))
+        self._shown = self._draft(key)
         if self._screen.composer.draft != self._shown:
             self._screen.composer.put(*self._shown)
 
@@ -74,10 +74,23 @@ class Drafting:
             self.turn_to(key)
             return
         self._key = key
-        draft = (self._drafts.get(key), self._kept.pop(key, ()))
+        draft = self._draft(key)
         if draft != _NOTHING:
             self._screen.sending.forget()
             composer.put(*_joined(draft, composer.draft))
+
+    def _draft(self, key: str) -> Draft:
+        """The draft of a chat; what lay in files is to be read again."""
+        text, pictures = self._drafts.get(key), self._kept.pop(key, None)
+        if pictures is not None:
+            return text, pictures
+        kept = self._drafts.pictures(key)
+        paths = tuple(picture.path for picture in kept if picture.path is not None)
+        self._screen.attaching.bring_back(paths)
+        lost = [picture.name for picture in kept if picture.path is None]
+        if lost:
+            self._screen.call_later(self._screen.attaching.miss, *lost)
+        return text, paths
 
     def carry(self) -> None:
         """Take what is being written along: from now on it is for a new chat."""
@@ -97,8 +110,10 @@ class Drafting:
     def changed(self) -> None:
         """The composer holds something else."""
         if self._key and self.editing is None:
-            text = self._screen.composer.editor.full_text
-            self._dirty = self._drafts.put(self._key, text) or self._dirty
+            text, pictures = self._screen.composer.draft
+            where = self._screen.attaching.where
+            kept = tuple(KeptPicture(picture.name, where(picture)) for picture in pictures)
+            self._dirty = self._drafts.put(self._key, text, kept) or self._dirty
 
     def save(self) -> None:
         """Write changed drafts in a worker."""
@@ -154,7 +169,7 @@ class Drafting:
         self.editing = chosen.id
         composer.put(chosen.turn.text, chosen.turn.attachments)
         composer.show_mode(
-            f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a branch"
+            f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a version"
         )
         self._screen.status.refresh()
 

@@ -92,6 +92,25 @@ class Made:
     ready: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The bundle that is in a folder: its model's name, and what a `BundleWish` names."""
+
+    model: str
+    precision: str
+    capacity: int
+
+    def unlike(self, wish: BundleWish) -> str:
+        """What it is that `wish` does not want, to be said after the folder; empty for nothing."""
+        if self.model not in {wish.model, Path(wish.model).name}:
+            return f"holds a bundle of {self.model}"
+        if self.precision != wish.precision:
+            return f"holds an {self.precision} bundle, not {wish.precision}"
+        if self.capacity != wish.capacity:
+            return f"holds a bundle of {self.capacity:,} slots, not {wish.capacity:,}"
+        return ""
+
+
 Tell = Callable[[Phase], None]
 
 
@@ -117,3 +136,6 @@ class Exporter(Protocol):
 
     def room(self, folder: Path) -> int:
         """Free bytes where `folder` is or would be; 0 when nobody can tell."""
+
+    def standing(self, folder: Path) -> Standing | None:
+        """The bundle in `folder`; None where there is none that can be read."""

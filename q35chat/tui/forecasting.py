@@ -43,11 +43,12 @@ class Forecasting:
         self.forecast = None
 
     def _draft_key(self) -> str:
-        text, attachments = self._draft()
+        text, attachments = self.draft()
         names = [attachment.sha256 for attachment in attachments]
         return "\0".join([self._screen.drafting.editing or "", text, *names])
 
-    def _draft(self) -> tuple[str, tuple[Attachment, ...]]:
+    def draft(self) -> tuple[str, tuple[Attachment, ...]]:
+        """What would be sent now."""
         composer = self._screen.composer
         return composer.editor.full_text.strip(), composer.chips.attachments
 
@@ -57,10 +58,10 @@ class Forecasting:
         conversation = screen.ready
         if conversation is None or screen.generation.running:
             return
-        text, attachments = self._draft()
+        text, attachments = self.draft()
         if screen.is_command(text) or not (text or attachments):
             self.forecast = None
-            screen.meter.idle(conversation.model, conversation.used_slots)
+            screen.meter.idle(conversation)
             screen.status.refresh()
             return
         screen.run_worker(

@@ -1,6 +1,7 @@
 """The numbers behind the meters, as they stand at one moment.
 
-Fed with batches of events; answers with a `Reading` that widgets draw. Knows no widget.
+Fed with batches of events; answers with a `Reading` that widgets draw. Knows no widget. What it
+reckons while a turn runs gives way to what the turn tells of itself once it has ended.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from q35chat import counting
-from q35chat.chat.events import PrefillProgress, Timings, VisionProgress
-from q35chat.chat.service import Forecast, ModelInfo
+from q35chat.chat.events import PrefillProgress, Usage, VisionProgress
+from q35chat.chat.service import Conversation, Forecast, ModelInfo
 from q35chat.chat.step_times import shared
 from q35chat.tui.feed import Batch
 from q35chat.tui.text import route_words
@@ -121,6 +122,7 @@ class Meter:
     made: int = 0
     _wall: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT_STEPS))
     _predict: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT_STEPS))
+    _ended: Usage | None = None
     _steps_seen: int = 0
     _before: int = 0
     _started: float = 0.0
@@ -129,12 +131,13 @@ class Meter:
     _progress: Progress | None = None
     _route: str = ""
 
-    def idle(self, model: ModelInfo, used: int) -> None:
-        """Nothing runs; `used` slots are held."""
-        self.model = model
+    def idle(self, conversation: Conversation) -> None:
+        """Nothing runs: the slots that are held, and the numbers of the last answer."""
+        self.model = conversation.model
         self.running = False
         self._progress = None
-        self.capacity = Capacity(model.capacity, used)
+        self.capacity = Capacity(self.model.capacity, conversation.used_slots)
+        self._show(_last_usage(conversation))
 
     def expect(self, forecast: Forecast) -> None:
         """Show what a draft would take."""
@@ -143,16 +146,11 @@ class Meter:
 
     def begin(self) -> None:
         """A turn starts now."""
+        self._show(None)
         self.running = True
-        self.made = 0
         self._before = self.capacity.kept
         self._started = self._stage_started = self.clock()
-        self._first_token_s = None
-        self._route = ""
         self._progress = Progress("preparing", 0, 0)
-        self._wall.clear()
-        self._predict.clear()
-        self._steps_seen = 0
 
     def take(self, batch: Batch) -> None:
         """Account for everything in a batch."""
@@ -168,12 +166,19 @@ class Meter:
         if batch.tokens:
             self._take_tokens(batch)
         if batch.finished is not None:
-            self._take_timings(batch.finished.usage.timings)
+            self._show(batch.finished.usage)
 
-    def _take_timings(self, timings: Timings) -> None:
-        self._route = route_words(timings) if timings.route else ""
-        if timings.first_token_ms:
-            self._first_token_s = timings.first_token_ms / 1000
+    def _show(self, ended: Usage | None) -> None:
+        """The numbers of a turn that has ended, or none."""
+        self._ended = ended
+        wall = ended.timings.wall_ms if ended else ()
+        self._wall = deque(wall, _KEPT_STEPS)
+        self._predict = deque(ended.timings.predict_ms if ended else (), _KEPT_STEPS)
+        self._steps_seen = len(wall)
+        self.made = ended.completion_tokens if ended else 0
+        first = ended.timings.first_token_ms if ended else 0.0
+        self._first_token_s = first / 1000 if first else None
+        self._route = route_words(ended.timings) if ended else ""
 
     def _take_tokens(self, batch: Batch) -> None:
         made = [token for token in batch.tokens if token.id is not None]
@@ -200,7 +205,7 @@ class Meter:
         runs = tuple(self._predict)
         wall = shared(tuple(self._wall), runs)[-SHOWN_STEPS:]
         predict = shared(runs, runs)[-SHOWN_STEPS:]
-        recent = wall[-_RATE_WINDOW:]
+        step = self._ended.timings.step_ms if self._ended else _mean(wall[-_RATE_WINDOW:])
         return Reading(
             capacity=self.capacity,
             model=self.model,
@@ -208,15 +213,25 @@ class Meter:
             first_step=self._steps_seen - len(wall),
             p50=percentile(wall, 0.50),
             p95=percentile(wall, 0.95),
-            predict=sum(predict) / len(predict) if predict else 0.0,
-            wall=sum(wall) / len(wall) if wall else 0.0,
-            tokens_per_s=1000 * len(recent) / sum(recent) if sum(recent) > 0 else 0.0,
+            predict=_mean(predict),
+            wall=_mean(wall),
+            tokens_per_s=1000 / step if step else 0.0,
             first_token_s=self._first_token_s,
             made=self.made,
             progress=self._progress,
             route=self._route,
             running=self.running,
         )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _last_usage(conversation: Conversation) -> Usage | None:
+    """What the last answer told of itself, where the present model gave it."""
+    last = conversation.steps[-1] if conversation.steps else None
+    return last.usage if last is not None and last.model == conversation.model.name else None
 
 
 def _prefill(prefill: PrefillProgress) -> Progress:

@@ -35,12 +35,12 @@ class Panels:
         self._screen = screen
 
     async def choose(self, index: int) -> None:
-        """Take a way of the panel on screen, if there is one at this place."""
+        """Take a way of the panel on screen, if there is one at this place. What leads on takes
+        the panel away; where it fails, the other ways stay."""
         ways = self._screen.panel.ways
         if index < len(ways) and not self._screen.commands.busy():
-            self._screen.panel.dismiss()
-            self._screen.status.refresh()
             await ways[index].take()
+            self._screen.status.refresh()
 
     async def load_failed(self, error: Exception, session: str | None) -> None:
         """The model or the conversation could not be opened."""
@@ -127,19 +127,44 @@ class Panels:
         then: Then | None = None,
         summary: bool = True,
     ) -> None:
-        """Offer the ways on; leaving turns out frees at least `room` slots, then does `then`."""
+        """Offer the ways that help; leaving turns out frees at least `room` slots, then does
+        `then`. Where none does, say what would."""
         screen = self._screen
-        ways = [self._new_way()]
         plan = await asyncio.to_thread(self._drop_plan, room)
-        if plan is not None:
-            ways.append(self._drop_way(plan, then))
-        if summary:
-            label = "New chat from a summary that the model writes first"
-            ways.append(Way(label, lambda: screen.run_command("summarise")))
-        ways.append(self._export_way())
+        ways = [] if plan is None else [self._drop_way(plan, then)]
+        begun = bool(screen.steps)
+        summarised = screen.conversation is not None and bool(screen.conversation.summary)
+        if (begun or summarised) and await asyncio.to_thread(self._fits_anew):
+            ways.insert(0, self._new_way())
+            if begun and summary:
+                label = "New chat from a summary that the model writes first"
+                ways.append(Way(label, lambda: screen.run_command("summarise")))
+        if ways and begun:
+            ways.append(self._export_way())
+        if not ways:
+            text = f"{text} {self._what_would()}".rstrip()
         await screen.panel.show("warning", title, text, tuple(ways))
         screen.status.warn()
         screen.status.refresh()
+
+    def _fits_anew(self) -> bool:
+        """Whether the draft, if there is one, fits a chat that holds nothing yet. For a worker
+        thread."""
+        text, attachments = self._screen.forecasting.draft()
+        if not (text or attachments):
+            return True
+        try:
+            return self._screen.workspace.new().forecast(text, attachments).fits
+        except Q35Error:
+            return False
+
+    def _what_would(self) -> str:
+        pictures = self._screen.composer.chips.chips
+        smaller = ", a smaller picture" if pictures else ""
+        return (
+            f"What would help: a shorter message{smaller}, or a bundle exported with a larger "
+            "--max-seq-len."
+        )
 
     def _new_way(self) -> Way:
         if self._screen.composer.empty:
@@ -155,9 +180,14 @@ class Panels:
         pairs = sum(step.turn.role == "user" for step in plan.steps)
 
         async def drop() -> None:
+            before = len(self.questions())
             await self._screen.run_command("drop_oldest", str(pairs))
+            if len(self.questions()) == before:
+                return
+            self._screen.panel.dismiss()
             if then is not None:
-                await then.run()
+                with self._screen.messages.held():
+                    await then.run()
 
         what = f"Leave out {self.oldest(pairs)}" + (f" and {then.verb}" if then else "")
         cost = f"frees {slots(plan.freed_slots)}, reads {count(plan.reread_tokens)} again"
@@ -165,7 +195,8 @@ class Panels:
 
     def _drop_plan(self, room: int) -> DropPlan | None:
         """The smallest drop that leaves a question and `room` slots, or a tenth of all; else the
-        largest. None where there is only one question. For a worker thread."""
+        largest. None where there is only one question, or the largest leaves less than `room`.
+        For a worker thread."""
         conversation, most = self._screen.conversation, len(self.questions()) - 1
         if conversation is None or most < 1:
             return None
@@ -176,9 +207,10 @@ class Panels:
                 wanted,
                 key=lambda pairs: conversation.plan_drop(pairs).slots_free,
             )
-            return conversation.plan_drop(found + 1)
+            plan = conversation.plan_drop(found + 1)
         except Q35Error:
             return None
+        return plan if plan.slots_free >= room else None
 
     def questions(self) -> list[Step]:
         """The questions that the model reads, oldest first."""

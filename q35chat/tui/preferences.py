@@ -1,7 +1,7 @@
-"""What the application itself remembers: theme, keys, pictures on or off, unsent drafts.
+"""What the application itself remembers: theme, keys, pictures on or off.
 
-`interface.toml` in the configuration folder is written for people to edit; drafts are kept in
-the state folder. Knows no widget and nothing of conversations.
+`interface.toml` in the configuration folder is written for people to edit. Knows no widget and
+nothing of conversations.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def save_preferences(path: Path, preferences: Preferences) -> None:
         pictures=_quoted(preferences.pictures),
         keys=keys,
     )
-    _replace_file(path, text)
+    replace_file(path, text)
 
 
 def _key(name: str) -> str:
@@ -106,51 +106,8 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-class Drafts:
-    """Unsent texts by conversation id, in one small file; the newest `LIMIT` are kept."""
-
-    LIMIT: Final = 50
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._texts = _read_texts(path)
-
-    @classmethod
-    def at_home(cls) -> Drafts:
-        """The drafts of this user."""
-        return cls(platformdirs.user_state_path("q35chat") / "drafts.json")
-
-    def get(self, key: str) -> str:
-        """The draft of a conversation; empty if there is none."""
-        return self._texts.get(key, "")
-
-    def put(self, key: str, text: str) -> bool:
-        """Remember a draft, or forget it when empty; whether anything changed."""
-        if text == self._texts.get(key, ""):
-            return False
-        self._texts.pop(key, None)
-        if text.strip():
-            self._texts[key] = text
-        while len(self._texts) > self.LIMIT:
-            del self._texts[next(iter(self._texts))]
-        return True
-
-    def save(self) -> None:
-        """Write the file. Raises OSError."""
-        _replace_file(self._path, json.dumps(self._texts, ensure_ascii=False))
-
-
-def _read_texts(path: Path) -> dict[str, str]:
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(document, dict):
-        return {}
-    return {str(key): value for key, value in document.items() if isinstance(value, str)}
-
-
-def _replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a file of the user's as a whole, or leave it as it is. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
     try:

@@ -14,7 +14,7 @@ from q35chat.tui.feed import Batch
 from q35chat.tui.meter import WARN_AT
 from q35chat.tui.text import count
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
-from q35chat.tui.widgets.composer import forecast_content
+from q35chat.tui.widgets.composer import forecast_lines
 from q35chat.tui.widgets.meter_line import MeterLine
 from q35chat.tui.widgets.meters import Meters
 from q35chat.tui.widgets.welcome import Welcome
@@ -77,6 +77,8 @@ class Status:
             model,
             screen.commands.key("setup"),
             failed=screen.loader.failed,
+            earlier=screen.earlier,
+            chats_key=screen.commands.key("sessions"),
         )
         welcome.display = empty
         screen.transcript.display = not empty
@@ -111,7 +113,7 @@ class Status:
             return
         forecast = screen.forecasting.forecast
         if forecast is not None and not screen.generation.running and not screen.composer.empty:
-            screen.composer.show_status(forecast_content(forecast))
+            screen.composer.show_status(*forecast_lines(forecast))
         else:
             self.say(screen.commands.thinking_words())
 
@@ -127,12 +129,17 @@ class Status:
         if screen.generation.running:
             below = [] if screen.transcript.following else [(key("follow"), "↓ new text below")]
             return [(key("stop"), "stopping…" if self.stopping else "stop"), *below]
-        if screen.panel.display and screen.panel.ways:
-            last = PANEL_KEYS[len(screen.panel.ways) - 1]
-            keys = dict.fromkeys((key_label(PANEL_KEYS[0]), key_label(last)))
-            return [("–".join(keys), "choose"), (key("stop"), "close")]
+        if screen.panel.display:
+            return [*_choices(len(screen.panel.ways)), (key("stop"), "close")]
         if screen.drafting.editing is not None:
             return [("Enter", "resend"), (key("stop"), "cancel"), (key("edit"), "earlier question")]
         if screen.steps:
             return [("Enter", "send"), (key("regenerate"), "retry"), (key("edit"), "edit")]
         return [("Enter", "send"), ("Ctrl+J", "new line")]
+
+
+def _choices(ways: int) -> list[tuple[str, str]]:
+    if not ways:
+        return []
+    keys = dict.fromkeys((key_label(PANEL_KEYS[0]), key_label(PANEL_KEYS[ways - 1])))
+    return [("–".join(keys), "choose")]

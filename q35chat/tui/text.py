@@ -70,7 +70,9 @@ def seconds(value: float) -> str:
 
 
 def rate(tokens_per_s: float) -> str:
-    """Tokens per second with one decimal below a hundred."""
+    """Tokens per second with one decimal below a hundred; a dash for none."""
+    if not tokens_per_s:
+        return "–"
     return f"{tokens_per_s:.1f} tok/s" if tokens_per_s < 100 else f"{count(tokens_per_s)} tok/s"
 
 
@@ -86,9 +88,7 @@ def usage_items(usage: Usage) -> list[str]:
     if usage.reused_tokens:
         read += f" · {count(usage.reused_tokens)} reused"
     parts = [read, f"↓{count(usage.completion_tokens)}"]
-    wall = usage.timings.wall_ms
-    if wall and sum(wall) > 0:
-        step = sum(wall) / len(wall)
+    if step := usage.timings.step_ms:
         parts += [rate(1000 / step), f"{millis(step)}/step"]
     if usage.timings.first_token_ms:
         parts.append(f"first token {seconds(usage.timings.first_token_ms / 1000)}")

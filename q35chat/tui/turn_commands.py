@@ -98,28 +98,28 @@ class TurnCommands:
             self._screen.drafting.edit_earlier()
 
     async def do_branch_back(self, _: str) -> None:
-        """Show the earlier answer."""
+        """Show the version of the chat before this one."""
         await self._branch(-1)
 
     async def do_branch_forward(self, _: str) -> None:
-        """Show the later answer."""
+        """Show the version of the chat after this one."""
         await self._branch(1)
 
     async def _branch(self, by: int) -> None:
         conversation = self._idle()
         if conversation is None:
             return
-        forked = [step for step in conversation.steps if step.branches > 1]
-        if not forked:
-            self._screen.say("There is only one answer; Ctrl+R makes another")
+        last = conversation.steps[-1] if conversation.steps else None
+        if last is None or last.branches == 1:
+            self._screen.say("There is only one version; a retry or an edit makes another")
             return
-        step = forked[-1]
         try:
-            conversation.choose_branch(step.id, (step.branch + by) % step.branches)
+            conversation.choose_branch((last.branch + by) % last.branches)
         except Q35Error as error:
             self._screen.say(str(error), error=True)
-        else:
-            await self._resettle(conversation)
+            return
+        await self._screen.transcript.turn_to(conversation.steps)
+        self._settled(conversation)
 
     async def do_drop_oldest(self, argument: str) -> None:
         """Leave out the oldest question and answer, or so many of them."""
@@ -144,16 +144,16 @@ class TurnCommands:
         except Q35Error as error:
             self._screen.say(str(error), error=True)
             return
-        await self._resettle(conversation)
-        self._screen.forecasting.forget()
-        self._screen.forecasting.soon()
+        await self._screen.transcript.settle(conversation.steps)
+        self._settled(conversation)
         freed = max(0, before - conversation.used_slots)
         won = f"; {slots(freed)} are free again" if freed else ""
         self._screen.say(f"Left out {which}{won}")
 
-    async def _resettle(self, conversation: Conversation) -> None:
-        await self._screen.transcript.settle(conversation.steps)
-        self._screen.meter.idle(conversation.model, conversation.used_slots)
+    def _settled(self, conversation: Conversation) -> None:
+        self._screen.meter.idle(conversation)
+        self._screen.forecasting.forget()
+        self._screen.forecasting.soon()
         self._screen.status.refresh()
 
     async def do_summarise(self, _: str) -> None:

@@ -104,7 +104,7 @@ def test_graphs_that_would_not_work_together_are_not_mixed(
 def test_the_same_export_again_is_up_to_date(checkpoint: Path, bundle: Path) -> None:
     assert run(request_for(checkpoint, bundle)).status == "up-to-date"
     other = replace(request_for(checkpoint, bundle), gears=(16, 32))
-    with pytest.raises(UsageError, match="prefill gears 32 instead of 16,32"):
+    with pytest.raises(UsageError, match="with gears 32, not 16,32;"):
         run(other)
 
 

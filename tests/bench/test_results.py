@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from q35chat.bench.document import as_text, compare, document, read_document
+from q35chat.bench.document import (
+    Comparison,
+    Ratio,
+    as_text,
+    compare,
+    document,
+    read_document,
+)
 from q35chat.bench.measure import Allocation, DecodeRun, PrefillRun
 from q35chat.bench.memory import Memory
 from q35chat.bench.plan import Plan
@@ -64,6 +71,18 @@ def test_the_engines_own_share_is_what_is_outside_the_runtime() -> None:
     assert prefill.own_share == pytest.approx(0.02)
 
 
+def test_the_own_share_is_of_the_time_of_a_round_not_of_its_typical_step() -> None:
+    made = result()
+    wall, quick = (1.0, 1.0, 1.0, 7.0), (0.9, 0.9, 0.9)
+    made.decodes[:] = [
+        DecodeRun(20, wall, (*quick, slowest), (0.1,) * 4, 0) for slowest in (6.3, 2.3, 1.3)
+    ]  # outside the runtime: 1, 5 and 6 of 10 ms
+
+    (point,) = made.decode_points()
+    assert point.own_ms == pytest.approx(0.1)
+    assert point.own_share == pytest.approx(0.5)
+
+
 def test_the_ceiling_is_the_bandwidth_after_a_round_over_what_its_middle_step_reads() -> None:
     (point,) = result().decode_points()
     a_step = 1000 + 100 + 10 * (20 + 4 // 2 + 1)  # its own row too
@@ -87,6 +106,69 @@ def test_no_ceiling_without_a_bandwidth() -> None:
     (point,) = unknown.decode_points()
     assert (point.ceiling, point.reached) == (None, None)
     assert any("behind 20" in line for line in result_lines(unknown))
+
+
+def a_large_result() -> Result:
+    """Long names and large numbers everywhere."""
+    machine = "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz, 64 CPUs, Linux x86_64"
+    subject = Subject("Qwen3.5-35B-A3B-of-somebody", "cpu", "int4", 131072, 64, machine, "x, " * 40)
+    large = Memory(123 << 30, 456 << 30, 78 << 30)
+    made = Result(
+        subject, PLAN, 123456.0, large, large, Traffic(20 << 30, 5 << 20, 98765),
+        allocation=Allocation(1e9, 1e9), after=large, complete=True,
+    )  # fmt: skip
+    for context in (100, 65536, 130944):
+        made.prefills.append(PrefillRun(context, 2048, 20.0, 10.0, 99999.0))
+        for ms in (0.9, 1.1, 99999.0):
+            steps = (ms, *(ms + 0.3 * place for place in range(127)))
+            choose = tuple(step / 10 for step in steps)
+            made.decodes.append(DecodeRun(context, steps, choose, choose, 9 << 20, 400e9))
+    return made
+
+
+def test_no_line_is_wider_than_80_columns() -> None:
+    content = document(a_large_result())
+    lines = [
+        *result_lines(a_large_result()),
+        *comparison_lines(compare(content, content)),
+        *comparison_lines(compare(content, document(result()))),
+    ]
+
+    assert max(map(len, lines)) <= 80
+    assert any("130944" in line for line in lines)
+
+
+def test_what_is_wrapped_is_wrapped_between_words_below_its_label() -> None:
+    lines = list(result_lines(a_large_result()))
+
+    start = next(place for place, line in enumerate(lines) if line.startswith("machine"))
+    assert lines[start].endswith(" Linux x86_64;")
+    assert lines[start + 1].startswith("           x, x,")
+
+
+def test_bytes_are_said_in_a_unit_that_fits() -> None:
+    made = result()
+    made.traffic = Traffic(weights=1_260_000, states=34_000, slot=256)
+
+    said = " ".join(" ".join(result_lines(made)).split())
+    assert "a step reads 1.3 MB of weights, 34.0 kB of states and 256 bytes for each token" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0.56789, "0.5679"),
+        (9999.0, "9,999"),
+        (39536.0, "39,536"),
+        (104_398_848, "104.4 M"),
+        (29_754_334_812.0, "29.75 G"),
+    ],
+)
+def test_compared_numbers_keep_four_digits_and_no_exponent(value: float, said: str) -> None:
+    _, line = comparison_lines(Comparison((Ratio("x", value, value, more_is_better=True),), ()))
+
+    assert line.split("  ")[-1] == "more"
+    assert line.count(f" {said} ") == 2
 
 
 def test_a_result_compares_with_itself_after_a_way_through_a_file(tmp_path: Path) -> None:
@@ -130,8 +212,12 @@ def test_results_with_nothing_in_common_say_what_to_do() -> None:
         "",
         "[]",
         "{}",
-        '{"schema": 1, "subject": {}, "summary": []}',
-        '{"schema": 1, "subject": {}, "summary": {"a": "b"}}',
+        '{"schema": 2, "subject": {}, "summary": []}',
+        '{"schema": 2, "subject": {}, "summary": {"a": "b"}}',
+        '{"schema": 2, "subject": {}, "summary": {"a": NaN}}',
+        '{"schema": 2, "subject": {}, "summary": {"a": Infinity}}',
+        f'{{"schema": 2, "subject": {{}}, "summary": {{"a": {10**400}}}}}',
+        "[" * 100_000,
     ],
 )
 def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
@@ -144,9 +230,9 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_result_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "then.json"
-    path.write_text(as_text(document(result()) | {"schema": 2}), encoding="utf-8")
+    path.write_text(as_text(document(result()) | {"schema": 1}), encoding="utf-8")
 
-    with pytest.raises(UsageError, match="has schema 2, this q35chat reads 1: measure again"):
+    with pytest.raises(UsageError, match="has schema 1, this q35chat reads 2: measure again"):
         read_document(path)
 
 

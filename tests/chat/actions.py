@@ -159,7 +159,7 @@ class User:
                 self._chat.plan_drop(action.number % 3)
                 self._chat.drop_oldest(action.number % 3)
             case "branch":
-                self._chat.choose_branch(self._step(action).id, action.cut % 3)
+                self._chat.choose_branch(action.cut)
             case "reopen":
                 self._reopen()
             case "settings":
@@ -175,6 +175,7 @@ class User:
         with Store(self._store.folder) as store:
             again = self._opened(store).open(self._chat.id)
             assert again.steps == self._chat.steps
+            assert again._journal.ends() == self._chat._journal.ends()
             assert again.settings() == self._chat.settings()
             assert again.summary == self._chat.summary
             assert again.used_slots == self._chat.used_slots

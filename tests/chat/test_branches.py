@@ -25,7 +25,7 @@ def test_regenerate_puts_another_answer_beside_the_first(
     assert step.id != first
     assert (step.branch, step.branches) == (1, 2)
     assert_reopens_as_it_is(workspace, chat)
-    chat.choose_branch(step.id, 0)
+    chat.choose_branch(0)
     assert chat.steps[-1].id == first
     assert_reopens_as_it_is(workspace, chat)
 
@@ -37,7 +37,7 @@ def test_an_earlier_answer_is_regenerated_on_its_own_branch(chat: StoredConversa
     finish(chat.regenerate(answer.id))
     assert [step.id for step in chat.steps[:1]] == [first.id]
     assert len(chat.steps) == 2
-    chat.choose_branch(chat.steps[1].id, 0)
+    chat.choose_branch(0)
     assert texts(chat)[2:] == ["Two", "Answer 2 to: Two"]
 
 
@@ -60,9 +60,9 @@ def test_an_earlier_question_is_edited_with_its_pictures_and_the_first_one_kept(
     question = chat.steps[0]
     finish(chat.edit(question.id, "What?", question.turn.attachments))
     assert texts(chat) == ["What?", "Answer 1 with 1 pictures to: What?"]
-    assert (chat.steps[0].branch, chat.steps[0].branches) == (1, 2)
+    assert (chat.steps[-1].branch, chat.steps[-1].branches) == (1, 2)
     assert_reopens_as_it_is(workspace, chat)
-    chat.choose_branch(chat.steps[0].id, 0)
+    chat.choose_branch(0)
     assert texts(chat)[0] == "Whta?"
     assert len(chat.steps) == 4
 
@@ -85,12 +85,68 @@ def test_an_unknown_turn_or_branch_is_refused(chat: StoredConversation) -> None:
     finish(chat.send("Q"))
     with pytest.raises(UsageError, match="no turn 'x'"):
         next(chat.edit("x", "text"))
-    with pytest.raises(UsageError, match="no branch 2"):
-        chat.choose_branch(chat.steps[0].id, 1)
-    with pytest.raises(UsageError, match="no branch 0"):
-        chat.choose_branch(chat.steps[0].id, -1)
+    with pytest.raises(UsageError, match="no version 2, only 1"):
+        chat.choose_branch(1)
+    with pytest.raises(UsageError, match="no version 0, only 1"):
+        chat.choose_branch(-1)
 
 
 def test_nothing_to_regenerate_is_said(chat: StoredConversation) -> None:
     with pytest.raises(UsageError, match="no question"):
         next(chat.regenerate())
+
+
+def every_branch(chat: StoredConversation) -> list[list[str]]:
+    """The turns of all branches, as going from one to the next shows them."""
+    found = []
+    for branch in range(chat.steps[-1].branches):
+        chat.choose_branch(branch)
+        assert chat.steps[-1].branch == branch
+        found.append(texts(chat))
+    return found
+
+
+def test_every_branch_is_reached_whatever_was_edited_and_answered_again_below_another(
+    workspace: StoredWorkspace, chat: StoredConversation
+) -> None:
+    finish(chat.send("Count to 3"))
+    finish(chat.edit(chat.steps[0].id, "Count to 4"))
+    chat.choose_branch(0)
+    finish(chat.regenerate())
+    assert (chat.steps[-1].branch, chat.steps[-1].branches) == (2, 3)
+    three, four = (f"Answer 1 to: Count to {number}" for number in (3, 4))
+    branches = [["Count to 3", three], ["Count to 4", four], ["Count to 3", three]]
+    assert every_branch(chat) == branches
+    assert_reopens_as_it_is(workspace, chat)
+
+
+def test_a_chat_whose_first_question_was_edited_is_reached_from_below_the_edit(
+    chat: StoredConversation,
+) -> None:
+    finish(chat.send("One"))
+    finish(chat.send("Hello"))
+    finish(chat.edit(chat.steps[0].id, "Count to 7"))
+    finish(chat.send("Count to 8"))
+    finish(chat.regenerate())
+    questions = [branch[::2] for branch in every_branch(chat)]
+    assert questions == [["One", "Hello"], *[["Count to 7", "Count to 8"]] * 2]
+
+
+def test_a_branch_keeps_its_number_when_it_goes_on(chat: StoredConversation) -> None:
+    finish(chat.send("Q"))
+    finish(chat.regenerate())
+    chat.choose_branch(0)
+    finish(chat.send("And then?"))
+    assert [(step.branch, step.branches) for step in chat.steps] == [(0, 1)] * 3 + [(0, 2)]
+    assert [len(branch) for branch in every_branch(chat)] == [4, 2]
+
+
+def test_a_branch_that_ends_with_a_question_is_one_of_them(
+    chat: StoredConversation, backend: ScriptedBackend
+) -> None:
+    finish(chat.send("Q"))
+    backend.fails_at = 0
+    with pytest.raises(RuntimeFailure):
+        finish(chat.edit(chat.steps[0].id, "Another"))
+    assert (chat.steps[-1].branch, chat.steps[-1].branches) == (1, 2)
+    assert every_branch(chat) == [["Q", "Answer 1 to: Q"], ["Another"]]

@@ -135,7 +135,7 @@ def test_a_dropped_question_is_asked_again_as_a_new_branch(
         next(chat.continue_answer())
     finish(chat.regenerate())
     assert [turn.text for turn in backend.prompts[-1]] == ["one"]
-    assert (chat.steps[0].branch, chat.steps[0].left_out) == (1, False)
+    assert (chat.steps[-1].branch, chat.steps[0].left_out) == (1, False)
 
 
 def test_used_slots_follow_settings_and_branch(chat: StoredConversation) -> None:

@@ -46,7 +46,22 @@ def test_a_missing_file_is_greedy_without_stops(tmp_path: Path) -> None:
     assert (defaults.stop_ids, defaults.sampling.temperature) == (frozenset(), 0.0)
 
 
-@pytest.mark.parametrize("config", [[1], {"eos_token_id": ["x"]}, {"temperature": "hot"}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        [1],
+        {"eos_token_id": ["x"]},
+        {"eos_token_id": [float("inf")]},
+        {"temperature": "hot"},
+        {"temperature": float("nan")},
+        {"temperature": -1},
+        {"top_k": float("inf")},
+        {"top_p": 1.5},
+        {"min_p": 1.5},
+        {"repetition_penalty": 0},
+        {"presence_penalty": float("nan")},
+    ],
+)
 def test_a_wrong_file_is_refused(tmp_path: Path, config: Any) -> None:
     with pytest.raises(BundleError, match=r"cannot read .*generation_config\.json"):
         read(tmp_path, config)

@@ -114,7 +114,7 @@ def test_another_branch_is_read_at_once_while_another_process_writes(
     workspace: StoredWorkspace, forked: StoredConversation
 ) -> None:
     with another_writes(workspace):
-        forked.choose_branch(forked.steps[-1].id, 0)
+        forked.choose_branch(0)
         assert forked.steps[-1].branch == 0
     forked.settle()
     assert_reopens_as_it_is(workspace, forked)
@@ -146,7 +146,7 @@ def test_leaving_the_program_writes_what_could_not_be_written_at_once(
 ) -> None:
     with another_writes(workspace):
         forked.drop_oldest(1)
-        forked.choose_branch(forked.steps[-1].id, 0)
+        forked.choose_branch(0)
     workspace.stop_idle()
     assert_reopens_as_it_is(workspace, forked)
 
@@ -194,7 +194,7 @@ def test_a_change_that_the_disk_refuses_is_not_made(
     with pytest.raises(StoreError, match="disk full"):
         forked.drop_oldest(1)
     with pytest.raises(StoreError, match="disk full"):
-        forked.choose_branch(forked.steps[-1].id, 0)
+        forked.choose_branch(0)
     assert forked.steps == before
 
 

@@ -77,10 +77,10 @@ def test_another_branch_takes_at_once_what_its_answer_told_and_is_then_counted(
     finish(chat.edit(chat.steps[0].id, "a longer question"))
     with monkeypatch.context() as patch:
         patch.setattr("q35chat.chat.background.Background.soon", lambda *_: None)
-        chat.choose_branch(chat.steps[0].id, 0)
+        chat.choose_branch(0)
         assert counted_now(chat, backend) == first
     before = backend.plans
-    chat.choose_branch(chat.steps[0].id, 0)
+    chat.choose_branch(0)
     chat.settle()
     assert backend.plans > before
     assert counted_now(chat, backend) == first

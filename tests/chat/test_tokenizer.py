@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -90,6 +91,13 @@ def test_a_template_in_the_tokenizers_configuration_is_found(copy: Path) -> None
 
     messages = [{"role": "user", "content": "a"}]
     assert tokenizer.render(messages, generation_prompt=True, thinking=False) == "[a]"
+
+
+def test_a_length_that_is_no_number_does_not_matter(copy: Path) -> None:
+    config = json.loads((copy / "tokenizer_config.json").read_text())
+    (copy / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": "x"}))
+
+    assert ChatTokenizer.load(copy).encode("a")
 
 
 def test_loading_prints_nothing_and_needs_no_torch(processor: Path) -> None:

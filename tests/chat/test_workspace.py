@@ -98,7 +98,7 @@ def test_a_conversation_open_twice_sees_what_the_other_wrote(tmp_path: Path) -> 
     assert there.steps[0].turn.text == "uno"
     finish(chat.send("three"))
     assert [step.turn.text for step in chat.steps][::2] == ["one", "two", "three"]
-    assert chat.steps[0].branches == 2
+    assert (chat.steps[-1].branch, chat.steps[-1].branches) == (0, 2)
     with Store(tmp_path) as store:
         assert len(store.load(chat.id)[1]) == 8
 
@@ -169,6 +169,21 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     finish(again)
     assert backend.systems[-1] == f"Be kind.\n\n{INTRODUCTION}\nThey like tea."
     assert workspace.sessions()[0].title == "I like tea (continued)"
+
+
+def test_the_first_forecast_says_what_of_it_is_the_summary(tmp_path: Path) -> None:
+    backend = ScriptedBackend(summarising)
+    workspace = workspace_of(tmp_path, backend)
+    old = workspace.new()
+    finish(old.send("I like tea"))
+    fresh, events = workspace.new_from_summary(old)
+    finish(events)
+    first, without = fresh.forecast("What?"), workspace.new().forecast("What?")
+    assert (first.used_slots, without.summary_slots) == (0, 0)
+    assert 0 < first.summary_slots == first.turn_slots - without.turn_slots
+    assert f"({first.summary_slots} summary)" in fresh.forecast("z" * 10_000).reason
+    finish(fresh.send("What?"))
+    assert fresh.forecast("And then?").summary_slots == 0
 
 
 def test_another_system_prompt_leaves_the_summary(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from q35chat.chat.values import SamplingSettings
+from q35chat.chat.values import SamplingSettings, Turn
 from q35chat.commands.ask import AskOptions, ask_once
 from q35chat.commands.backend import LoadedModel
 from q35chat.commands.model_choice import ModelChoice
@@ -116,6 +117,25 @@ def test_without_a_place_to_keep_it_a_question_is_still_answered(
     assert "this answer is not kept" in seen.err.getvalue()
     with pytest.raises(StoreError, match="data folder"):
         ask("two", continues=True)
+
+
+def test_an_answer_that_cannot_be_kept_is_said_and_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise StoreError("the disk is full")
+
+    def reply(turns: Sequence[Turn]) -> Reply:
+        monkeypatch.setattr(Store, "save", full)
+        return Reply("an answer")
+
+    seen = recorded()
+    model = LoadedModel(ScriptedBackend(reply), SAMPLING)
+    options = AskOptions("one", model_dir=Path("model"))
+
+    assert ask_once(options, seen.console, lambda choice, threads: model) == 1
+    assert seen.out.getvalue() == "an answer\n"
+    assert "not all of this answer is kept: the disk is full" in seen.err.getvalue()
 
 
 def test_a_question_that_does_not_fit_is_not_kept_and_changes_no_settings() -> None:

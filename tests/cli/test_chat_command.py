@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import q35chat.tui.app
-from q35chat.chat.values import SamplingSettings
+from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands import backend
 from q35chat.commands.backend import LoadedModel
@@ -15,9 +16,10 @@ from q35chat.commands.chat import ChatOptions, open_chat
 from q35chat.commands.exporting import ChildJob
 from q35chat.commands.model_choice import ModelChoice
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
-from q35chat.errors import UsageError
+from q35chat.errors import StoreError, UsageError
 from q35chat.settings import settings_path
-from tests.cli.scripted import ScriptedBackend, Terminal, loaded, recorded
+from q35chat.store import Store
+from tests.cli.scripted import ScriptedBackend, Terminal, loaded, recorded, turn_events
 
 
 @pytest.fixture(autouse=True)
@@ -93,8 +95,104 @@ def test_a_thinking_budget_turns_thinking_on_in_new_chats(opened: list[Any]) -> 
     assert open_chat(options, recorded(terminal=True).console) == 0
     settings = opened[-1][1]
     assert (settings.thinking, settings.thinking_budget) == (True, 50)
-    with pytest.raises(UsageError, match="--thinking-budget is for a new chat"):
-        open_chat(replace(options, session="s1"), recorded(terminal=True).console)
+
+
+@pytest.mark.parametrize(("given", "kept"), [(True, False), (False, True)])
+def test_thinking_on_the_command_line_wins_over_the_settings_in_new_chats(
+    given: bool, kept: bool, opened: list[Any]
+) -> None:
+    settings_path().parent.mkdir(parents=True)
+    settings_path().write_text(f"thinking = {str(kept).lower()}\n")
+    for asked, thinks in ((None, kept), (given, given)):
+        options = ChatOptions(model_dir=Path("m"), thinking=asked)
+        assert open_chat(options, recorded(terminal=True).console) == 0
+        assert opened[-1][1].thinking is thinks
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"thinking_budget": 50}, "--thinking-budget"),
+        ({"thinking": True}, "--thinking"),
+        ({"thinking": False}, "--no-thinking"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("opens", "opener"), [({"session": "s1"}, "--session"), ({"continues": True}, "--continue")]
+)
+def test_how_to_think_is_for_new_chats(
+    given: dict[str, Any],
+    name: str,
+    opens: dict[str, Any],
+    opener: str,
+    plain: bool,
+    opened: list[Any],
+) -> None:
+    options = ChatOptions(model_dir=Path("m"), plain=plain, **given, **opens)
+    said = f"^{name} is for a new chat; {opener} opens one with its own$"
+    with pytest.raises(UsageError, match=said):
+        open_chat(options, recorded(terminal=True).console)
+    assert opened == []
+
+
+def test_a_budget_for_no_thinking_is_refused(opened: list[Any]) -> None:
+    options = ChatOptions(model_dir=Path("m"), thinking=False, thinking_budget=50)
+    with pytest.raises(UsageError, match="--no-thinking leaves no reasoning to limit"):
+        open_chat(options, recorded(terminal=True).console)
+    assert opened == []
+
+
+def keep_two_chats() -> tuple[str, str]:
+    """The ids of two conversations, the latest first."""
+    model = ScriptedBackend(turn_events("Hi"))
+    with Store() as store:
+        workspace = StoredWorkspace(store, lambda: (model, ChatSettings()))
+        workspace.load()
+        for text in ("older", "newer"):
+            list(workspace.new().send(text))
+        newer, older = store.sessions()
+    assert (newer.title, older.title) == ("newer", "older")
+    return newer.id, older.id
+
+
+def test_continue_opens_the_latest_chat_on_screen(opened: list[Any]) -> None:
+    latest, _ = keep_two_chats()
+    options = ChatOptions(model_dir=Path("m"), continues=True)
+    assert open_chat(options, recorded(terminal=True).console) == 0
+    assert opened[-1][2]["session"] == latest
+
+
+def test_continue_goes_on_in_the_latest_chat_line_by_line(
+    opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latest, older = keep_two_chats()
+    options = ChatOptions(model_dir=Path("m"), plain=True, continues=True, prompt="and now?")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO()))
+    monkeypatch.setattr(
+        backend, "load_model", lambda *_: loaded(ScriptedBackend(turn_events("Hi")))
+    )
+    assert open_chat(options, recorded().console) == 0
+    with Store() as store:
+        turns = {kept.id: kept.turns for kept in store.sessions()}
+    assert turns == {latest: 2, older: 1}
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_continue_without_any_chat_says_so_before_anything_is_loaded(
+    plain: bool, opened: list[Any]
+) -> None:
+    options = ChatOptions(model_dir=Path("m"), plain=plain, continues=True)
+    with pytest.raises(StoreError, match="There is no chat yet"):
+        open_chat(options, recorded(terminal=True).console)
+    assert opened == []
+
+
+def test_continue_and_session_together_are_refused(opened: list[Any]) -> None:
+    options = ChatOptions(model_dir=Path("m"), continues=True, session="s1")
+    with pytest.raises(UsageError, match="--continue is the latest chat, --session another"):
+        open_chat(options, recorded(terminal=True).console)
+    assert opened == []
 
 
 def test_no_prompt_over_the_limit_is_asked_line_by_line(opened: list[Any]) -> None:

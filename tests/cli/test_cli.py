@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import q35chat
+from q35chat import cli as cli_module
 from q35chat.cli import Commands, run
 from q35chat.commands import ask as ask_module
 from q35chat.commands import chat as chat_module
@@ -37,12 +38,24 @@ def failed(*arguments: str) -> tuple[int, str]:
         (["ask", "a", "b"], "unexpected extra argument"),
         (["ask", "--top-p", "2", "a"], "Invalid value for '--top-p'"),
         (["ask", "--top-k", "-1", "a"], "Invalid value for '--top-k'"),
+        (["ask", "--top-p", "nan", "a"], "nan is not a finite number"),
+        (["ask", "--min-p", "nan", "a"], "nan is not a finite number"),
+        (["ask", "--temperature", "nan", "a"], "nan is not a finite number"),
+        (["ask", "--temperature", "inf", "a"], "inf is not a finite number"),
+        (["ask", "--presence-penalty", "nan", "a"], "nan is not a finite number"),
+        (["ask", "--repetition-penalty", "nan", "a"], "nan is not a finite number"),
+        (["ask", "--threads", "99999999999", "a"], "Invalid value for '--threads'"),
         (["ask", "--max-new-tokens", "0", "a"], "Invalid value for '--max-new-tokens'"),
         (["ask", "--temperature", "hot", "a"], "Invalid value for '--temperature'"),
         (["ask", "--image"], "--image"),
         (["export", "--precision", "int3"], "Invalid value for '--precision'"),
         (["export", "--component", "ears"], "Invalid value for '--component'"),
         (["export", "--target", "toaster"], "toaster"),
+        (["export", "--precision", "fp32", "--block-size", "64"], "--block-size 64 is for int8"),
+        (
+            ["export", "--max-seq-len", "1"],
+            "--max-seq-len must be at least 17, found 1: a question",
+        ),
         (["verify", "out"], "--against"),
         (["--model-dir", "x", "ask", "a"], "put the options after ask"),
         (["--device-id", "0", "doctor"], "put the options after doctor"),
@@ -80,7 +93,30 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_command_that_is_almost_right_is_suggested() -> None:
-    assert "Did you mean 'bench'?" in failed("bnch")[1]
+    said = failed("bnch")[1]
+    assert "No such command 'bnch'. Did you mean 'bench'? Try q35chat --help" in said
+    assert "to ask something" not in said
+
+
+def test_a_question_without_a_command_is_shown_the_way_to_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli_module, "program", lambda: "bin/q35chat")
+    code, said = failed("hi", "there")
+    assert code == 2
+    hint = 'to ask something: bin/q35chat ask "..."'
+    assert said == f"q35chat: No such command 'hi'; {hint}. Try q35chat --help\n"
+    assert "to ask something" not in failed("sessions", "hi")[1]
+    assert "to ask something" not in failed("--", "--hi")[1]
+
+
+def test_sessions_without_a_command_shows_its_help_and_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen = recorded()
+    assert run(["sessions"], seen.console) == 2
+    assert "Usage: q35chat sessions" in capsys.readouterr().out
+    assert seen.err.getvalue() == ""
 
 
 def test_the_chat_waits_for_no_other_command() -> None:
@@ -158,11 +194,12 @@ def test_every_option_of_chat_reaches_it_with_and_without_its_name(
     monkeypatch.setattr(chat_module, "open_chat", opened)
     arguments = (
         "--plain -m M --max-image-tokens 64 --threads 2 --session S -i a.png --image b.png "
-        "--prompt P --pictures sixel --thinking-budget 8 --snapshot-mib 3 --speculate off "
+        "--prompt P --pictures sixel --thinking --thinking-budget 8 --snapshot-mib 3 "
+        "--speculate off "
         "--device-id 1 --residency swap --host-state-roundtrip"
     )
     assert run([*name, *arguments.split()]) == 7
-    assert run([*name, "--no-images"]) == 7
+    assert run([*name, "--no-images", "--no-thinking", "-c"]) == 7
     assert seen == [
         ChatOptions(
             model_dir=Path("M"),
@@ -176,9 +213,10 @@ def test_every_option_of_chat_reaches_it_with_and_without_its_name(
             npu=NpuOptions(1, "swap", True),
             snapshot_mib=3,
             speculate="off",
+            thinking=True,
             thinking_budget=8,
         ),
-        ChatOptions(pictures="none"),
+        ChatOptions(pictures="none", thinking=False, continues=True),
     ]
 
 

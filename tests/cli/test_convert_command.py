@@ -55,7 +55,7 @@ def test_a_folder_with_a_space_is_quoted_in_what_is_to_be_typed(
     assert seen.out.getvalue().startswith(f"cd '{spaced.resolve()}'\n")
     install_converter(tmp_path / "bin", monkeypatch)
     assert convert_bundle(spaced, done.console) == 0
-    assert done.err.getvalue().endswith(f"chat with it: q35chat --model-dir '{spaced}'\n")
+    assert done.err.getvalue().endswith(f"q35chat --model-dir '{spaced}'\n")
 
 
 def test_with_one_its_progress_is_shown_and_the_end_says_what_next(
@@ -68,7 +68,8 @@ def test_with_one_its_progress_is_shown_and_the_end_says_what_next(
     text = seen.err.getvalue()
     assert f"converting with {tool}" in text
     assert "decode: decode/decode_graph.mindir recorded" in text
-    assert text.endswith(f"chat with it: q35chat --model-dir {bundle}\n")
+    assert text.endswith(f"q35chat --model-dir {bundle}\n")
+    assert "\nchat with it: " in text
     again = recorded()
     assert convert_bundle(bundle, again.console) == 0
     assert "is converted already" in again.err.getvalue()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,39 @@ def test_a_bundle_for_the_cpu_can_run(exported: Path) -> None:
     assert text.endswith("\nthe bundle can run here\n")
     assert "  ok       onnxruntime " in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("name", ["text/model.bin", "vision/model.bin", "text/model.onnx"])
+def test_altered_bytes_of_any_file_are_found_and_the_bundle_cannot_run(
+    exported: Path, tmp_path: Path, name: str
+) -> None:
+    bundle = Path(shutil.copytree(exported / "cpu", tmp_path / "damaged"))
+    data = bytearray((bundle / name).read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (bundle / name).write_bytes(data)
+    table, report = recorded(), recorded()
+
+    assert run_doctor(bundle, table.console, as_json=False) == 1
+    assert run_doctor(bundle, report.console, as_json=True) == 1
+    text = table.out.getvalue()
+    assert f"  damaged  file             {name} was altered" in text
+    assert "-> export it from the folder of its checkpoint, checkpoint, with `" in text
+    assert text.endswith("\nthe bundle cannot run here\n")
+    checks = json.loads(report.out.getvalue())["groups"][-1]["checks"]
+    assert [check["name"] for check in checks if check["status"] == "damaged"] == ["file", "files"]
+
+
+def test_a_sound_bundle_is_said_to_be_whole_and_the_check_is_seen_on_a_terminal(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    seen = recorded(terminal=True)
+
+    assert run_doctor(exported / "cpu", seen.console, as_json=False) == 0
+    assert "  ok       files            " in seen.out.getvalue()
+    assert "all as exported" in seen.out.getvalue()
+    assert "checking text/model.bin: " in seen.err.getvalue()
+    assert seen.err.getvalue().endswith("\r\x1b[K")
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from q35chat import cli
 from q35chat.bundle import Bundle, is_bundle
 from q35chat.commands import export as command
 from q35chat.commands.export import export_model
+from q35chat.commands.export_estimate import estimate
 from q35chat.commands.graphs import graph_opener
 from q35chat.commands.model_choice import make_demo
 from q35chat.errors import RuntimeFailure, UsageError
@@ -18,6 +21,7 @@ from q35export.request import COMPONENTS, ExportRequest
 from q35export.verify import NotComparableError, NotEnoughMemoryError, TooFewSlotsError
 from tests.cli.scripted import recorded
 from tests.support.checkpoints import make_checkpoint
+from tests.vision.files import encoded, noise
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,82 @@ def test_what_an_npu_cannot_run_yet_is_to_be_converted_first(
     assert "chat with it" not in said
     with pytest.raises(RuntimeFailure, match=f"run q35chat convert {out}"):
         graph_opener(Bundle.open(out), threads=1)
+
+
+def damaged_graph(bundle: Path) -> Path:
+    path = bundle / "text" / "model.onnx"
+    path.write_bytes(path.read_bytes().replace(b"input_ids", b"input_idz", 1))
+    return path
+
+
+def test_a_graph_that_cannot_be_loaded_names_the_command_that_finds_damage(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "my out"
+    export_model(request(checkpoint, out), recorded().console, verify=False)
+    path = damaged_graph(out)
+    with pytest.raises(RuntimeFailure) as error:
+        graph_opener(Bundle.open(out, check="names"), threads=1)(path)
+    assert str(error.value).startswith(f"cannot load {path}: ")
+    advice = f"; `q35chat doctor --model-dir '{out}'` says whether the bundle is damaged"
+    assert str(error.value).endswith(advice)
+
+
+def test_a_damaged_graph_is_named_when_a_question_is_asked(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    out, seen = tmp_path / "out", recorded()
+    export_model(request(checkpoint, out), recorded().console, verify=False)
+    damaged_graph(out)
+    assert cli.run(["ask", "--no-save", "--model-dir", str(out), "x"], seen.console) == 1
+    assert f"{out}/text/model.onnx was altered" in seen.err.getvalue()
+    assert f"--out {out} --force`" in seen.err.getvalue()
+
+
+@pytest.mark.parametrize(("component", "lacking"), [("text", "vision"), ("vision", "text")])
+def test_an_export_of_one_component_says_what_the_bundle_cannot_do_and_how_it_could(
+    checkpoint: Path, tmp_path: Path, component: str, lacking: str
+) -> None:
+    seen = recorded()
+    out = tmp_path / "my out"
+    half = request(checkpoint, out, component=component)
+    assert export_model(half, seen.console, verify=False) == 0
+    *_, line = [line for line in seen.err.getvalue().splitlines() if line.startswith("this bundle")]
+    what = "answers nothing" if lacking == "text" else "reads no pictures"
+    assert line.startswith(f"this bundle {what} until its {lacking} graph is exported, too: run `")
+    assert ("chat with it" in seen.err.getvalue()) == (component == "text")
+
+    command = shlex.split(line.partition("`")[2].rstrip("`"))
+    assert cli.run([*command[1:], "--no-verify"], recorded().console) == 0
+    assert Bundle.open(out, check="full").manifest.graphs.keys() == {"text", "vision"}
+
+
+def test_a_picture_for_a_bundle_without_a_vision_graph_is_refused_with_what_adds_one(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    export_model(request(checkpoint, out, component="text"), recorded().console, verify=False)
+    picture = tmp_path / "photo.png"
+    picture.write_bytes(encoded(noise(64, 48), "PNG"))
+    seen = recorded()
+    line = ["ask", "--no-save", "--model-dir", str(out), "--image", str(picture), "x"]
+    assert cli.run(line, seen.console) == 1
+    said = seen.err.getvalue()
+    what = f"from the folder of its checkpoint, {checkpoint.name}, with `"
+    assert f"this bundle has no vision graph: export it {what}" in said
+    assert f"--out {out} --component vision`" in said
+    assert "other scripts" not in said
+
+
+def test_the_memory_of_a_chat_counts_the_program_and_not_only_the_model(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    seen = recorded()
+    export_model(request(checkpoint, tmp_path / "out", dry_run=True), seen.console, verify=None)
+    (said,) = re.findall(r"memory for a chat: about ([\d.]+) MiB", seen.out.getvalue())
+    assert float(said) > 100
+    assert "program 100.0 MiB" in seen.out.getvalue()
+    assert min(cost["memory"] for cost in estimate(request(checkpoint, tmp_path))["costs"]) > 100e6
 
 
 def test_asking_for_the_comparison_without_torch_is_refused_before_the_export(
@@ -172,6 +252,22 @@ def test_the_command_line_tells_a_precision_that_was_given_from_the_default(
     assert cli.run([*npu, "--precision", "int4"], seen.console) == 2
     assert "--precision is for --target cpu, found ascend-310p" in seen.err.getvalue()
     assert cli.run([*line, "--target", "cpu", "--gears", "32"], recorded().console) == 2
+
+
+@pytest.mark.parametrize("name", ["text/model.bin", "vision/model.onnx"])
+def test_a_damaged_demo_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said: list[str] = []
+    path = make_demo(said.append) / name
+    before = path.read_bytes()
+    path.write_bytes(bytes(len(before)))
+
+    assert make_demo(said.append) / name == path
+    assert path.read_bytes() == before
+    make_demo(said.append)
+    assert said.count("the demo model is damaged and made again") == 1
 
 
 def test_the_demo_is_for_the_cpu_also_where_an_npu_is_found(

@@ -18,9 +18,10 @@ import pytest
 from q35chat.bundle import Bundle
 from q35chat.commands.exporting import ChildExporter, in_words
 from q35chat.commands.hub_watch import HubWatch
-from q35chat.errors import CheckpointError, ExportError, UsageError
-from q35chat.tui.exporting import BundleWish, Occupied, Phase, Stopped
+from q35chat.errors import CheckpointError, ExportError, Q35Error, UsageError
+from q35chat.tui.exporting import BundleWish, Occupied, Phase, Standing, Stopped
 from tests.cli.processes import PATIENCE_S, running
+from tests.export.bundles import write_sample_bundle
 from tests.support.checkpoints import make_checkpoint
 
 HELD = (sys.executable, "-m", "tests.support.held_export")
@@ -68,7 +69,7 @@ def test_a_bundle_in_the_way_is_told_apart_and_can_be_replaced(wish: BundleWish)
     assert exporter.job().export(wish, lambda _: None).size > 0
     assert exporter.job().export(wish, lambda _: None).size == 0
     other = replace(wish, precision="int4")
-    with pytest.raises(Occupied, match=r"instead of int4.*; replace it or choose another folder"):
+    with pytest.raises(Occupied, match=r"out holds an int8 bundle, not int4$"):
         exporter.job().export(other, lambda _: None)
     exporter.job().export(replace(other, replace=True), lambda _: None)
     assert Bundle.open(wish.folder).manifest.precision == "int4"
@@ -184,6 +185,22 @@ def test_the_room_of_a_folder_that_is_not_there_is_that_of_its_parent(tmp_path: 
     assert exporter.room(tmp_path) > 0
 
 
+def test_the_bundle_in_a_folder_is_known_before_an_export(tmp_path: Path) -> None:
+    exporter = ChildExporter()
+    standing = exporter.standing(write_sample_bundle(tmp_path / "there"))
+    assert standing == Standing("Qwen/Qwen3.5-0.8B", "int4", 64)
+    assert exporter.standing(tmp_path) is None
+
+
+def test_a_failure_names_the_folder_as_it_was_typed(
+    wish: BundleWish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(wish.folder.parent)
+    (wish.folder.parent / "out").touch()
+    with pytest.raises(Q35Error, match=r"^the folder out is a file; choose another folder$"):
+        ChildExporter().job().export(replace(wish, folder=Path("out")), lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
@@ -192,8 +209,8 @@ def test_the_room_of_a_folder_that_is_not_there_is_that_of_its_parent(tmp_path: 
             "the folder o is a file; choose another folder",
         ),
         (
-            "o is damaged; run `q35chat export --force` again",
-            "o is damaged; replace it",
+            "o is no JSON; export its model into this folder again, with --force",
+            "o is no JSON; replace it",
         ),
         ("use --source modelscope, or give", "use ModelScope, or give"),
         ("a [b] \x1b[31m", "a [b] ␛[31m"),

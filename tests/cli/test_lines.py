@@ -112,10 +112,45 @@ def test_a_script_with_a_question_that_failed_goes_on_and_ends_with_1() -> None:
     assert seen.err.getvalue() == "q35chat: prompt needs 9 slots\n"
 
 
-def test_a_script_with_a_picture_that_was_not_taken_ends_with_1() -> None:
-    seen = talk(Refusing(turn_events("Hi")), "/image no.png\none\n", code=1)
+def test_a_script_does_not_ask_a_question_whose_picture_was_not_taken() -> None:
+    backend = Refusing(turn_events("Hi"))
+    seen = talk(backend, "/image no.png\nwhat is it?\nand 1 + 1?\n", code=1)
+    assert [turns[-1].text for turns, _ in backend.asked] == ["and 1 + 1?"]
     assert seen.out.getvalue() == "Hi\n"
-    assert seen.err.getvalue() == "q35chat: no.png does not exist\n"
+    assert seen.err.getvalue() == (
+        "q35chat: no.png does not exist\n"
+        "not asked, because a picture for it was not taken: what is it?\n"
+    )
+
+
+def test_new_forgets_a_picture_that_was_not_taken() -> None:
+    backend = Refusing(turn_events("Hi"))
+    talk(backend, "/image no.png\n/new\none\n", code=1)
+    assert [turns[-1].text for turns, _ in backend.asked] == ["one"]
+
+
+def test_the_good_pictures_of_a_question_that_was_left_out_are_of_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(sample("PNG"))
+    backend = ScriptedBackend(turn_events("Hi"))
+    talk(backend, f"/image {tmp_path}/a.png\n/image\ncompare\nand now?\n", code=1)
+    ((turns, _),) = backend.asked
+    assert [(turn.text, turn.attachments) for turn in turns] == [("and now?", ())]
+
+
+def test_the_pictures_of_a_question_that_failed_in_a_script_are_of_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(sample("PNG"))
+    backend = ScriptedBackend(error=CapacityError("prompt needs 9 slots"))
+    talk(backend, f"/image {tmp_path}/a.png\none\ntwo\n", code=1)
+    assert [len(turns[-1].attachments) for turns, _ in backend.asked] == [1, 0]
+
+
+def test_who_types_has_seen_that_a_picture_is_missing_and_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    typed(monkeypatch, "/image no.png", "one")
+    backend = Refusing(turn_events("Hi"))
+    assert line_chat(backend, recorded()).talk() == 0
+    assert [turns[-1].text for turns, _ in backend.asked] == ["one"]
 
 
 def test_what_fails_at_a_terminal_was_seen_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +246,25 @@ def test_a_typed_word_that_is_no_command_is_said_and_not_asked(
     assert line_chat(backend, seen).talk() == 0
     assert "/bogus is no command" in seen.err.getvalue()
     assert [turns[0].text for turns, _ in backend.asked] == ["/etc/passwd is what?"]
+
+
+def test_an_unknown_command_in_a_script_is_said_and_not_asked() -> None:
+    backend = ScriptedBackend(turn_events("Hi"))
+    seen = talk(backend, "/bogus\n/usr/no/such/thing is what?\none\n", code=1)
+    assert "q35chat: /bogus is no command; /help shows them" in seen.err.getvalue()
+    assert "q35chat: /usr/no/such/thing is no command" in seen.err.getvalue()
+    assert [turns[-1].text for turns, _ in backend.asked] == ["one"]
+    with Store() as store:
+        assert [kept.title for kept in store.sessions()] == ["one"]
+
+
+def test_a_space_before_its_slash_makes_a_line_a_question() -> None:
+    backend = ScriptedBackend(turn_events("Hi"))
+    talk(backend, " /new is what?\n")
+    assert [turns[-1].text.strip() for turns, _ in backend.asked] == ["/new is what?"]
+
+
+def test_commands_may_be_written_in_capitals() -> None:
+    backend = ScriptedBackend(turn_events("Hi"))
+    talk(backend, "/NEW\n/Quit\nnever asked\n")
+    assert backend.asked == []

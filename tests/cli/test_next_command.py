@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.commands.next_command import as_typed_here, left_to_convert, next_step
+from q35chat.commands.next_command import as_typed_here, chat_command, left_to_convert, next_step
 from tests.export.bundles import sample_manifest
 
 LEFT = {"prefill": "prefill/prefill_graph.mindir", "decode": "decode/model.onnx"}
@@ -28,6 +28,20 @@ def test_a_bundle_is_chatted_with_only_when_nothing_is_left_to_convert(
     manifest = replace(sample_manifest(), target=target, graphs=graphs)
     assert left_to_convert(manifest) == left
     assert next_step(Path("a b"), manifest) == said
+
+
+def test_the_folder_that_is_opened_anyway_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chat_command(Path("out")) == "q35chat"
+    assert chat_command(tmp_path / "out") == f"q35chat --model-dir {tmp_path / 'out'}"
+
+    settings = tmp_path / "config" / "q35chat" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('model_dir = "elsewhere"\n', encoding="utf-8")
+    assert chat_command(Path("out")) == "q35chat --model-dir out"
+    settings.write_text("broken", encoding="utf-8")
+    assert chat_command(Path("out")) == "q35chat --model-dir out"
 
 
 def test_a_folder_is_named_as_one_would_type_it_here(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -40,6 +41,29 @@ def test_ctrl_c_keeps_what_was_printed_and_exits_130() -> None:
         process.send_signal(signal.SIGINT)
         assert process.communicate() == (b"end\n", b"stopped\n")
         assert process.returncode == 130
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_keeps_what_was_printed_and_exits_with_its_number(
+    ending: signal.Signals, tmp_path: Path
+) -> None:
+    folders = {"XDG_DATA_HOME": str(tmp_path)}
+    with running([*SCRIPTED, "waiting", *ASK], environment=folders) as process:
+        assert process.stdout is not None
+        printed = process.stdout.read(3)
+        process.send_signal(ending)
+        printed += process.stdout.read()
+        assert process.wait() == 128 + ending
+    shown = subprocess.run(
+        [*SCRIPTED, "brief", "sessions", "export", "--format", "json"],
+        env=os.environ | {"PYTHONPATH": PATHS} | folders,
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    answer = json.loads(shown.stdout)["turns"][-1]
+    assert (printed, answer["text"]) == (b"go end\n", "go end")
+    assert answer["finish_reason"] == "cancelled"
 
 
 def test_a_second_ctrl_c_kills() -> None:

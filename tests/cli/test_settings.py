@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,17 @@ def test_a_bad_file_is_one_line_with_the_place(tmp_path: Path, text: str, said: 
         load_settings(path)
     assert "\n" not in str(caught.value)
     assert "settings.toml" in str(caught.value)
+
+
+def test_a_file_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("x = " + "[" * 100_000)
+    with pytest.raises(UsageError, match=r"settings\.toml is not TOML"):
+        load_settings(path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match=r"settings\.toml is no file"):
+        load_settings(path)

@@ -74,7 +74,7 @@ def test_an_edited_turn_changes_what_it_knows_and_the_first_branch_still_knows(d
     first = desk.chat.steps[0]
     ended(desk.chat.edit(first.id, "My name is Peter."))
     assert "Peter" in desk.ask("What is my name?").text
-    desk.chat.choose_branch(desk.chat.steps[0].id, 0)
+    desk.chat.choose_branch(0)
     assert "Anna" in desk.ask("What is my name?").text
 
 

@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Phase, Stopped, Tell
+from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Phase, Standing, Stopped, Tell
 from tests.doubles.scripted_workspace import PATIENCE_S
 
 MIB = 1 << 20
@@ -34,6 +34,7 @@ class ScriptedExporter:
     phases: tuple[Phase, ...] = ()
     errors: list[Exception] = field(default_factory=list)
     free: int = 40 * GIB
+    there: Standing | None = None
     gate: threading.Event | None = None
     wishes: list[BundleWish] = field(default_factory=list)
     jobs: list[ScriptedJob] = field(default_factory=list)
@@ -46,6 +47,10 @@ class ScriptedExporter:
     def room(self, folder: Path) -> int:
         """The same everywhere."""
         return self.free
+
+    def standing(self, folder: Path) -> Standing | None:
+        """The same everywhere."""
+        return self.there
 
 
 class ScriptedJob:

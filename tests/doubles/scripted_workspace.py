@@ -190,7 +190,8 @@ class ScriptedConversation:
         self.title = title
         self.summary = ""
         self.history: list[Step] = []
-        self.branches: dict[str, list[Turn]] = {}
+        self.branch = 0
+        self.branches: list[list[Step]] = [[]]
         self.used = 0
         self.freed_by_pair = 0
         self.cancels = 0
@@ -207,7 +208,10 @@ class ScriptedConversation:
     @property
     def steps(self) -> Sequence[Step]:
         """The turns of the present branch."""
-        return tuple(self.history)
+        if not self.history:
+            return ()
+        last = replace(self.history[-1], branch=self.branch, branches=len(self.branches))
+        return (*self.history[:-1], last)
 
     @property
     def used_slots(self) -> int:
@@ -252,22 +256,22 @@ class ScriptedConversation:
         return self._run(Turn("user", text, tuple(attachments)), need)
 
     def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
-        """Answer again; the earlier answer becomes a branch."""
-        old = self.history.pop() if self.history[-1].turn.role == "assistant" else None
-        return self._run(None, 8, old)
+        """Answer again; the earlier answer stays on its branch."""
+        answered = self.history[-1].turn.role == "assistant"
+        return self._run(None, 8, len(self.history) - 1 if answered else None)
 
     def edit(
         self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
     ) -> Iterator[Event]:
-        """Ask something else instead of a former question."""
+        """Ask something else beside a former question."""
         index = [step.id for step in self.history].index(step_id)
-        self.history = self.history[:index]
-        return self.send(text, attachments)
+        need = self.forecast(text, attachments).turn_slots
+        return self._run(Turn("user", text, tuple(attachments)), need, index)
 
     def continue_answer(self) -> Iterator[Event]:
         """Go on with the last answer."""
         last = self.history.pop()
-        return self._run(None, 0, None, last.turn.text)
+        return self._run(None, 0, before=last.turn.text)
 
     def cancel(self) -> None:
         """Stop after the present token."""
@@ -299,26 +303,29 @@ class ScriptedConversation:
         yield from self._run(None, 20)
         self.history, self.used = history, used
 
-    def choose_branch(self, step_id: str, branch: int) -> None:
-        """Show another answer."""
-        index = [step.id for step in self.history].index(step_id)
-        turns = self.branches[step_id]
-        self.history[index] = replace(self.history[index], turn=turns[branch], branch=branch)
+    def choose_branch(self, branch: int) -> None:
+        """Read another branch."""
+        self.branches[self.branch] = self.history
+        self.branch, self.history = branch, self.branches[branch]
 
     def _run(
-        self, question: Turn | None, need: int, old: Step | None = None, before: str = ""
+        self, question: Turn | None, need: int, after: int | None = None, before: str = ""
     ) -> Iterator[Event]:
-        """A turn that can be stopped from now on, whenever it begins to be computed."""
+        """A turn that can be stopped from now on, whenever it begins to be computed; with `after`
+        it begins a branch behind so many turns."""
         reply = self.workspace.next_reply()
         self._cancelled.clear()
         self._gate = reply.gate
-        return self._running(reply, question, need, old, before)
+        return self._running(reply, question, need, after, before)
 
     def _running(
-        self, reply: Reply, question: Turn | None, need: int, old: Step | None, before: str
+        self, reply: Reply, question: Turn | None, need: int, after: int | None, before: str
     ) -> Iterator[Event]:
         if isinstance(reply.error, CapacityError) and reply.fail_after is None:
             raise reply.error
+        if after is not None:
+            self.branches = [*self.branches, self.history[:after]]
+            self.choose_branch(len(self.branches) - 1)
         if question is not None:
             self.history.append(Step(self._name(), question))
             self.title = self.title or question.text[:40]
@@ -326,7 +333,7 @@ class ScriptedConversation:
         yield PromptPlan(reused + need, reused, 0, self.model.capacity)
         yield from self._reading(reply, need)
         self.used += need
-        yield from self._answering(reply, need, reused, old, before)
+        yield from self._answering(reply, need, reused, before)
 
     def _reading(self, reply: Reply, need: int) -> Iterator[Event]:
         for done in range(reply.pictures + 1 if reply.pictures else 0):
@@ -337,9 +344,7 @@ class ScriptedConversation:
             self._pause(reply)
             yield PrefillProgress(need * part // reply.prefill_steps, need, 812.0)
 
-    def _answering(
-        self, reply: Reply, need: int, reused: int, old: Step | None, before: str
-    ) -> Iterator[Event]:
+    def _answering(self, reply: Reply, need: int, reused: int, before: str) -> Iterator[Event]:
         reasoning, answer, finish = "", "", reply.finish
         walls: list[float] = []
         for number, token in enumerate(self._tokens(reply)):
@@ -350,7 +355,7 @@ class ScriptedConversation:
                 finish = "cancelled"
                 break
             if reply.fail_after == number and reply.error is not None:
-                self._keep(Turn("assistant", before + answer, finish="cancelled"), old)
+                self._keep(Turn("assistant", before + answer, finish="cancelled"))
                 raise reply.error
             if reply.notice and number == 1:
                 yield Notice(reply.notice)
@@ -358,10 +363,9 @@ class ScriptedConversation:
             reasoning += token.text if token.kind == "reasoning" else ""
             answer += token.text if token.kind == "answer" else ""
             yield token
-        self._keep(Turn("assistant", before + answer, (), reasoning, (), finish), old)
-        yield Finished(
-            finish, answer, reasoning, (), self._usage(need, reused, reasoning, walls, reply.route)
-        )
+        usage = self._usage(need, reused, reasoning, walls, reply.route)
+        self._keep(Turn("assistant", before + answer, (), reasoning, (), finish), usage)
+        yield Finished(finish, answer, reasoning, (), usage)
 
     def _usage(
         self, need: int, reused: int, reasoning: str, walls: list[float], route: str
@@ -388,13 +392,8 @@ class ScriptedConversation:
         if reply.pause_s:
             self._cancelled.wait(reply.pause_s)
 
-    def _keep(self, turn: Turn, old: Step | None) -> None:
-        if old is None:
-            self.history.append(Step(self._name(), turn))
-            return
-        turns = self.branches.setdefault(old.id, [old.turn])
-        turns.append(turn)
-        self.history.append(Step(old.id, turn, len(turns) - 1, len(turns)))
+    def _keep(self, turn: Turn, usage: Usage | None = None) -> None:
+        self.history.append(Step(self._name(), turn, usage=usage, model=self.model.name))
 
     def _name(self) -> str:
         self._made += 1

@@ -166,6 +166,7 @@ def test_graphs_that_contradict_themselves_are_refused(
         ({"q35chat.graph": "vision"}, "expected a text graph, found a vision graph"),
         ({"q35chat.in_place": "past_conv_0"}, "past_conv_0 is promised in place but is no KV"),
         ({"q35chat.may_alias": "past_conv_9"}, "states promised in place: past_conv_9"),
+        ({"q35chat.may_alias": "past_key_1"}, "in place but need not: past_key_1"),
     ],
 )
 def test_metadata_of_another_kind_is_refused(metadata: dict[str, str], message: str) -> None:

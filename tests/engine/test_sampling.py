@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -209,6 +211,24 @@ def _samplers(rules: SamplingSettings, *seeds: int) -> list[Sampler]:
 def test_nan_logits_are_an_error(temperature: float) -> None:
     with pytest.raises(RuntimeFailure, match="NaN"):
         Sampler(SamplingSettings(temperature=temperature), [], 0)(logits(1, float("nan"), 2))
+
+
+@pytest.mark.parametrize("rules", [{}, {"top_k": 20}, {"top_p": 0.9}, {"min_p": 0.1}])
+@pytest.mark.parametrize("temperature", [1e-50, 1e-44, 1e-38, 1e-30])
+def test_the_colder_the_more_it_is_greedy(temperature: float, rules: dict[str, Any]) -> None:
+    scores = wide()
+    settings = SamplingSettings(temperature=temperature, **{"top_p": 1.0, "top_k": 0} | rules)
+
+    assert Sampler(settings, [], 0)(scores) == scores.argmax()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_logit_without_bounds_is_the_likeliest(temperature: float) -> None:
+    sampler = Sampler(SamplingSettings(temperature=temperature), [], 0)
+
+    assert sampler(logits(1, float("inf"), 2)) == 1
+    with pytest.raises(RuntimeFailure, match="no finite logits"):
+        sampler(np.full(3, -np.inf, np.float32))
 
 
 def test_logits_are_left_as_they_were() -> None:

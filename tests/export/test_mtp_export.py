@@ -126,7 +126,7 @@ def test_with_or_without_the_head_is_another_bundle(
 ) -> None:
     out = tmp_path / "out"
     export(asked(checkpoint, out, mtp=there), Recorder())
-    with pytest.raises(UsageError, match=r"text mtp (head instead of none|none instead of head)"):
+    with pytest.raises(UsageError, match=r"with mtp (head, not none|none, not head);"):
         export(asked(checkpoint, out, mtp=wanted), Recorder())
     export(asked(checkpoint, out, mtp=wanted, force=True), Recorder())
     assert ("mtp" in Bundle.open(out, check="full").manifest.graphs) == wanted
@@ -141,7 +141,7 @@ def test_a_bundle_of_before_there_were_heads_has_none(checkpoint: Path, tmp_path
     assert "mtp" not in Bundle.open(out).manifest.options["text"]
 
     assert export(asked(checkpoint, out, mtp=False), Recorder()).status == "up-to-date"
-    with pytest.raises(UsageError, match="text mtp none instead of head"):
+    with pytest.raises(UsageError, match="with mtp none, not head;"):
         export(asked(checkpoint, out), Recorder())
 
 

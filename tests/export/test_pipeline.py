@@ -107,9 +107,10 @@ def test_a_copy_of_the_checkpoint_is_the_same_source(own_checkpoint: Path, bundl
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_seq_len": 64}, "text max_seq_len 32 instead of 64"),
-        ({"precision": "int8"}, "vision precision int4 instead of int8"),
-        ({"block_size": 64}, "vision block_size auto instead of 64"),
+        ({"max_seq_len": 64}, "holds a bundle of 32 slots, not 64; add"),
+        ({"precision": "int8"}, "holds an int4 bundle, not int8; add"),
+        ({"precision": "int8", "max_seq_len": 64}, "int4 bundle, not int8, of 32 slots, not 64;"),
+        ({"block_size": 64}, "holds a bundle with block_size auto, not 64; add"),
     ],
 )
 def test_other_options_need_force(
@@ -182,17 +183,54 @@ def test_a_component_of_another_checkpoint_does_not_fit(bundle: Path, tmp_path: 
         run(request)
 
 
-def test_a_damaged_bundle_is_reported_and_made_again_with_force(
-    checkpoint: Path, bundle: Path
+def altered(path: Path) -> None:
+    """Other bytes in the middle, the same size: of a graph's file a wrong graph."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 100] = bytes(byte ^ 0xFF for byte in data[middle : middle + 100])
+    path.unlink()  # a copy in a test may be a hard link
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["text/model.bin", "vision/model.bin", "text/model.onnx"])
+def test_the_same_export_makes_a_damaged_component_again_and_keeps_the_other(
+    checkpoint: Path, bundle: Path, name: str
+) -> None:
+    damaged, whole = ("text", "vision") if name.startswith("text") else ("vision", "text")
+    before = Bundle.open(bundle).manifest
+    kept = state_of(bundle / whole)
+    altered(bundle / name)
+    recorder = Recorder()
+
+    result = export(request_for(checkpoint, bundle), recorder)
+
+    assert result.status == "exported"
+    assert any(f"{name} was altered" in note for note in recorder.notes)
+    assert any(f"; {damaged} is exported again" in note for note in recorder.notes)
+    after = Bundle.open(bundle, check="full").manifest
+    assert (after.files, after.options) == (before.files, before.options)
+    assert state_of(bundle / whole) == kept
+
+
+@pytest.mark.parametrize("name", ["text/model.bin", "processor/tokenizer.json"])
+def test_the_same_export_makes_what_is_truncated_or_missing_again(
+    checkpoint: Path, bundle: Path, name: str
+) -> None:
+    before = Bundle.open(bundle).manifest.files
+    (bundle / name).write_bytes(b"short")
+    (bundle / "vision/model.onnx").unlink()
+    assert run(request_for(checkpoint, bundle)).status == "exported"
+    assert Bundle.open(bundle, check="full").manifest.files == before
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_one_component_is_not_exported_beside_a_truncated_one(
+    checkpoint: Path, bundle: Path, force: bool
 ) -> None:
     (bundle / "text" / "model.bin").write_bytes(b"short")
-    request = request_for(checkpoint, bundle)
-    with pytest.raises(BundleError, match=r"truncated.*--force"):
+    request = replace(request_for(checkpoint, bundle), component="vision", force=force)
+    with pytest.raises(ExportError, match=r"text/model.bin is truncated.*; use --component all"):
         run(request)
-    with pytest.raises(ExportError, match=r"truncated.*--force` again, with --component all"):
-        run(replace(request, component="vision", force=True))
-    run(replace(request, force=True))
-    assert Bundle.open(bundle, check="full")
 
 
 def test_a_bundle_with_a_broken_manifest_is_made_again_with_force(
@@ -277,6 +315,7 @@ def test_more_slots_than_the_model_has_positions_are_refused(
         ("source", "ftp"),
         ("target", "tpu"),
         ("max_seq_len", 0),
+        ("max_seq_len", 16),
         ("block_size", 48),
     ],
 )
@@ -284,6 +323,13 @@ def test_a_choice_that_does_not_exist_is_a_usage_error(option: str, value: Any) 
     name = option.replace("_", "-")
     with pytest.raises(UsageError, match=f"--{name} must be .*found .*{value}"):
         replace(ExportRequest(), **{option: value})
+
+
+def test_a_block_size_for_weights_without_scales_is_refused() -> None:
+    said = "--block-size 64 is for int8 and int4; fp32 .*: leave it out, or choose another"
+    with pytest.raises(UsageError, match=said):
+        ExportRequest(precision="fp32", block_size=64)
+    assert ExportRequest(precision="int8", block_size=64).block_size == 64
 
 
 def test_too_little_disk_space_is_seen_before_anything_is_written(

@@ -169,6 +169,19 @@ def test_a_damaged_file_is_one_line(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_graph_that_does_not_hold_together_is_told_without_the_librarys_own_words(
+    tmp_path: Path,
+) -> None:
+    path = write_text_graph(tmp_path / "model.onnx", external=True)
+    path.write_bytes(path.read_bytes().replace(b"input_ids", b"input_idz", 1))
+
+    with pytest.raises(RuntimeFailure) as error:
+        OrtSession(path)
+    said = str(error.value)
+    assert said.startswith(f"cannot load {path}: ")
+    assert (said.count(str(path)), "ONNXRuntimeError" in said, ".cc:" in said) == (1, False, False)
+
+
 def test_missing_weights_are_one_line(tmp_path: Path) -> None:
     path = write_text_graph(tmp_path / "model.onnx", external=True)
     (tmp_path / "weights.data").unlink()

@@ -14,8 +14,9 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from q35chat.tui.app import ChatApp
+from q35chat.tui.drafts import Drafts
 from q35chat.tui.graphics import PictureDisplay
-from q35chat.tui.preferences import Drafts, Preferences
+from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.widgets.meters import Meters
 from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace, dialogue

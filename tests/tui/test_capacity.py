@@ -9,7 +9,7 @@ from q35chat.tui.feed import Batch
 from q35chat.tui.meter import Capacity, Meter, Reading
 from q35chat.tui.widgets.capacity_bar import FREE, TURN, USED, bar_cells, bar_content
 from q35chat.tui.widgets.meter_line import line
-from tests.doubles.scripted_workspace import MODEL, Gate, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, Chat, opened
 
 
@@ -182,7 +182,9 @@ async def test_used_this_turn_and_free_add_up_to_the_capacity_at_every_moment() 
 
 async def test_a_prompt_that_is_read_again_is_still_used_and_not_this_turn() -> None:
     meter = Meter()
-    meter.idle(MODEL, 1_000)
+    conversation = ScriptedWorkspace().add("")
+    conversation.used = 1_000
+    meter.idle(conversation)
     meter.expect(Forecast(14, 0, 1_000, 1_034, True))
     meter.begin()
     meter.take(Batch(plan=PromptPlan(1_014, 0, 0, 2_048)))

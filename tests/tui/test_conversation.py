@@ -78,10 +78,10 @@ async def test_regenerate_keeps_the_earlier_answer_as_a_branch() -> None:
         await chat.see("second answer")
         await chat.idle()
         assert "first answer" not in chat.flat
-        assert "answer 2 of 2" in chat.flat
+        assert "version 2 of 2 Alt+Left Alt+Right" in chat.flat
         await chat.press("alt+left")
         await chat.see("first answer")
-        assert "answer 1 of 2" in chat.flat
+        assert "version 1 of 2" in chat.flat
         await chat.press("alt+right")
         await chat.see("second answer")
 

@@ -118,6 +118,14 @@ def consistent(chat: Chat) -> None:
     assert (capacity.kept, capacity.turn) == (conversation.used_slots, 0)
     assert capacity.kept + capacity.free == capacity.total == conversation.model.capacity
     assert f"{capacity.kept:,} used" in " ".join(chat.text.split())
+    speeds_agree(chat)
+
+
+def speeds_agree(chat: Chat) -> None:
+    """The panel and the line under the last answer give the same speed and number of tokens."""
+    [under] = re.findall(r"↓([\d,]+)  ([\d.,]+ tok/s)  ([\d.]+ ms)/step", chat.text)[-1:]
+    [beside] = re.findall(r"([\d.,]+ tok/s)  ([\d,]+) tokens? ", chat.text)
+    assert beside == (under[1], under[0])
 
 
 def gated(conversation: Conversation, name: str, gate: Gate, monkeypatch: Any) -> None:
@@ -174,21 +182,21 @@ async def test_an_answer_is_made_again_and_its_question_changed(demo: Path, stor
         await chat.press("ctrl+r")
         again = await answered(chat, lambda step: step.branches == 2)
         assert (again.branch, again.branches) == (1, 2)
-        assert "answer 2 of 2" in chat.flat
+        assert "version 2 of 2" in chat.flat
         assert again.turn.token_ids == once.turn.token_ids  # greedy
         consistent(chat)
 
         await chat.press("alt+left")
-        await chat.see("answer 1 of 2")
+        await chat.see("version 1 of 2")
         await chat.press("ctrl+e")
         assert chat.screen.composer.editor.text == "What can you do?"
         await chat.write(" In short.")
         await chat.press("enter")
-        edited = await answered(chat, lambda step: step.branches == 1)
+        edited = await answered(chat, lambda step: step.branches == 3)
         questions = [step for step in open_conversation(chat).steps if step.turn.role == "user"]
         assert [step.turn.text for step in questions] == ["What can you do? In short."]
-        assert questions[0].branches == 2
-        assert edited.branches == 1
+        assert edited.branch == 2
+        assert "version 3 of 3" in chat.flat
         consistent(chat)
 
 

@@ -41,10 +41,13 @@ async def test_a_conversation_is_renamed() -> None:
         await list_of_chats(chat)
         await chat.press("f2")
         await chat.see("New title")
+        assert "Enter keeps the title · Esc goes back to the list" in chat.flat
+        assert "Enter opens" not in chat.flat
         chat.app.screen.query_one(Input).value = "Pasta [red]at home[/red]"
         await chat.press("enter")
         await chat.see("Pasta [red]at home[/red]")
         assert "Cooking" not in chat.flat
+        assert "Enter opens · F2 renames" in chat.flat
 
 
 async def test_deleting_asks_first_and_escape_keeps() -> None:
@@ -82,6 +85,30 @@ async def test_settings_are_checked_and_saved_as_they_are_typed() -> None:
         await chat.until(lambda: chat.conversation.settings().sampling.seed == 42)
         await chat.press("escape")
         assert len(chat.app.screen_stack) == 2
+
+
+async def test_the_settings_say_what_is_of_the_chat_and_what_of_the_program() -> None:
+    async with opened(size=(120, 60)) as chat:
+        await chat.press("f2")
+        for words in ("SAMPLING", "LIMITS", "SYSTEM PROMPT"):
+            await chat.see(f"{words} · THIS CHAT ONLY")
+        for words in ("THEME", "PICTURES"):
+            await chat.see(f"{words} · ALL CHATS")
+
+
+@pytest.mark.parametrize("key", ["escape", "f2"])
+async def test_a_setting_that_was_not_taken_is_named_when_the_settings_close(key: str) -> None:
+    async with opened() as chat:
+        await chat.press("f2")
+        await chat.see("Temperature")
+        chat.app.screen.query_one("#temperature", Input).value = "9"
+        chat.app.screen.query_one("#top_p", Input).value = "x"
+        await chat.see("not saved: must be from 0 to 5")
+        chat.app.screen.query_one("#top_p", Input).value = "0.5"
+        await chat.until(lambda: chat.conversation.settings().sampling.top_p == 0.5)
+        await chat.press(key)
+        await chat.see("✗ Not saved, the former value stays: Temperature must be from 0 to 5")
+        assert "Top p" not in chat.flat
 
 
 async def test_the_system_prompt_is_a_setting() -> None:
@@ -145,11 +172,11 @@ async def test_the_palette_runs_commands() -> None:
 
 _LOADING = "The model is still loading"
 SAYS: dict[str, tuple[str, str]] = {
-    "regenerate": (_LOADING, "answer 2 of 2"),
+    "regenerate": (_LOADING, "version 2 of 2"),
     "edit": (_LOADING, "editing question 1 of 1"),
     "continue": (_LOADING, "The last answer is complete"),
-    "earlier": (_LOADING, "There is only one answer"),
-    "later": (_LOADING, "There is only one answer"),
+    "earlier": (_LOADING, "There is only one version"),
+    "later": (_LOADING, "There is only one version"),
     "drop": (_LOADING, "There is only one turn"),
     "summarise": (_LOADING, "This chat starts from the summary"),
     "new": (_LOADING, "q35chat · new chat"),

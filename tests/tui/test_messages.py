@@ -89,3 +89,27 @@ async def test_what_the_store_has_to_say_is_said_once() -> None:
         await chat.press("ctrl+n")
         await chat.until(lambda: chat.conversation.id != first)
         assert chat.said.count("the store was set aside") == 1
+
+
+async def test_a_message_about_the_same_takes_the_place_of_the_older_one() -> None:
+    async with opened() as chat:
+        await chat.press(*"/think 0", "enter")
+        await chat.see("✗ “0”: thinking takes 1 to 1,000,000 tokens; /think off turns it off")
+        chat.screen.say("another problem", error=True)
+        await chat.press(*"/think off", "enter")
+        await chat.see("● Thinking off")
+        assert "“0”" not in chat.flat
+        assert "✗ another problem" in chat.flat
+        await chat.press(*"/think maybe", "enter")
+        await chat.see("✗ “maybe” is not off, on or a number of tokens")
+        assert "● Thinking off" not in chat.flat
+
+
+async def test_what_was_said_before_a_turn_goes_when_it_begins_but_for_warnings() -> None:
+    async with opened() as chat:
+        chat.screen.say("demo answers from now on")
+        chat.screen.say("a problem", error=True)
+        chat.app.notify("the store was moved", severity="warning")
+        await chat.see("✗ a problem")
+        await chat.ask("hello")
+        assert [message.text for message in chat.screen.messages.said] == ["the store was moved"]

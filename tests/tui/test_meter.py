@@ -1,10 +1,18 @@
-"""The steps behind the live meters: what one token took, however many one run computed."""
+"""The steps behind the live meters: what one token took, however many one run computed. Once a
+turn has ended, its own numbers."""
 
 from __future__ import annotations
 
-from q35chat.chat.events import Token
+import pytest
+
+from q35chat.chat.events import Finished, Timings, Token, Usage
+from q35chat.chat.service import Step
+from q35chat.chat.values import Turn
 from q35chat.tui.feed import Batch
 from q35chat.tui.meter import SHOWN_STEPS, Meter, Reading
+from q35chat.tui.text import rate, usage_items
+from q35chat.tui.widgets.meters import speed
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 
 
 def token(predict_ms: float, wall_ms: float, ident: int | None = 1) -> Token:
@@ -52,3 +60,88 @@ def test_the_oldest_run_shown_counts_whole() -> None:
 
 def test_text_that_was_held_back_is_no_step() -> None:
     assert read([token(0, 0), token(9, 10), token(0, 0, None)]).steps == (10.0,)
+
+
+def usage(tokens: int, *wall_ms: float, route: str = "") -> Usage:
+    timings = Timings(0.0, 80.0, 90.0, tuple(0.9 * wall for wall in wall_ms), wall_ms, route)
+    return Usage(12, 0, 0, 0, tokens, 2_048, 12 + tokens, timings)
+
+
+def ended(ended: Usage, *tokens: Token) -> Reading:
+    """The meter after a turn that brought `tokens` in one frame and its end in the next."""
+    meter = Meter(clock=lambda: 0.0)
+    meter.begin()
+    meter.take(Batch(tokens=[*tokens]))
+    meter.take(Batch(finished=Finished("stop", "", "", (), ended)))
+    return meter.reading()
+
+
+def agree(reading: Reading, told: Usage) -> None:
+    """The panel and the line under the answer give the same speed and number of tokens."""
+    items = usage_items(told)
+    assert f"↓{reading.made:,}" in items
+    assert (rate(reading.tokens_per_s) in items) == bool(reading.steps)
+    tokens = "1 token" if reading.made == 1 else f"{reading.made:,} tokens"
+    assert str(speed(reading)).startswith(f"{rate(reading.tokens_per_s)}  {tokens}\n")
+
+
+def test_a_long_turn_that_has_ended_has_the_speed_of_all_its_steps() -> None:
+    walls = [*[4.0] * 250, *[8.0] * 40]
+    told = usage(292, *walls, 8.0)
+    reading = ended(told, token(0, 0), *(token(0.9 * wall, wall) for wall in walls))
+    assert reading.made == 292
+    assert reading.tokens_per_s == pytest.approx(1000 * 291 / sum((*walls, 8.0)))
+    assert (len(reading.steps), reading.first_step) == (SHOWN_STEPS, 291 - SHOWN_STEPS)
+    agree(reading, told)
+
+
+def test_a_turn_that_has_ended_counts_the_end_of_the_answer() -> None:
+    told = usage(2, 7.5, route="the chunk graph")
+    reading = ended(told, token(0, 0))
+    assert (reading.made, reading.steps, reading.first_token_s) == (2, (7.5,), 0.09)
+    assert reading.route == "the chunk graph"
+    agree(reading, told)
+
+
+def test_guessed_tokens_count_with_the_run_that_ended_the_answer() -> None:
+    told = usage(4, 2.0, 2.0, 14.0)
+    reading = ended(told, token(0, 0), token(3, 3), token(0, 1))
+    assert (reading.made, reading.wall) == (4, 6.0)
+    agree(reading, told)
+
+
+def test_an_answer_of_one_token_has_no_speed_to_tell() -> None:
+    told = usage(1)
+    reading = ended(told, token(0, 0))
+    assert "0.0" not in str(speed(reading))
+    agree(reading, told)
+
+
+def test_a_meter_at_rest_shows_the_last_answer_of_its_chat_or_nothing() -> None:
+    conversation, told = ScriptedWorkspace().add(""), usage(3, 5.0, 15.0)
+    answer = Step("a", Turn("assistant", "x"), usage=told, model=conversation.model.name)
+    meter = Meter()
+    for last in (answer, Step("q", Turn("user", "x"))):
+        conversation.history = [answer, last]
+        meter.idle(conversation)
+        assert meter.reading().made == (3 if last is answer else 0)
+        assert meter.reading().steps == ((5.0, 15.0) if last is answer else ())
+        assert meter.reading().tokens_per_s == (100.0 if last is answer else 0.0)
+
+
+def test_the_speed_of_another_model_is_not_shown_as_this_one() -> None:
+    conversation = ScriptedWorkspace().add("")
+    answer = Step("a", Turn("assistant", "x"), usage=usage(3, 5.0, 15.0), model="another")
+    conversation.history = [answer]
+    meter = Meter()
+    meter.idle(conversation)
+    assert meter.reading().made == 0
+
+
+def test_a_new_turn_begins_without_the_numbers_of_the_last() -> None:
+    meter = Meter()
+    meter.take(Batch(finished=Finished("stop", "", "", (), usage(3, 5.0, 15.0))))
+    meter.begin()
+    meter.take(Batch(tokens=[token(0, 0), token(9, 10)]))
+    reading = meter.reading()
+    assert (reading.made, reading.steps, reading.tokens_per_s) == (2, (10.0,), 100.0)

@@ -16,6 +16,7 @@ from q35chat.chat.values import ChatSettings, Turn
 from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
 from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
 from q35chat.tui.completion import listing, path_word, slash_choices
+from q35chat.tui.drafts import Drafts
 from q35chat.tui.feed import Batch, Feed
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS
 from q35chat.tui.history import History
@@ -23,7 +24,7 @@ from q35chat.tui.markdown import code_blocks, conversation_markdown
 from q35chat.tui.meter import Meter, percentile
 from q35chat.tui.pacing import LONGEST_S, SHORTEST_S, Pacer
 from q35chat.tui.paste import fold_label, folds, is_existing_path, picture_paths, unfold
-from q35chat.tui.preferences import Drafts, Preferences, load_preferences, save_preferences
+from q35chat.tui.preferences import Preferences, load_preferences, save_preferences
 from q35chat.tui.preview import half_blocks
 from q35chat.tui.text import (
     clean,
@@ -37,7 +38,7 @@ from q35chat.tui.text import (
 )
 from q35chat.tui.widgets.bars import hint_line
 from q35chat.tui.widgets.latency_graph import columns, glyphs
-from tests.doubles.scripted_workspace import MODEL
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import picture_bytes, picture_file
 
 
@@ -262,7 +263,9 @@ def test_a_feed_keeps_order_and_ends_with_the_error() -> None:
 def test_the_meter_accounts_for_a_turn() -> None:
     now = [0.0]
     meter = Meter(clock=lambda: now[0])
-    meter.idle(MODEL, 100)
+    conversation = ScriptedWorkspace().add("")
+    conversation.used = 100
+    meter.idle(conversation)
     meter.expect(Forecast(40, 0, 100, 1_908, True))
     assert (meter.capacity.kept, meter.capacity.turn) == (100, 40)
     meter.begin()
@@ -283,7 +286,8 @@ def test_the_meter_accounts_for_a_turn() -> None:
     assert (reading.p50, reading.predict, reading.tokens_per_s) == (10.0, 9.0, 100.0)
     assert (reading.first_token_s, reading.progress) == (2.0, None)
     assert (reading.capacity.kept, reading.capacity.turn) == (100, 240)
-    meter.idle(MODEL, 340)
+    conversation.used = 340
+    meter.idle(conversation)
     assert (meter.capacity.kept, meter.capacity.turn) == (340, 0)
 
 

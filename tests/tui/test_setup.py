@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import BundleError, CheckpointError, ExportError
-from q35chat.tui.exporting import Occupied, Phase
+from q35chat.tui.exporting import Occupied, Phase, Standing
 from q35chat.tui.widgets.choices import Choices
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
@@ -166,7 +166,7 @@ async def test_a_model_larger_than_the_free_memory_is_a_warning_only() -> None:
     exporter.estimate = replace(exporter.estimate, memory_free=GIB // 2)
     async with setting_up(exporter) as chat:
         await chat.press("enter")
-        await chat.see("A chat takes 748.0 MiB of memory, 512.0 MiB are free now")
+        await chat.see("A chat takes about 748.0 MiB of memory, 512.0 MiB are free now")
         await chat.press("enter")
         await chat.see("is ready")
 
@@ -288,16 +288,45 @@ async def test_escape_on_a_failure_goes_back_to_the_form() -> None:
         await chat.see("is ready")
 
 
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (Standing("Qwen/Qwen3.5-0.8B", "int8", 2048), "out holds an int8 bundle, not int4; it is"),
+        (Standing("Qwen/Qwen3.5-0.8B", "int4", 4096), "a bundle of 4,096 slots, not 2,048; it is"),
+        (Standing("Qwen/Qwen3.5-4B", "int4", 2048), "out holds a bundle of Qwen/Qwen3.5-4B; it is"),
+    ],
+)
+async def test_another_bundle_in_the_folder_is_said_before_the_export(
+    there: Standing, said: str
+) -> None:
+    exporter = ScriptedExporter(there=there)
+    async with setting_up(exporter) as chat:
+        await looked_up(chat)
+        await chat.see(said)
+        assert len(exporter.wishes) == 1
+
+
+async def test_the_same_bundle_in_the_folder_is_no_warning() -> None:
+    exporter = ScriptedExporter(there=Standing("Qwen/Qwen3.5-0.8B", "int4", 2048))
+    async with setting_up(exporter) as chat:
+        await looked_up(chat)
+        await chat.see("Choose how exact and how long; Enter exports")
+        assert "holds" not in chat.flat
+
+
 async def test_a_bundle_in_the_way_is_replaced_only_by_its_own_key() -> None:
     exporter = ScriptedExporter()
     async with setting_up(exporter) as chat:
         await looked_up(chat)
-        exporter.errors.append(Occupied("out holds a bundle with precision int8"))
+        exporter.errors.append(Occupied("out holds an int8 bundle, not int4"))
         await chat.press("enter")
         await chat.see("F6 Replace the bundle that is there")
+        assert "✗ A bundle is there already" in chat.flat
+        assert "failed" not in chat.flat
+        assert chat.flat.count("int8 bundle") == 1
         await chat.press("enter")
         await chat.see("of memory")
-        exporter.errors.append(Occupied("out holds a bundle with precision int8"))
+        exporter.errors.append(Occupied("out holds an int8 bundle, not int4"))
         await chat.press("enter")
         await chat.see("F6 Replace the bundle that is there")
         await chat.press("f6")

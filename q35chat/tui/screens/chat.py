@@ -7,6 +7,7 @@ running turn. Asks the conversation for everything that is not about drawing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
@@ -20,6 +21,7 @@ from textual.timer import Timer
 
 from q35chat.chat.events import Event
 from q35chat.chat.service import Conversation, Step, Workspace
+from q35chat.errors import Q35Error
 from q35chat.tui.attaching import Attaching
 from q35chat.tui.chat_commands import ChatCommands
 from q35chat.tui.commands import (
@@ -30,18 +32,18 @@ from q35chat.tui.commands import (
 )
 from q35chat.tui.copying import Copying
 from q35chat.tui.drafting import NEW, Drafting
+from q35chat.tui.drafts import Drafts
 from q35chat.tui.forecasting import Forecasting
 from q35chat.tui.generation import Ended, Generation
 from q35chat.tui.loading import Loading
 from q35chat.tui.meter import Meter
 from q35chat.tui.panels import Panels
 from q35chat.tui.paste import is_existing_path, picture_paths
-from q35chat.tui.preferences import Drafts
 from q35chat.tui.sending import Sending
 from q35chat.tui.status import Status
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
-from q35chat.tui.widgets.messages import Messages
+from q35chat.tui.widgets.messages import Messages, Severity
 from q35chat.tui.widgets.meter_line import MeterLine
 from q35chat.tui.widgets.meters import Meters
 from q35chat.tui.widgets.panel import Panel, WayLine
@@ -100,6 +102,7 @@ class ChatScreen(Screen[None]):
         self._unpainted = False
         self._latest: Timer | None = None
         self._told = ""
+        self.earlier = 0
         self.then_open: Conversation | None = None
 
     def compose(self) -> ComposeResult:
@@ -179,9 +182,10 @@ class ChatScreen(Screen[None]):
         """The open conversation's turns."""
         return self.conversation.steps if self.conversation is not None else ()
 
-    def say(self, text: str, *, error: bool = False) -> None:
-        """A short message that goes away by itself."""
-        self.notify(text, severity="error" if error else "information", markup=False)
+    def say(self, text: str, *, error: bool = False, about: str = "") -> None:
+        """A short message that goes away by itself, or with a newer one about the same."""
+        severity: Severity = "error" if error else "information"
+        self.notify(text, title=about, severity=severity, markup=False)
 
     # -- loading and opening
 
@@ -197,7 +201,7 @@ class ChatScreen(Screen[None]):
         self.transcript.model_name = conversation.model.name
         self.meter = Meter()
         self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
-        self.meter.idle(conversation.model, conversation.used_slots)
+        self.meter.idle(conversation)
         self.drafting.arrive(conversation)
         self.transcript.begin_with(conversation.summary)
         await self.transcript.show(conversation.steps)
@@ -208,8 +212,22 @@ class ChatScreen(Screen[None]):
         self.status.refresh()
         self.status.warn()
         self._tell(self.workspace.message)
+        self.look_for_earlier()
         self.forecasting.soon()
         await self.sending.try_queued()
+
+    def look_for_earlier(self) -> None:
+        """Count the chats there are to come back to, where the welcome says so."""
+        if not self.steps:
+            self.run_worker(self._count_earlier, thread=True, group="earlier")
+
+    def _count_earlier(self) -> None:
+        with suppress(Q35Error):
+            self.call_later(self._show_earlier, len(self.workspace.sessions()))
+
+    def _show_earlier(self, earlier: int) -> None:
+        self.earlier = earlier
+        self.status.show_title()
 
     def _tell(self, message: str) -> None:
         """What the store has to say, once."""
@@ -269,6 +287,7 @@ class ChatScreen(Screen[None]):
     ) -> None:
         """Run a turn into an answer on screen."""
         self.panel.dismiss()
+        self.messages.go_on()
         self.status.begin()
         self.sending.forget()
         events = make_events()  # before anything waits: from here on it can be stopped
@@ -289,13 +308,14 @@ class ChatScreen(Screen[None]):
         if conversation is None:
             return
         self.status.stopping = False
+        self.commands.turn_ended()
         following, self.then_open = self.then_open, None
         if following is not None and ended.finished and ended.finished.reason != "cancelled":
             await self.loader.show(following)
             self.say("This chat starts from the summary")
             return
         await self.transcript.settle(conversation.steps)
-        self.meter.idle(conversation.model, conversation.used_slots)
+        self.meter.idle(conversation)
         if ended.error is not None:
             self.drafting.give_back(conversation)
             await self.panels.turn_failed(ended.error, summarising=following is not None)

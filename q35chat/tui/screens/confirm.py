@@ -27,11 +27,25 @@ class ConfirmScreen(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """Question, detail, two buttons."""
         with Vertical(classes="dialog"):
-            yield Static(Content.styled(clean(self._question), "bold"))
-            yield Static(Content.styled(clean(self._detail), "$foreground 60%"))
+            yield Static(self._bold(), id="question")
+            yield Static(self._dim(), id="detail")
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (n)", id="no", compact=True)
                 yield Button(f"{self._yes} (y)", id="yes", variant="error", compact=True)
+
+    def _bold(self) -> Content:
+        return Content.styled(clean(self._question), "bold")
+
+    def _dim(self) -> Content:
+        return Content.styled(clean(self._detail), "$foreground 60%")
+
+    def ask_instead(self, question: str, detail: str, yes: str) -> None:
+        """What was asked has changed meanwhile; the keys and what they mean stay."""
+        self._question, self._detail, self._yes = question, detail, yes
+        if self.is_mounted:
+            self.query_one("#question", Static).update(self._bold())
+            self.query_one("#detail", Static).update(self._dim())
+            self.query_one("#yes", Button).label = f"{yes} (y)"
 
     def on_mount(self) -> None:
         """Enter alone changes nothing."""

@@ -19,18 +19,22 @@ from textual.widgets.option_list import Option
 from q35chat.counting import readable_size
 from q35chat.tui.arriving import Arriving
 from q35chat.tui.completion import Choice, listing
+from q35chat.tui.text import clean
 from q35chat.tui.widgets.picture import Picture
 
 _MOST_PREVIEWED = 32 << 20
 _MOST_LISTED = 200
+_WIDE = 100
+_COLUMNS, _FEW_COLUMNS, _ROWS = 42, 26, 16
 
 
 class _Entry(Option):
-    """A line of the list."""
+    """A line of the list: what it puts into the path, and the picture there if it is one."""
 
-    def __init__(self, choice: Choice) -> None:
-        super().__init__(_row(choice))
-        self.choice = choice
+    def __init__(self, path: str, picture: Path | None = None, name: str = "") -> None:
+        super().__init__(_row(name or _last(path), is_picture=picture is not None))
+        self.path = path
+        self.picture = picture
 
 
 class PickerScreen(ModalScreen[Path | None]):
@@ -43,10 +47,13 @@ class PickerScreen(ModalScreen[Path | None]):
         Binding("tab", "complete", "Complete", show=False),
     ]
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
+
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
         self._arriving = Arriving()
+        self._entries = 0
 
     def compose(self) -> ComposeResult:
         """Path above, list and preview below."""
@@ -56,7 +63,7 @@ class PickerScreen(ModalScreen[Path | None]):
             with Horizontal(id="picker-body"):
                 yield OptionList()
                 with Vertical(id="picker-side"):
-                    yield Picture(columns=42, rows=16)
+                    yield Picture(columns=_COLUMNS, rows=_ROWS)
                     yield Static(id="picker-facts", markup=False)
             yield Static(
                 "Enter attaches or opens a folder · Tab completes · Esc closes",
@@ -86,16 +93,25 @@ class PickerScreen(ModalScreen[Path | None]):
     def _show(self, question: int, choices: tuple[Choice, ...]) -> None:
         if not self._arriving.is_newest(question):
             return
-        options = self.query_one(OptionList)
+        options, up = self.query_one(OptionList), above(self._arriving.asked or "")
+        first = [] if up is None else [_Entry(up, name="..")]
         options.clear_options()
-        options.add_options([_Entry(choice) for choice in choices])
-        if choices:
-            options.highlighted = 0
-        else:
+        options.add_options([*first, *(_Entry(found.label, found.picture) for found in choices)])
+        if not choices:
             nothing = Content.styled("no folders or pictures here", "$foreground 60%")
             options.add_option(Option(nothing, disabled=True))
             self._look_at(None)
+        self._entries = len(first) + len(choices)
+        if self._entries:
+            options.highlighted = min(len(first), self._entries - 1)
+        pictures = any(found.picture is not None for found in choices)
+        self.query_one("#picker-side").display = pictures
         self._arriving.arrived()
+
+    def on_resize(self) -> None:
+        """The preview has as much room as the list leaves."""
+        columns = _COLUMNS if self.size.width >= _WIDE else _FEW_COLUMNS
+        self.query_one(Picture).limit(columns, _ROWS)
 
     def _when_listed(self, act: Callable[[], None]) -> None:
         """Act on the list of the path as it is now."""
@@ -104,7 +120,7 @@ class PickerScreen(ModalScreen[Path | None]):
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if isinstance(event.option, _Entry):
-            self._look_at(event.option.choice.picture)
+            self._look_at(event.option.picture)
 
     def _look_at(self, path: Path | None) -> None:
         self.query_one("#picker-facts", Static).update("")
@@ -127,9 +143,9 @@ class PickerScreen(ModalScreen[Path | None]):
             self.query_one("#picker-facts", Static).update(facts)
 
     @property
-    def _chosen(self) -> Choice | None:
+    def _chosen(self) -> _Entry | None:
         option = self.query_one(OptionList).highlighted_option
-        return option.choice if isinstance(option, _Entry) else None
+        return option if isinstance(option, _Entry) else None
 
     def action_move(self, by: int) -> None:
         """Move in the list while typing."""
@@ -137,8 +153,8 @@ class PickerScreen(ModalScreen[Path | None]):
 
     def _move(self, by: int) -> None:
         options = self.query_one(OptionList)
-        if options.highlighted is not None:
-            options.highlighted = (options.highlighted + by) % options.option_count
+        if self._entries and options.highlighted is not None:
+            options.highlighted = (options.highlighted + by) % self._entries
 
     def action_complete(self) -> None:
         """Take the chosen name into the path."""
@@ -146,7 +162,7 @@ class PickerScreen(ModalScreen[Path | None]):
 
     def _complete(self) -> None:
         if self._chosen is not None:
-            self._enter_path(self._chosen.label)
+            self._enter_path(self._chosen.path)
 
     def _enter_path(self, text: str) -> None:
         box = self.query_one(Input)
@@ -160,15 +176,15 @@ class PickerScreen(ModalScreen[Path | None]):
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
         if isinstance(event.option, _Entry):
-            self._take(event.option.choice)
+            self._take(event.option)
 
-    def _take(self, choice: Choice | None) -> None:
-        if choice is None:
+    def _take(self, entry: _Entry | None) -> None:
+        if entry is None:
             return
-        if choice.picture is not None:
-            self.dismiss(choice.picture)
+        if entry.picture is not None:
+            self.dismiss(entry.picture)
         else:
-            self._enter_path(choice.label)
+            self._enter_path(entry.path)
 
     def action_leave(self) -> None:
         """Choose nothing."""
@@ -184,6 +200,22 @@ def _previewed(path: Path) -> tuple[str, bytes]:
     return readable_size(status.st_size), data
 
 
-def _row(choice: Choice) -> Content:
-    colour = "$accent" if choice.picture is not None else "$foreground 70%"
-    return Content.styled(choice.label, colour)
+def above(path: str) -> str | None:
+    """The folder over the one whose content a path lists; None at the root, and while the
+    beginning of a name is typed."""
+    folder, slash, name = path.rpartition("/")
+    if name:
+        return None
+    last = folder.rpartition("/")[2]
+    if last in {".", ".."} or last.startswith("~") or not slash:
+        return f"{path}../"
+    return path[: len(folder) - len(last)] if folder else None
+
+
+def _last(path: str) -> str:
+    """The name at the end of a path, with the stroke of a folder: what is before stands above."""
+    return path[path.rstrip("/").rfind("/") + 1 :]
+
+
+def _row(name: str, *, is_picture: bool) -> Content:
+    return Content.styled(clean(name), "$accent" if is_picture else "$foreground 70%")

@@ -24,6 +24,7 @@ from q35chat.tui.text import one_line
 from q35chat.tui.widgets.messages import Messages
 
 _DIM = "$foreground 60%"
+_RENAMING_FOOT = "Enter keeps the title · Esc goes back to the list"
 _FOOT = "Enter opens · F2 renames · Del or Ctrl+D deletes · Esc closes"
 
 
@@ -79,7 +80,7 @@ class SessionsScreen(ModalScreen[str | None]):
             yield Input(placeholder="Search titles and texts", id="search")
             yield OptionList()
             yield self.messages
-            yield Static(_FOOT, classes="dialog-foot", markup=False)
+            yield Static(_FOOT, id="sessions-foot", classes="dialog-foot", markup=False)
 
     def on_mount(self) -> None:
         """All conversations first. The keyboard stays with the search."""
@@ -182,8 +183,12 @@ class SessionsScreen(ModalScreen[str | None]):
         if chosen is None:
             return
         self._renaming = chosen.id
-        self.query_one("#sessions-title", Static).update("New title (Enter keeps it)")
+        self._head("New title", _RENAMING_FOOT)
         self.query_one(Input).value = one_line(chosen.title, 200)
+
+    def _head(self, title: str, foot: str) -> None:
+        self.query_one("#sessions-title", Static).update(title)
+        self.query_one("#sessions-foot", Static).update(foot)
 
     def _finish_rename(self, title: str) -> None:
         if self._renaming is not None and title.strip():
@@ -194,7 +199,7 @@ class SessionsScreen(ModalScreen[str | None]):
         self._back_to_search()
 
     def _back_to_search(self) -> None:
-        self.query_one("#sessions-title", Static).update("Chats")
+        self._head("Chats", _FOOT)
         search = self.query_one(Input)
         with self.prevent(Input.Changed):
             search.value = self._query

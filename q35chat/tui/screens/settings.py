@@ -29,20 +29,24 @@ _WAYS: Final[dict[Way, str]] = {
     "blocks": "drawn with half blocks",
     "none": "not shown",
 }
+_CHAT: Final = "· THIS CHAT ONLY"
+_PROGRAM: Final = "· ALL CHATS"
 _FIELDS = {field.id: field for field in (*SAMPLING_FIELDS, *LIMIT_FIELDS)}
 
 
-class SettingsScreen(ModalScreen[None]):
-    """Every valid change is applied at once; a wrong one says why and changes nothing."""
+class SettingsScreen(ModalScreen[str]):
+    """Every valid change is applied at once; a wrong one says why and changes nothing. Gives what
+    was typed and not taken, in words; empty if all was."""
 
     BINDINGS = [  # noqa: RUF012
-        Binding("escape,f2", "dismiss", "Close", show=False)
+        Binding("escape,f2", "leave", "Close", show=False)
     ]
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
         self.messages = Messages()
         self._conversation = conversation
+        self._wrong: dict[str, str] = {}
 
     @property
     def _app(self) -> ChatApp:
@@ -54,17 +58,17 @@ class SettingsScreen(ModalScreen[None]):
         with Vertical(classes="dialog"):
             yield Static("Settings", classes="dialog-title")
             with VerticalScroll(can_focus=False):
-                yield Static("SAMPLING", classes="section")
+                yield Static(f"SAMPLING {_CHAT}", classes="section")
                 for field in SAMPLING_FIELDS:
                     yield from self._row(field)
-                yield Static("LIMITS", classes="section")
+                yield Static(f"LIMITS {_CHAT}", classes="section")
                 for field in LIMIT_FIELDS:
                     yield from self._row(field)
-                yield Static("SYSTEM PROMPT", classes="section")
+                yield Static(f"SYSTEM PROMPT {_CHAT}", classes="section")
                 yield TextArea(settings.system_prompt, id="system_prompt", compact=True)
-                yield Static("THEME", classes="section")
+                yield Static(f"THEME {_PROGRAM}", classes="section")
                 yield self._themes()
-                yield Static("PICTURES", classes="section")
+                yield Static(f"PICTURES {_PROGRAM}", classes="section")
                 with Horizontal(id="pictures-row", classes="row"):
                     yield self._wishes()
                     yield Static(self._pictures_help(), id="pictures-help", classes="help")
@@ -115,13 +119,20 @@ class SettingsScreen(ModalScreen[None]):
         try:
             changed = field.apply(settings, event.value)
         except ValueError as problem:
-            hint.update(str(problem))
+            hint.update(f"not saved: {problem}")
             hint.add_class("-wrong")
+            self._wrong[field.id] = f"{field.label} {problem}"
             return
+        self._wrong.pop(field.id, None)
         hint.update(field.help)
         hint.remove_class("-wrong")
         if changed != settings:
             self._change(changed)
+
+    def action_leave(self) -> None:
+        """Close, and say what was not taken."""
+        wrong = "; ".join(self._wrong.values())
+        self.dismiss(f"Not saved, the former value stays: {wrong}" if wrong else "")
 
     @on(TextArea.Changed)
     def _prompt_typed(self, event: TextArea.Changed) -> None:

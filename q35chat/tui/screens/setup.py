@@ -32,6 +32,7 @@ from q35chat.tui.exporting import (
     Made,
     Occupied,
     Phase,
+    Standing,
     Stopped,
 )
 from q35chat.tui.screens.confirm import ConfirmScreen
@@ -182,14 +183,15 @@ class SetupScreen(ModalScreen[Made | None]):
         question = self._room.ask(str(folder))
 
         def work() -> None:
-            self.call_later(self._know_room, question, self._exporter.room(folder))
+            room, standing = self._exporter.room(folder), self._exporter.standing(folder)
+            self.call_later(self._know_place, question, room, standing)
 
         self.run_worker(work, thread=True, exclusive=True, group="room")
 
-    def _know_room(self, question: int, room: int) -> None:
+    def _know_place(self, question: int, room: int, standing: Standing | None) -> None:
         if not self._room.is_newest(question):
             return
-        self.form.know_room(room)
+        self.form.know_place(room, standing)
         if self.form.estimate is not None and self.state == "form":
             self._describe()
         self._room.arrived()
@@ -334,10 +336,12 @@ class SetupScreen(ModalScreen[Made | None]):
             await self._made(ended)
 
     async def _failed(self, error: Exception) -> None:
+        title = "The export failed"
         ways = [Way("Back to the form", self._back), Way("Try again", self._again)]
         if isinstance(error, Occupied):
+            title = "A bundle is there already"
             ways[1] = Way("Replace the bundle that is there", self._replace)
-        await self.panel.show("error", "The export failed", _failure(error)[0], tuple(ways))
+        await self.panel.show("error", title, _failure(error)[0], tuple(ways))
         self._show("failed")
 
     async def _made(self, made: Made) -> None:

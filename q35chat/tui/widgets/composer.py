@@ -23,6 +23,7 @@ from q35chat.tui.completion import Choice, listing, path_word, slash_choices
 from q35chat.tui.text import clean, count, slots
 from q35chat.tui.widgets.chips import Chip, Chips, Waiting
 from q35chat.tui.widgets.editor import Editor
+from q35chat.tui.widgets.fitting_line import FittingLine
 from q35chat.tui.widgets.suggestions import Suggestions
 
 Draft = tuple[str, tuple[Waiting, ...]]
@@ -31,14 +32,20 @@ Draft = tuple[str, tuple[Waiting, ...]]
 _DIM = "$foreground 60%"
 
 
-def forecast_content(forecast: Forecast) -> Content:
-    """One line: what the draft needs and what is left, or why it does not fit."""
-    pictures = f" ({count(forecast.image_slots)} picture)" if forecast.image_slots else ""
+def forecast_lines(forecast: Forecast) -> tuple[Content, ...]:
+    """What the draft needs and what is left, or why it does not fit: in all words, then fewer."""
     if not forecast.fits:
-        return Content.assemble(("✗ ", "$error bold"), (refusal_words(forecast), "$error"))
-    needs = f"this turn needs {slots(forecast.turn_slots)}{pictures}"
-    left = f" · {count(forecast.left_for_answer)} left for the answer"
-    return Content.assemble((needs, "$foreground 80%"), (left, _DIM))
+        return (Content.assemble(("✗ ", "$error bold"), (refusal_words(forecast), "$error")),)
+    needs = f"needs {slots(forecast.turn_slots)}"
+    whole = f"{needs}{forecast.of_which}"
+    left = f" · {count(forecast.left_for_answer)} left"
+    ways = (
+        (f"this turn {whole}", f"{left} for the answer"),
+        (f"this turn {whole}", left),
+        (whole, left),
+        (needs, left),
+    )
+    return tuple(Content.assemble((head, "$foreground 80%"), (end, _DIM)) for head, end in ways)
 
 
 def refusal_words(forecast: Forecast) -> str:
@@ -78,7 +85,7 @@ class Composer(Vertical):
         yield Static(id="mode", markup=False)
         yield Chips()
         yield Editor()
-        yield Static(id="status", markup=False)
+        yield FittingLine(id="status")
 
     def on_mount(self) -> None:
         """Ready to type."""
@@ -111,9 +118,9 @@ class Composer(Vertical):
         self.chips.put(pictures)
         self.post_message(self.Changed())
 
-    def show_status(self, content: Content) -> None:
-        """The line under the text."""
-        self.query_one("#status", Static).update(content)
+    def show_status(self, *wordings: Content) -> None:
+        """The line under the text: the first wording that fits on it, else the last, wrapped."""
+        self.query_one(FittingLine).show(*wordings)
 
     def show_mode(self, text: str) -> None:
         """The line above the text, for editing; empty hides it."""

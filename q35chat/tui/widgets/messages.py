@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, Protocol, runtime_checkable
@@ -28,17 +30,19 @@ class Message:
 
     text: str
     severity: Severity
+    about: str = ""
 
 
 class Messages(Static):
     """The newest `MOST` messages, each as long as it takes to read; a click takes all away.
 
-    Of those that only inform, the newest replaces the one before.
+    Of those that only inform, and of those about the same, the newest replaces the one before.
     """
 
     def __init__(self) -> None:
         super().__init__(markup=False)
         self._said: list[Message] = []
+        self._held = False
         self.display = False
 
     @property
@@ -46,14 +50,28 @@ class Messages(Static):
         """What is on screen, oldest first."""
         return list(self._said)
 
-    def say(self, text: str, severity: Severity = "information") -> None:
-        """Add a message; it goes away by itself."""
-        message = Message(clean(text), severity)
-        kept = [old for old in self._said if old.severity != "information" and old.text != text]
+    def say(self, text: str, severity: Severity = "information", *, about: str = "") -> None:
+        """Add a message; it goes away by itself, or with a newer one that is `about` the same."""
+        message = Message(clean(text), severity, about)
+        kept = [old for old in self._said if not _replaces(message, old)]
         self._put([*kept, message][-MOST:])
         self.set_timer(
             max(_SHORTEST_S, len(text) / _CHARACTERS_PER_S), partial(self._expire, message)
         )
+
+    def go_on(self) -> None:
+        """A turn begins: what was said before it goes, but for warnings."""
+        if not self._held:
+            self._put([message for message in self._said if message.severity == "warning"])
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While inside, a turn that begins takes nothing away: it follows from what was said."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
 
     def on_click(self) -> None:
         """Enough of it."""
@@ -67,6 +85,11 @@ class Messages(Static):
         self._said = said
         self.display = bool(said)
         self.update(Content("\n").join(_line(message) for message in said))
+
+
+def _replaces(new: Message, old: Message) -> bool:
+    same = bool(new.about) and new.about == old.about
+    return same or old.severity == "information" or old.text == new.text
 
 
 def _line(message: Message) -> Content:

@@ -44,8 +44,11 @@ def _free(capacity: Capacity) -> Content:
 
 
 def _speed(reading: Reading) -> list[Content]:
+    speed = Content.styled(rate(reading.tokens_per_s), "$success bold")
+    if not reading.steps:
+        return [speed]
     return [
-        Content.styled(rate(reading.tokens_per_s), "$success bold"),
+        speed,
         spark(reading, 12),
         Content.styled(f"p50 {_digits(reading.p50)} p95 {_digits(reading.p95)} ms", _DIM),
     ]

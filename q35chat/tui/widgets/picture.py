@@ -52,6 +52,12 @@ class Picture(Widget):
         """Show nothing."""
         self.show(b"")
 
+    def limit(self, columns: int, rows: int) -> None:
+        """Take at most so many cells from now on."""
+        if (columns, rows) != (self._columns, self._rows):
+            self._columns, self._rows = columns, rows
+            self.redraw()
+
     def redraw(self) -> None:
         """Draw the same picture in the way that holds now."""
         self.display = self._screen_display.way != "none"

@@ -17,7 +17,7 @@ from textual.widgets import Input, Label, Static
 
 from q35chat.advice import DEFAULT_OUT, REAL_MODEL
 from q35chat.counting import readable_size
-from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub
+from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub, Standing
 from q35chat.tui.fields import whole
 from q35chat.tui.text import clean, count
 from q35chat.tui.widgets.choices import Choices, Option
@@ -44,6 +44,7 @@ class SetupForm(Vertical):
         super().__init__(id="form")
         self._estimate: Estimate | None = None
         self._room = 0
+        self._standing: Standing | None = None
 
     def compose(self) -> ComposeResult:
         """A row for each part of the wish."""
@@ -122,11 +123,14 @@ class SetupForm(Vertical):
         cost, known = self.cost, self._estimate
         try:
             memory = cost.memory_with(self._capacity()) if cost else 0
+            unlike = self._standing.unlike(self.wish()) if self._standing else ""
         except ValueError:
             return ""
+        if unlike:
+            return f"{self.folder} {unlike}; it is replaced only when you say so"
         if known and memory > known.memory_free:
             free = readable_size(known.memory_free)
-            return f"A chat takes {readable_size(memory)} of memory, {free} are free now"
+            return f"A chat takes about {readable_size(memory)} of memory, {free} are free now"
         return ""
 
     def know(self, estimate: Estimate) -> None:
@@ -136,9 +140,9 @@ class SetupForm(Vertical):
         self._choices("precision").offer([Option(name, name) for name in names])
         self._describe()
 
-    def know_room(self, room: int) -> None:
-        """So many bytes are free where the folder is; 0: nobody can tell."""
-        self._room = room
+    def know_place(self, room: int, standing: Standing | None) -> None:
+        """So many bytes are free where the folder is (0: nobody can tell), and what is in it."""
+        self._room, self._standing = room, standing
         self.query_one("#folder-help", Static).update(f"{readable_size(room)} free" if room else "")
 
     @on(Input.Changed)

@@ -130,6 +130,11 @@ class Transcript(FollowScroll):
             await self._trim_start()
         self._refresh_edges()
 
+    async def turn_to(self, steps: Sequence[Step]) -> None:
+        """Show another branch; where the window does not reach its end, move the window there."""
+        reached = self._start < len(steps) <= self._start + MOST_MOUNTED
+        await (self.settle(steps) if reached else self.show(steps))
+
     async def begin(self, question: Turn | None, instead_of: str | None = None) -> AnswerView:
         """Put a draft answer at the end, after a question if there is a new one. The turn with
         the id `instead_of` and all later ones go first."""

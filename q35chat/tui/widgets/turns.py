@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -23,10 +24,10 @@ from q35chat.tui.text import (
     usage_items,
 )
 from q35chat.tui.widgets.answer import Answer
-from q35chat.tui.widgets.answer_foot import AnswerFoot
 from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
 from q35chat.tui.widgets.steady import SteadyHeight
+from q35chat.tui.widgets.turn_foot import TurnFoot
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
@@ -38,28 +39,45 @@ def draft_step(turn: Turn) -> Step:
 
 
 class TurnView(SteadyHeight, Vertical):
-    """What questions and answers have in common: the step they show."""
+    """What questions and answers have in common: the step they show, and a foot."""
 
     def __init__(self, step: Step) -> None:
         super().__init__()
         self.step = step
         self.set_class(step.left_out, "-left-out")
 
+    def on_mount(self) -> None:
+        """Show the foot of a stored turn."""
+        self._refresh_foot()
+
     def fits(self, step: Step) -> bool:
-        """Whether this widget already shows that step's message."""
-        raise NotImplementedError
+        """Whether this widget already shows that step's message; a draft has no name yet."""
+        return self.step.id in {"", step.id}
 
     def adopt(self, step: Step) -> None:
         """Take the step's name and place; the message is the same."""
         self.step = step
         self.set_class(step.left_out, "-left-out")
+        self._refresh_foot()
+
+    def _refresh_foot(self) -> None:
+        self._show_foot()
+
+    def _show_foot(self, mark: str = "", note: str = "", numbers: Sequence[str] = ()) -> None:
+        """These, and which version of the chat ends with this turn, where there are several."""
+        step, place = self.step, ""
+        if step.branches > 1:
+            keys = cast("ChatApp", self.app).keymap
+            ways = " ".join(filter(None, map(keys.label, ("branch_back", "branch_forward"))))
+            place = f"version {count(step.branch + 1)} of {count(step.branches)}  {ways}".rstrip()
+        self.query_one(TurnFoot).show(mark, note, numbers, place)
 
 
 class Question(TurnView):
     """What the user asked."""
 
     def compose(self) -> ComposeResult:
-        """Pictures in a row, then the text."""
+        """Pictures in a row, then the text and the foot."""
         turn = self.step.turn
         if turn.attachments:
             with Horizontal(classes="pictures"):
@@ -68,6 +86,7 @@ class Question(TurnView):
         if turn.text:
             yield Static(Content(clean(turn.text)), classes="question-text")
         yield Static("left out: the model no longer reads this turn", classes="left-out-mark")
+        yield TurnFoot()
 
     def _picture(self, attachment: Attachment) -> ComposeResult:
         with Vertical(classes="picture-card"):
@@ -77,7 +96,8 @@ class Question(TurnView):
     def fits(self, step: Step) -> bool:
         """The same words and pictures."""
         mine, other = self.step.turn, step.turn
-        return other.role == "user" and mine.text == other.text and _names(mine) == _names(other)
+        same = other.role == "user" and mine.text == other.text and _names(mine) == _names(other)
+        return same and super().fits(step)
 
 
 class AnswerView(TurnView):
@@ -94,11 +114,7 @@ class AnswerView(TurnView):
         yield Static(Content(one_line(self._model_name, 60)), classes="answer-name")
         yield Reasoning(self.step.turn.reasoning)
         yield Answer(self.step.turn.text)
-        yield AnswerFoot()
-
-    def on_mount(self) -> None:
-        """Show the foot of a stored answer."""
-        self._refresh_foot()
+        yield TurnFoot()
 
     @property
     def answer(self) -> Answer:
@@ -126,23 +142,19 @@ class AnswerView(TurnView):
     def fits(self, step: Step) -> bool:
         """The same text, as far as the screen shows it."""
         turn = step.turn
-        return turn.role == "assistant" and clean(turn.text).strip() == self.answer.text.strip()
+        same = turn.role == "assistant" and clean(turn.text).strip() == self.answer.text.strip()
+        return same and super().fits(step)
 
     def adopt(self, step: Step) -> None:
-        """Also show which of several answers this is."""
-        super().adopt(step)
+        """Also show how the stored answer ended."""
         if step.turn.finish:
             self._mark = MARKS.get(step.turn.finish, "")
-        self._refresh_foot()
+        super().adopt(step)
 
     def _refresh_foot(self) -> None:
-        step, place = self.step, ""
-        if step.branches > 1:
-            keys = cast("ChatApp", self.app).keymap
-            ways = " ".join(filter(None, map(keys.label, ("branch_back", "branch_forward"))))
-            place = f"answer {step.branch + 1} of {count(step.branches)}  {ways}".rstrip()
+        step = self.step
         numbers = self._numbers or (usage_items(step.usage) if step.usage else [])
-        self.query_one(AnswerFoot).show(self._mark, clean(step.note), numbers, place)
+        self._show_foot(self._mark, clean(step.note), numbers)
 
 
 def _names(turn: Turn) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widgets import Static
 
-from q35chat.advice import EXPORT_COMMAND, OPEN_COMMAND
+from q35chat.advice import export_command, program
 from q35chat.chat.service import ModelInfo
 from q35chat.tui.text import clean, count, model_facts
 
@@ -21,9 +21,27 @@ _TIPS = (
 class Welcome(Static):
     """A few quiet lines in the middle; a banner when only the demo model is there."""
 
-    def show(self, model: ModelInfo | None, setup_key: str, *, failed: bool = False) -> None:
-        """Say what is known about the model, and which key gets a real one."""
-        self.update(Content("\n").join(_lines(model, setup_key, failed=failed)))
+    def show(
+        self,
+        model: ModelInfo | None,
+        setup_key: str,
+        *,
+        failed: bool = False,
+        earlier: int = 0,
+        chats_key: str = "",
+    ) -> None:
+        """Say what is known about the model, which key gets a real one, and which one of the
+        `earlier` chats."""
+        lines = [*_lines(model, setup_key, failed=failed), *map(_tip, _TIPS)]
+        if earlier:
+            chats = "your earlier chat" if earlier == 1 else f"your {count(earlier)} earlier chats"
+            lines.append(_tip((chats_key or "/sessions", f"lists {chats}")))
+        self.update(Content("\n").join(lines))
+
+
+def _tip(tip: tuple[str, str]) -> Content:
+    key, words = tip
+    return Content.assemble((key.rjust(6), "bold"), (f"  {words}", _DIM))
 
 
 def _lines(model: ModelInfo | None, setup_key: str, *, failed: bool) -> list[Content]:
@@ -39,19 +57,15 @@ def _lines(model: ModelInfo | None, setup_key: str, *, failed: bool) -> list[Con
         )
     if model is not None and model.is_demo:
         lines += [Content(""), *_demo_banner(setup_key)]
-    lines.append(Content(""))
-    lines += [
-        Content.assemble((key.rjust(6), "bold"), (f"  {words}", _DIM)) for key, words in _TIPS
-    ]
-    return lines
+    return [*lines, Content("")]
 
 
 def _demo_banner(setup_key: str) -> list[Content]:
     return [
-        Content.styled("▲ This is the tiny demo model: it shows the program, it knows nothing.",
+        Content.styled("▲ This is the tiny demo model: it shows the program and knows little.",
                        "$warning"),
         Content.assemble(((setup_key or "/setup").rjust(6), "bold"),
                          ("  gets a real one here, or in a shell:", _DIM)),
-        Content.assemble("        ", (EXPORT_COMMAND, "bold")),
-        Content.assemble("        ", (OPEN_COMMAND, "bold")),
+        Content.assemble("        ", (export_command(), "bold")),
+        Content.assemble("        ", (program(), "bold")),
     ]  # fmt: skip

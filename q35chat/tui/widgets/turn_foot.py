@@ -1,4 +1,4 @@
-"""What stands under an answer: how it ended, what was noticed, its numbers, its place."""
+"""What stands under a turn: how it ended, what was noticed, its numbers, which version it ends."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
-class AnswerFoot(Widget):
+class TurnFoot(Widget):
     """Dim lines that fit their column; nothing while there is nothing to say."""
 
     def __init__(self) -> None:
-        super().__init__(classes="answer-foot")
+        super().__init__(classes="turn-foot")
         self._mark = self._note = self._place = ""
         self._numbers: tuple[str, ...] = ()
         self.display = False

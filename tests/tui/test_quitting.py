@@ -1,0 +1,62 @@
+"""The question before leaving, and what becomes of it when its answer ends."""
+
+from __future__ import annotations
+
+from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.tui.support import Chat, opened
+
+
+async def asked(chat: Chat) -> None:
+    """Quit while an answer is written."""
+    await chat.write("go")
+    await chat.press("enter")
+    await chat.until(lambda: chat.screen.generation.running)
+    await chat.press("ctrl+q")
+    await chat.see("An answer is still being written")
+
+
+async def test_the_question_follows_the_end_of_the_answer_and_waits_for_a_word() -> None:
+    gate = Gate()
+    async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
+        await asked(chat)
+        gate.open()
+        await chat.see("The answer has ended meanwhile. Quit?")
+        await chat.idle()
+        assert "still being written" not in chat.flat
+        assert "Quit (y)" in chat.flat
+        assert chat.app.is_running
+        await chat.press("y")
+        await chat.until(lambda: not chat.app.is_running)
+        assert chat.conversation.cancels == 0
+        assert [step.turn.text for step in chat.conversation.history] == ["go", "a b c d"]
+
+
+async def test_enter_on_the_question_never_sends_the_message_behind_it() -> None:
+    gate = Gate()
+    async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
+        await chat.write("go")
+        await chat.press("enter")
+        await chat.until(lambda: chat.screen.generation.running)
+        await chat.write("half a thought")
+        await chat.press("ctrl+q")
+        await chat.see("An answer is still being written")
+        gate.open()
+        await chat.see("The answer has ended meanwhile")
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.app.screen_stack) == 2)
+        assert chat.screen.composer.editor.text == "half a thought"
+        assert len(chat.conversation.history) == 2
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_a_question_asked_twice_is_asked_once() -> None:
+    gate = Gate()
+    async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
+        await asked(chat)
+        await chat.press("ctrl+q", "ctrl+q")
+        assert len(chat.app.screen_stack) == 3
+        await chat.press("n")
+        assert len(chat.app.screen_stack) == 2
+        gate.open()
+        await chat.idle()
