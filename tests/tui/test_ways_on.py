@@ -44,7 +44,7 @@ async def test_in_an_empty_chat_a_message_that_is_too_long_is_told_what_would_he
         assert "help: a shorter message, or a bundle exported with a larger" in told(chat)
         assert not chat.screen.panel.ways
         assert "F5" not in chat.flat
-        assert "Esc close" in chat.flat
+        await chat.see("Esc close")
         await chat.press("f5", "f6", "f7")
         assert chat.screen.panel.display
         await chat.press("escape")
