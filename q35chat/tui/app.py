@@ -183,8 +183,16 @@ class ChatApp(App[None]):
 
     async def action_quit(self) -> None:
         """Leave the way the chat screen leaves, unless an export asks first."""
-        if not any(isinstance(it, AsksFirst) and it.asks_first() for it in self.screen_stack):
-            await self._chat.run_command("quit")
+        if any(isinstance(it, AsksFirst) and it.asks_first() for it in self.screen_stack):
+            return
+        editor = self._chat.composer.editor if self._chat.is_mounted else None
+        if editor is not None and editor.is_running:
+            editor.call_later(self._quit)  # behind the keys and pastes that it has yet to take in
+        else:
+            await self._quit()
+
+    async def _quit(self) -> None:
+        await self._chat.run_command("quit")
 
     def action_command_palette(self) -> None:
         """Find a command by name."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from textual import events
+
+from q35chat.tui.drafts import Drafts
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
@@ -60,3 +63,12 @@ async def test_a_question_asked_twice_is_asked_once() -> None:
         assert len(chat.app.screen_stack) == 2
         gate.open()
         await chat.idle()
+
+
+async def test_what_was_typed_and_pasted_right_before_quitting_is_in_the_draft() -> None:
+    drafts = Drafts.at_home()
+    pasted = "many words " * 20_000
+    async with opened(drafts=drafts) as chat:
+        await chat.at_once(*"half a thought, ", events.Paste(pasted), "ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+    assert Drafts.at_home().get("new") == f"half a thought, {pasted}"
