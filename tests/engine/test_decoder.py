@@ -203,9 +203,14 @@ class DyingSession(NumpySession):
             raise RuntimeError("the graph failed")
 
 
-@pytest.mark.parametrize("in_place", [True, False])
-def test_a_run_that_dies_part_way_leaves_no_snapshot_over_the_rows_it_wrote(in_place: bool) -> None:
-    session = DyingSession(in_place=in_place, aliases=False)
+@pytest.mark.parametrize(
+    ("in_place", "aliases", "left"), [(True, False, [4]), (False, False, [4]), (True, True, [])]
+)
+def test_a_run_that_dies_part_way_leaves_no_snapshot_over_the_rows_it_wrote(
+    in_place: bool, aliases: bool, left: list[int]
+) -> None:
+    """Where states are written over, it leaves no sequence either."""
+    session = DyingSession(in_place=in_place, aliases=aliases)
     engine, reference = decoder(session), decoder()
     text(engine, 4)
     early = engine.snapshot()
@@ -218,36 +223,32 @@ def test_a_run_that_dies_part_way_leaves_no_snapshot_over_the_rows_it_wrote(in_p
         engine.step(8)
     session.dies = False
 
-    assert engine.keys.tolist() == [4]
+    assert (engine.keys.tolist(), engine.rope_position) == (left, len(left))
     assert engine.holds(early)
     assert engine.holds(late) is not in_place
+    if not left:
+        np.testing.assert_array_equal(text(engine, 9), text(decoder(), 9))
+        engine.reset()
+        text(engine, 4)
     text(reference, 4)
     np.testing.assert_array_equal(text(engine, 1, 2), text(reference, 1, 2))
 
 
-def test_where_states_are_written_over_a_run_that_dies_leaves_the_snapshots_before_it() -> None:
-    session = DyingSession()
+@pytest.mark.parametrize("aliases", [True, False])
+def test_after_a_run_that_died_a_snapshot_is_gone_back_to_exactly(aliases: bool) -> None:
+    session = DyingSession(aliases=aliases)
     engine, reference = decoder(session), decoder()
     text(engine, 4)
     early = engine.snapshot()
-    text(engine, 1, 2)
-    late = engine.snapshot()
-    engine.restore(early)
 
     session.dies = True
     with pytest.raises(RuntimeError, match="the graph failed"):
         engine.step(8)
     session.dies = False
-
-    assert (engine.used, engine.rope_position) == (0, 0)
-    assert engine.holds(early)
-    assert not engine.holds(late)
     engine.restore(early)
+
     text(reference, 4)
     np.testing.assert_array_equal(text(engine, 1, 2), text(reference, 1, 2))
-    engine.reset()
-    reference.reset()
-    np.testing.assert_array_equal(text(engine, 9), text(reference, 9))
 
 
 def test_states_that_are_written_over_have_one_buffer_until_something_is_tried() -> None:
