@@ -245,6 +245,7 @@ async def test_a_draft_survives_quitting_right_after_the_last_key(tmp_path: Path
         await chat.until(lambda: chat.screen.ready is not None)
         chat.screen.composer.editor.put("unsent")
         await chat.app.action_quit()
+        await chat.until(lambda: not chat.app.is_running)
         assert "unsent" in drafts.read_text("utf-8")
 
 
