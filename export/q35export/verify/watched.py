@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from q35chat.engine.contract import shared_names
 from q35chat.engine.session import BoundRun, Buffer, GraphSession, TensorSpec
 
 
 class WatchedSession:
-    """Passes every call on. `caches` are the buffers bound on both sides, by input name."""
+    """Passes every call on. `caches` are the buffers that the graph works on in place by promise,
+    by input name: those of states that it may only overwrite are in a snapshot."""
 
     def __init__(self, session: GraphSession) -> None:
         self._session = session
@@ -36,9 +38,9 @@ class WatchedSession:
         return self._session.allocate(shape, dtype)
 
     def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> BoundRun:
-        """Bind, and note what is written in place."""
-        written = {id(buffer) for buffer in outputs.values()}
-        self.caches |= {name: item for name, item in inputs.items() if id(item) in written}
+        """Bind, and note the caches."""
+        in_place, _ = shared_names(self.metadata)
+        self.caches |= {name: item for name, item in inputs.items() if name in in_place}
         return self._session.bind(inputs, outputs)
 
     def close(self) -> None:
