@@ -56,16 +56,8 @@ def call_in_worker(function: Callable[[], T]) -> T:
 @contextmanager
 def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     """Inside, the first Ctrl+C calls `stop` and goes on, the second one kills the process."""
-
-    def first(_signal: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        stop()
-
-    before = signal.signal(signal.SIGINT, first)
-    try:
+    with _stop_on_first((signal.SIGINT,), stop):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -74,6 +66,16 @@ def stop_on_termination(stop: Callable[[], None]) -> Iterator[None]:
 
     After the first, SystemExit is raised on the way out, with 128 and the number of the signal.
     """
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    with _stop_on_first(heard, stop) as received:
+        yield
+    if received:
+        raise SystemExit(128 + received[0])
+
+
+@contextmanager
+def _stop_on_first(numbers: Iterable[int], stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Inside, the first signal of each number calls `stop` and is listed; the next one acts."""
     received: list[int] = []
 
     def first(number: int, _frame: FrameType | None) -> None:
@@ -81,15 +83,12 @@ def stop_on_termination(stop: Callable[[], None]) -> Iterator[None]:
         received.append(number)
         stop()
 
-    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, first) for number in heard}
+    before = {number: signal.signal(number, first) for number in numbers}
     try:
-        yield
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if received:
-        raise SystemExit(128 + received[0])
 
 
 def work_is_running() -> bool:

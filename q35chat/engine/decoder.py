@@ -381,9 +381,10 @@ class Decoder:
             started = perf_counter()
             call.run()
         except BaseException:
-            self._slots.rewind(before)
             if self._overwrites_all:
                 self.reset()
+            else:
+                self._slots.rewind(before)
             raise
         self.predict_ms = (perf_counter() - started) * 1e3
 

@@ -104,12 +104,10 @@ class Sampler:
 
 def _best(scores: Array) -> int:
     best = int(scores.argmax())
-    for problem, found in (("NaN", np.isnan(scores[best])), ("no finite", scores[best] == -np.inf)):
-        if found:
-            raise RuntimeFailure(
-                f"the model computed {problem} logits: verify the bundle, export it again"
-            )
-    return best
+    if scores[best] > -np.inf:
+        return best
+    problem = "NaN" if np.isnan(scores[best]) else "no finite"
+    raise RuntimeFailure(f"the model computed {problem} logits: verify the bundle, export it again")
 
 
 def _filters(rules: SamplingRules) -> tuple[Callable[[Array], Array], ...]:

@@ -230,8 +230,8 @@ def _mean(values: Sequence[float]) -> float:
 
 def _last_usage(conversation: Conversation) -> Usage | None:
     """What the last answer told of itself, where the present model gave it."""
-    last = conversation.steps[-1] if conversation.steps else None
-    return last.usage if last is not None and last.model == conversation.model.name else None
+    steps = conversation.steps
+    return steps[-1].usage if steps and steps[-1].model == conversation.model.name else None
 
 
 def _prefill(prefill: PrefillProgress) -> Progress:

@@ -32,6 +32,7 @@ import psutil
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
+from tests.support.environment import SIZE, environment_without
 
 BEAT_S = 0.002
 IDLE_S = 5.0
@@ -60,8 +61,7 @@ class Screen:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 36, 120, 0, 0))
         self.started = time.perf_counter()
         # A user's installation is compiled: one that may not write what it compiles never is.
-        not_ours = {"PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES"}
-        kept = {name: value for name, value in os.environ.items() if name not in not_ours}
+        kept = environment_without("PYTHONDONTWRITEBYTECODE", *SIZE)
         self.child = subprocess.Popen(
             [sys.executable, "-m", *arguments],
             env=kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},

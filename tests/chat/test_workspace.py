@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event, Finished, Notice
 from q35chat.chat.summary import INTRODUCTION, REQUEST, with_summary
 from q35chat.chat.values import ChatSettings, Turn
@@ -171,13 +172,19 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     assert workspace.sessions()[0].title == "I like tea (continued)"
 
 
-def test_the_first_forecast_says_what_of_it_is_the_summary(tmp_path: Path) -> None:
-    backend = ScriptedBackend(summarising)
-    workspace = workspace_of(tmp_path, backend)
+def gone_on_from_a_summary(workspace: StoredWorkspace) -> StoredConversation:
+    """A chat that starts from the summary of another."""
     old = workspace.new()
     finish(old.send("I like tea"))
     fresh, events = workspace.new_from_summary(old)
     finish(events)
+    return fresh
+
+
+def test_the_first_forecast_says_what_of_it_is_the_summary(tmp_path: Path) -> None:
+    backend = ScriptedBackend(summarising)
+    workspace = workspace_of(tmp_path, backend)
+    fresh = gone_on_from_a_summary(workspace)
     first, without = fresh.forecast("What?"), workspace.new().forecast("What?")
     assert (first.used_slots, without.summary_slots) == (0, 0)
     assert 0 < first.summary_slots == first.turn_slots - without.turn_slots
@@ -189,10 +196,7 @@ def test_the_first_forecast_says_what_of_it_is_the_summary(tmp_path: Path) -> No
 def test_another_system_prompt_leaves_the_summary(tmp_path: Path) -> None:
     backend = ScriptedBackend(summarising)
     workspace = workspace_of(tmp_path, backend)
-    old = workspace.new()
-    finish(old.send("I like tea"))
-    fresh, events = workspace.new_from_summary(old)
-    finish(events)
+    fresh = gone_on_from_a_summary(workspace)
     fresh.change_settings(ChatSettings(system_prompt="Be brief."))
     plan = fresh.forecast("What do I like?")
     usage = finish(fresh.send("What do I like?")).usage

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from q35chat.tui.asking import FENCE
 from tests.doubles.picture_terminal import PictureTerminal
+from tests.support.environment import SIZE, environment_without
 from tests.tui.support import picture_file
 
 _ROOT = Path(__file__).parents[2]
@@ -80,8 +81,7 @@ class Session:
 def program(*arguments: str, **environment: str) -> Iterator[Session]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 36, 120, 1200, 720))
-    not_ours = {"TMUX", "NO_COLOR", "COLUMNS", "LINES"}
-    kept = {name: value for name, value in os.environ.items() if name not in not_ours}
+    kept = environment_without("TMUX", "NO_COLOR", *SIZE)
     child = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=_ROOT,

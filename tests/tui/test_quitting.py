@@ -9,11 +9,12 @@ from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
 
-async def asked(chat: Chat) -> None:
-    """Quit while an answer is written."""
+async def asked(chat: Chat, behind: str = "") -> None:
+    """Quit while an answer is written, with a draft behind the question."""
     await chat.write("go")
     await chat.press("enter")
     await chat.until(lambda: chat.screen.generation.running)
+    await chat.write(behind)
     await chat.press("ctrl+q")
     await chat.see("An answer is still being written")
 
@@ -37,12 +38,7 @@ async def test_the_question_follows_the_end_of_the_answer_and_waits_for_a_word()
 async def test_enter_on_the_question_never_sends_the_message_behind_it() -> None:
     gate = Gate()
     async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
-        await chat.write("go")
-        await chat.press("enter")
-        await chat.until(lambda: chat.screen.generation.running)
-        await chat.write("half a thought")
-        await chat.press("ctrl+q")
-        await chat.see("An answer is still being written")
+        await asked(chat, behind="half a thought")
         gate.open()
         await chat.see("The answer has ended meanwhile")
         await chat.press("enter")

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.support.environment import SIZE, environment_without
+
 _PATIENCE_S: Final = 120
 _CONFIG: Final = """\
 set -g default-terminal tmux-256color
@@ -120,16 +122,10 @@ class Tmux:
             check=False,
             capture_output=True,
             text=True,
-            env=_environment(),
+            env=environment_without(*SIZE),
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """Ours without a size: the readline library leaves one, 80 by 24, to all children of a
-    process that loads it, pytest's workers too, and programs believe it before the terminal."""
-    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
 
 
 @contextmanager
