@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,8 @@ class Attaching:
         self._screen = screen
         self._reading: dict[Chip, Conversation] = {}
         self._files: dict[str, Path] = {}
-        self._brought_back: set[Path] = set()
-        self._missed: list[str] = []
+        self._brought_back: dict[Path, int] = {}
+        self._missed: list[tuple[int, str]] = []
 
     def add(self, paths: Iterable[Path]) -> None:
         """Add pictures."""
@@ -57,13 +58,17 @@ class Attaching:
 
     def bring_back(self, paths: Iterable[Path]) -> None:
         """A kept draft with these is on its way: one that is gone is said to be."""
-        self._brought_back.update(paths)
+        self._brought_back.update((path, place) for place, path in enumerate(paths))
         self._missed.clear()
 
-    def miss(self, *names: str) -> None:
-        """Say which pictures of a draft cannot be brought back, all in one message."""
-        self._missed += [one_line(name, 40) for name in names]
-        listed = ", ".join(self._missed)
+    def miss(self, *names: str, place: int = -1) -> None:
+        """Say which pictures of a draft cannot be brought back, all in one message.
+
+        They are read side by side and end in any order; named they are in the draft's.
+        """
+        self._missed += [(place, one_line(name, 40)) for name in names]
+        self._missed.sort(key=itemgetter(0))
+        listed = ", ".join(name for _, name in self._missed)
         one = len(self._missed) == 1
         words = (f"picture {listed} is", "it") if one else (f"pictures {listed} are", "them")
         text = f"The draft's {words[0]} gone; attach {words[1]} again"
@@ -91,7 +96,7 @@ class Attaching:
         await self._screen.sending.try_queued()
 
     def _take(self, chip: Chip, path: Path, found: Attachment | str) -> None:
-        self._brought_back.discard(path)
+        place = self._brought_back.pop(path, -1)
         if isinstance(found, Attachment):
             self._files[found.sha256] = path
             chip.ready(found)
@@ -101,4 +106,4 @@ class Attaching:
         if found:
             self._screen.say(found, error=True)
         else:
-            self.miss(path.name)
+            self.miss(path.name, place=place)

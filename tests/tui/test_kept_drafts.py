@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from q35chat.chat.values import Attachment
 from q35chat.tui.drafts import Drafts, KeptPicture
-from tests.doubles.scripted_workspace import ScriptedWorkspace
+from tests.doubles.scripted_workspace import PATIENCE_S, ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import pictures, read, stored, written
 from tests.tui.support import Chat, opened, picture_file
 
@@ -20,6 +24,23 @@ async def left_with(chat: Chat, *files: Path) -> None:
     await chat.write("what is this?")
     await chat.press("ctrl+q")
     await chat.until(lambda: not chat.app.is_running)
+
+
+def attach_last_first(monkeypatch: pytest.MonkeyPatch, paths: Sequence[Path]) -> None:
+    """From now on each of these pictures is read after the one that follows it."""
+    attach = ScriptedConversation.attach
+    ended = {path: threading.Event() for path in paths}
+    following = dict(pairwise(paths))
+
+    def late(conversation: ScriptedConversation, path: Path) -> Attachment:
+        if path in following:
+            assert ended[following[path]].wait(PATIENCE_S)
+        try:
+            return attach(conversation, path)
+        finally:
+            ended[path].set()
+
+    monkeypatch.setattr(ScriptedConversation, "attach", late)
 
 
 async def test_the_pictures_of_a_draft_come_back_after_quitting(tmp_path: Path) -> None:
@@ -47,8 +68,8 @@ async def test_a_picture_without_a_text_comes_back_too(tmp_path: Path) -> None:
         await read(chat, "house.png")
 
 
-async def test_the_pictures_of_a_draft_that_are_gone_are_named_in_one_message(
-    tmp_path: Path,
+async def test_the_pictures_of_a_draft_that_are_gone_are_named_in_their_order_in_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
     paths = [
@@ -58,6 +79,7 @@ async def test_the_pictures_of_a_draft_that_are_gone_are_named_in_one_message(
         await left_with(chat, *paths)
     for path in paths[1:]:
         path.unlink()
+    attach_last_first(monkeypatch, paths)
     async with opened(workspace, drafts=Drafts(file)) as chat:
         await chat.see("✗ The draft's pictures b.png, c.png, d.png, e.png are gone; attach them")
         await read(chat, "a.png")
