@@ -20,7 +20,7 @@ from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
 from q35chat.engine.snapshot import Snapshot
 
-Choose = Callable[[Array], int]
+Choose = Callable[[Array, Array | None], int]
 ShouldStop = Callable[[], bool]
 _ALLOCATION_STEPS = 16
 
@@ -74,7 +74,8 @@ Measured = Progress | PrefillRun | DecodeRun | Allocation
 
 @dataclass
 class Measurement:
-    """One run of `plan`. `fresh_choice` makes a function that chooses a token from logits [V]."""
+    """One run of `plan`. `fresh_choice` makes a function that chooses a token from
+    logits [V] and the maxima of their blocks."""
 
     decoder: Decoder
     plan: Plan
@@ -158,7 +159,7 @@ class Measurement:
             if self.should_stop():
                 return None
         read = perf_counter()
-        choose(decoder.logits())
+        choose(decoder.logits(), decoder.maxima())
         chosen = perf_counter()
         wall, first = (read - started) * 1e3, (chosen - started) * 1e3
         return PrefillRun(context, count, wall, predict, first)
@@ -167,14 +168,14 @@ class Measurement:
         decoder, choose = self.decoder, self.fresh_choice()
         context, before = decoder.used, resident()
         wall, predict, choice = [], [], []
-        token = choose(decoder.logits())
+        token = choose(decoder.logits(), decoder.maxima())
         for _ in range(self.plan.tokens):
             if self.should_stop():
                 return None
             started = perf_counter()
             logits = decoder.step(token)
             stepped = perf_counter()
-            token = choose(logits)
+            token = choose(logits, decoder.maxima())
             chosen = perf_counter()
             wall.append((chosen - started) * 1e3)
             predict.append(decoder.predict_ms)
@@ -184,14 +185,14 @@ class Measurement:
 
     def _allocation(self) -> Allocation:
         """Counted in a pass of its own: counting makes a step slow."""
-        choose, held, kept = self.fresh_choice(), [], []
-        token = choose(self.decoder.logits())
+        decoder, choose, held, kept = self.decoder, self.fresh_choice(), [], []
+        token = choose(decoder.logits(), decoder.maxima())
         tracemalloc.start()
         try:
             for _ in range(min(self.plan.tokens, _ALLOCATION_STEPS)):
                 tracemalloc.reset_peak()
                 before, _ = tracemalloc.get_traced_memory()
-                token = choose(self.decoder.step(token))
+                token = choose(decoder.step(token), decoder.maxima())
                 after, peak = tracemalloc.get_traced_memory()
                 held.append(peak - before)
                 kept.append(after - before)

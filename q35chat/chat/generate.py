@@ -115,7 +115,7 @@ class Generation:
 
     def _choose(self, logits: Array) -> int:
         if not self._forced:
-            return self._sampler(logits)
+            return self._sampler(logits, self._model.decoder.maxima())
         token = self._forced.popleft()
         self._sampler.observe(token)
         return token

@@ -5,12 +5,11 @@ Knows the contract and the buffers; does not know which token comes next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
+from q35chat.engine.logits import Logits
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
 from q35chat.engine.states import StateBuffers, Turn
 
@@ -18,7 +17,7 @@ from q35chat.engine.states import StateBuffers, Turn
 class Call:
     """A run over `tokens` new tokens with `image_rows` rows of picture embeddings.
 
-    `shared` are the buffers of the mask and of the logits, which have a row for each of the last
+    `mask` and `logits` are shared with other calls; the logits have a row for each of the last
     tokens that need one. One that `overwrites` writes every state over what it read. Buffers and
     host arrays are made once; `load` and `run` allocate nothing on the device.
     """
@@ -28,7 +27,8 @@ class Call:
         session: GraphSession,
         contract: TextContract,
         states: StateBuffers,
-        shared: Mapping[str, Buffer],
+        mask: Buffer,
+        logits: Logits,
         *,
         tokens: int,
         image_rows: int,
@@ -40,18 +40,17 @@ class Call:
         inputs = {
             contract.input_ids.name: ids,
             contract.position_ids.name: positions,
-            contract.attention_mask.name: shared[contract.attention_mask.name],
+            contract.attention_mask.name: mask,
         }
         self._buffers = (ids, positions)
-        self._mask = shared[contract.attention_mask.name]
+        self._mask = mask
         self._images: Buffer | None = None
         if contract.image_embeds is not None:
             width = contract.image_embeds.shape[-1]
             assert width is not None
             self._images = session.allocate((image_rows, width), contract.image_embeds.dtype)
             inputs[contract.image_embeds.name] = self._images
-        logits = shared[contract.logits.name]
-        outputs = {contract.logits.name: logits}
+        outputs = dict(logits.outputs(contract))
         self._hidden: Buffer | None = None
         if contract.hidden is not None:
             width = contract.hidden.shape[-1]
@@ -61,7 +60,7 @@ class Call:
         if contract.logits_count is not None:
             spec = contract.logits_count
             count = inputs[spec.name] = session.allocate((1,), spec.dtype)
-            count.write(np.array([logits.shape[1]], spec.dtype))
+            count.write(np.array([logits.values.shape[1]], spec.dtype))
         self._session, self._states = session, states
         self._inputs, self._outputs = inputs, outputs
         self._overwrites = overwrites

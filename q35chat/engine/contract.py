@@ -49,7 +49,9 @@ class TextContract:
     `image_embeds` is None in a graph that reads no pictures. `position_rows` is 3 (temporal,
     height, width) or 4 (the text position first). `capacity` is None where the caches grow.
     `logits_count` says of how many of the last tokens there are logits; None in a graph that has
-    them of the last only. `hidden` is what a draft head reads, of every token.
+    them of the last only. `maxima` are the largest of each block of neighbouring logits, blocks of
+    one size; None where the graph does not tell them. `hidden` is what a draft head reads, of every
+    token.
     """
 
     input_ids: TensorSpec
@@ -62,6 +64,7 @@ class TextContract:
     vocab_size: int
     position_rows: int
     logits_count: TensorSpec | None = None
+    maxima: TensorSpec | None = None
     hidden: TensorSpec | None = None
 
     @property
@@ -84,6 +87,7 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
     mask = required(inputs, "attention_mask")
     position_ids = required(inputs, "position_ids")
     logits = required(outputs, "logits")
+    length = vocab_size if vocab_size and not logits.shape else _fixed(logits, -1)
     return TextContract(
         input_ids=required(inputs, "input_ids"),
         attention_mask=mask,
@@ -92,9 +96,10 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
         logits=logits,
         pairs=pairs,
         capacity=_capacity(mask, pairs),
-        vocab_size=vocab_size if vocab_size and not logits.shape else _fixed(logits, -1),
+        vocab_size=length,
         position_rows=_position_rows(position_ids),
         logits_count=inputs.get("logits_count"),
+        maxima=_maxima(outputs.get("logits_maxima"), length),
         hidden=outputs.get("hidden"),
     )
 
@@ -110,6 +115,8 @@ def read_chunk_contract(session: GraphSession, decode: TextContract) -> TextCont
         check_capacities(contract.capacity, decode.capacity)
     if contract.pairs != decode.pairs:
         raise BundleError("prefill and decode graphs have different states: export them again")
+    if contract.maxima != decode.maxima:
+        raise BundleError("prefill and decode graphs have different logits: export them again")
     return contract
 
 
@@ -148,6 +155,14 @@ def _fixed(spec: TensorSpec, axis: int) -> int:
     if size is None or size <= 0:
         raise BundleError(f"axis {axis} of {spec.name} {spec.shape} must be fixed: {_ADVICE}")
     return size
+
+
+def _maxima(spec: TensorSpec | None, vocab_size: int) -> TensorSpec | None:
+    if spec is not None and vocab_size % _fixed(spec, -1):
+        raise BundleError(
+            f"{spec.name} {spec.shape} does not divide {vocab_size} logits into blocks: {_ADVICE}"
+        )
+    return spec
 
 
 def _position_rows(spec: TensorSpec) -> int:

@@ -16,6 +16,7 @@ from q35chat.engine.contract import TextContract, read_chunk_contract, read_cont
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.gears import Costs, Gear
 from q35chat.engine.growing import GrowingStep
+from q35chat.engine.logits import Logits
 from q35chat.engine.prefill import PrefillCall
 from q35chat.engine.prompts import PromptGraph
 from q35chat.engine.session import Array, GraphSession
@@ -76,18 +77,16 @@ class Decoder:
         self._overwrites = any(pair.in_place for pair in contract.pairs)
         self._overwrites_all = contract.may_overwrite and self._prompts is None
         self._slots = Slots(self._capacity, contract.attention_mask.dtype)
-        self._logits = decode.allocate((1, 1, contract.vocab_size), contract.logits.dtype)
+        self._logits = Logits.allocated(decode, contract, 1)
         self._read_logits = self._logits, 0
-        self._shared = {contract.logits.name: self._logits}
+        lit = self._slots.mask.array
+        self._mask = decode.allocate(lit.shape, lit.dtype)
         self._step: Call | GrowingStep
         if contract.capacity is None:
-            self._step = GrowingStep(decode, contract, self._states, self._logits)
+            self._step = GrowingStep(decode, contract, self._states, self._logits.values)
         else:
-            lit = self._slots.mask.array
-            mask = decode.allocate(lit.shape, lit.dtype)
-            self._shared[contract.attention_mask.name] = mask
             self._step = self._call(decode, contract, 1, 0)
-        self._ahead = LookAhead(decode, contract, self._states, self._shared)
+        self._ahead = LookAhead(decode, contract, self._states, self._mask, self._logits)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
         self.rope_position = 0
@@ -239,16 +238,21 @@ class Decoder:
         self._slots.light(1)
         self._slots.name(1, token)
         self._position[:] = self.rope_position
-        self._follow(np.array([token]), self._position, self._ahead.hidden)
+        self._follow(token, self._position, self._ahead.hidden)
         self.rope_position += 1
         self._read_logits = self._ahead.row
         return self.logits()
 
     def logits(self) -> Array:
         """The logits [V] float32 of the last run, a view that the next run overwrites."""
-        buffer, row = self._read_logits
-        last: Array = buffer.host().reshape(-1, self.vocab_size)[row]
-        return last.astype(np.float32, copy=False)
+        logits, row = self._read_logits
+        return logits.row(row)
+
+    def maxima(self) -> Array | None:
+        """The largest of each block of neighbouring `logits`, [V / B] float32, a view as they are;
+        None where the graph does not tell them."""
+        logits, row = self._read_logits
+        return logits.row_maxima(row)
 
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
@@ -311,10 +315,10 @@ class Decoder:
             yield max(0, piece.end + offset - before)
 
     def _prefilled(self, prompts: PromptGraph, gear: Gear, part: Tokens) -> None:
-        call = prompts.call(gear, self._states, self._logits)
+        call = prompts.call(gear, self._states, self._logits.values)
         call.load(part.ids, part.positions, self.used, part.rows)
         self._run(call, len(part))
-        self._read_logits = call.logits, call.last_row
+        self._read_logits = Logits(call.logits), call.last_row
         self._slots.name(len(part), part.keys)
         prompts.note(gear, self.predict_ms)
         prompts.record(self.used - len(part), part)
@@ -324,15 +328,16 @@ class Decoder:
         """One text token at `positions` [3, 1] through the decode graph."""
         if self._prompts is not None:
             self._prompts.before_step()
+        following = max(self.rope_position, int(positions.max()) + 1)
         self._step.load(token, positions, self.used, None)
         self._run(self._step, 1)
         self._read_logits = self._logits, 0
         self._slots.name(1, key)
-        self._follow(np.atleast_1d(token), positions, self._step.hidden)
+        self._follow(token, positions, self._step.hidden)
         if self._prompts is not None:
             self._prompts.note(None, self.predict_ms)
             self._prompts.record_text(self.used - 1, token, positions, key)
-        self.rope_position = max(self.rope_position, int(positions.max()) + 1)
+        self.rope_position = following
 
     def close(self) -> None:
         """Free the graphs; further calls are errors."""
@@ -362,7 +367,8 @@ class Decoder:
             session,
             contract,
             self._states,
-            self._shared,
+            self._mask,
+            self._logits,
             tokens=tokens,
             image_rows=rows,
             overwrites=self._overwrites_all,
@@ -389,8 +395,8 @@ class Decoder:
         self.predict_ms = (perf_counter() - started) * 1e3
 
     def _follow(
-        self, ids: Array, positions: Array, hidden: Array | None, rows: Array | None = None
+        self, ids: Array | int, positions: Array, hidden: Array | None, rows: Array | None = None
     ) -> None:
         """Tell the head what was read."""
         if self._head is not None and hidden is not None:
-            self._head.read(ids, positions, hidden, rows)
+            self._head.read(np.atleast_1d(ids), positions, hidden, rows)

@@ -3,13 +3,14 @@
 Pure functions over one float32 vector [V], composed by `Sampler`. Order and meaning are those of
 transformers' `generate`: repetition penalty, temperature, top-k, top-p, min-p; the presence
 penalty, which transformers lacks, follows the repetition penalty and counts generated tokens
-only. Filters return the indices they keep, so that each works on what the one before it left.
+only. The first filter returns the indices it keeps, the best first, so that those behind it only
+say how many of them they keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Iterator
+from math import isfinite
 from typing import Protocol
 
 import numpy as np
@@ -17,9 +18,12 @@ import numpy as np
 from q35chat.engine.session import Array
 from q35chat.errors import RuntimeFailure
 
-_ROWS = 64
+_BLOCK = 64
 _FIRST_NUCLEUS = 1024
+_CHANCES = 64
 _ONE = np.float32(1)
+_NEIGHBOURS = 2**-22  # numbers that one division can join are closer, as a share
+_SMALLEST_NORMAL = 2**-126
 
 
 class SamplingRules(Protocol):
@@ -59,16 +63,21 @@ class Sampler:
 
     def __init__(self, rules: SamplingRules, prompt: Iterable[int], seed: int | None) -> None:
         self._rules = rules
-        self._filters = _filters(rules)
-        self._random = np.random.default_rng(seed)
+        self._temperature = np.float32(rules.temperature)
+        self._chances = _chances(np.random.default_rng(seed))
         self._seen = set(prompt) if rules.repetition_penalty != 1.0 else set[int]()
         self._generated: set[int] = set()
 
-    def __call__(self, logits: Array) -> int:
-        """Choose from `logits` [V], which stay as they are. Raises RuntimeFailure on NaN."""
+    def __call__(self, logits: Array, maxima: Array | None = None) -> int:
+        """Choose from `logits` [V], which stay as they are. Raises RuntimeFailure on NaN.
+
+        `maxima` are the largest of each block of neighbours, where they are known already.
+        """
         scores = self._penalised(logits)
-        temperature = np.float32(self._rules.temperature)
-        token = _best(scores) if temperature == 0.0 else self._drawn(scores, temperature)
+        if scores is not logits:
+            maxima = None
+        cold = self._temperature == 0.0
+        token = _best(scores, maxima) if cold else self._drawn(scores, maxima)
         self.observe(token)
         return token
 
@@ -85,41 +94,52 @@ class Sampler:
             logits = penalise_presence(logits, self._generated, rules.presence_penalty)
         return logits
 
-    def _drawn(self, logits: Array, temperature: np.float32) -> int:
+    def _drawn(self, logits: Array, maxima: Array | None) -> int:
         scores, ids = logits, None
+        if self._rules.top_k > 0:  # few can be left: divide only those
+            ids = contenders(scores, self._rules.top_k, self._temperature, maxima)
+            scores = scores[ids]
         with np.errstate(over="ignore"):
-            if self._rules.top_k > 0:  # few can be left: divide only those
-                ids = contenders(scores, self._rules.top_k, temperature)
-                scores = scores[ids]
-            scores = scores / temperature
-        if not np.isfinite(scores.max()):  # nothing to weigh: as cold as greedy, or broken
+            scores = scores / self._temperature
+        best = scores.max()
+        if not isfinite(best):  # nothing to weigh: as cold as greedy, or broken
             return _best(logits)
-        for keep in self._filters:
-            kept = keep(scores)
-            scores = scores[kept]
-            ids = kept if ids is None else ids[kept]
-        place = draw(scores, self._random.random())
-        return place if ids is None else int(ids[place])
+        kept = self._first_kept(scores)
+        weights = np.exp((scores if kept is None else scores[kept]) - best)
+        ends = weights.cumsum(dtype=np.float64)
+        place = draw(ends[: self._count(weights, ends)], next(self._chances))
+        for indices in (kept, ids):
+            place = place if indices is None else int(indices[place])
+        return place
+
+    def _first_kept(self, scores: Array) -> Array | None:
+        """What the first filter that is on leaves; best first but for min-p. None for all."""
+        rules = self._rules
+        if rules.top_k > 0:
+            return best_first(scores, rules.top_k)
+        if rules.top_p < 1.0:
+            return top_p(scores, rules.top_p)
+        return min_p(scores, rules.min_p) if rules.min_p > 0.0 else None
+
+    def _count(self, weights: Array, ends: Array) -> int:
+        """How many of what the first filter left the others leave, from the best on."""
+        rules, count = self._rules, len(ends)
+        if rules.top_k > 0 and rules.top_p < 1.0:
+            count = nucleus(ends, rules.top_p * ends[-1])
+        if rules.min_p > 0.0:
+            count = min(count, int(np.count_nonzero(weights >= np.float32(rules.min_p))))
+        return count
 
 
-def _best(scores: Array) -> int:
+def _best(scores: Array, maxima: Array | None = None) -> int:
+    if maxima is not None and isfinite(maxima[block := int(maxima.argmax())]):
+        size = len(scores) // len(maxima)
+        return block * size + int(scores[block * size : (block + 1) * size].argmax())
     best = int(scores.argmax())
     if scores[best] > -np.inf:
         return best
     problem = "NaN" if np.isnan(scores[best]) else "no finite"
     raise RuntimeFailure(f"the model computed {problem} logits: verify the bundle, export it again")
-
-
-def _filters(rules: SamplingRules) -> tuple[Callable[[Array], Array], ...]:
-    """The filters that are on, in order."""
-    filters: list[Callable[[Array], Array]] = []
-    if rules.top_k > 0:
-        filters.append(partial(top_k, k=rules.top_k))
-    if rules.top_p < 1.0:
-        filters.append(partial(top_p, p=rules.top_p))
-    if rules.min_p > 0.0:
-        filters.append(partial(min_p, p=rules.min_p))
-    return tuple(filters)
 
 
 def penalise_repetition(logits: Array, seen: Iterable[int], penalty: float) -> Array:
@@ -142,13 +162,18 @@ def penalise_presence(logits: Array, generated: Iterable[int], penalty: float) -
 
 def top_k(scores: Array, k: int) -> Array:
     """Indices of the `k` largest scores, and of those equal to the smallest of them."""
-    if k >= len(scores):
-        return np.arange(len(scores))
-    candidates = contenders(scores, k)
-    values = scores[candidates]
-    kth = np.partition(values, len(values) - k)[len(values) - k]
-    best: Array = candidates[values >= kth]
-    return best
+    if len(scores) > _BLOCK * k:
+        candidates = contenders(scores, k)
+        best: Array = candidates[_largest(scores[candidates], k)]
+        return best
+    return _largest(scores, k)
+
+
+def best_first(scores: Array, k: int) -> Array:
+    """The same indices, the best first, equal scores in the order of their indices."""
+    best = top_k(scores, k)
+    ordered: Array = best[np.argsort(-scores[best], kind="stable")]
+    return ordered
 
 
 def top_p(scores: Array, p: float) -> Array:
@@ -157,15 +182,17 @@ def top_p(scores: Array, p: float) -> Array:
     wanted = p * weights.sum(dtype=np.float64)
     count = min(_FIRST_NUCLEUS, len(scores))
     while True:
-        best = top_k(scores, count)
-        order = best[np.argsort(-scores[best], kind="stable")]
-        chosen = weights[order].astype(np.float64)
-        inside = np.cumsum(chosen) - chosen < wanted
-        inside[0] = True
-        if not inside[-1] or len(order) == len(scores):
-            nucleus: Array = order[inside]
-            return nucleus
+        order = best_first(scores, count)
+        inside = nucleus(weights[order].cumsum(dtype=np.float64), wanted)
+        if inside < len(order) or len(order) == len(scores):
+            return order[:inside]
         count = min(count * 8, len(scores))
+
+
+def nucleus(ends: Array, wanted: float) -> int:
+    """The least number of weights that sum to `wanted`, at least one and at most all, by the
+    `ends` [N] of weights laid end to end."""
+    return 1 + int(ends[:-1].searchsorted(wanted))
 
 
 def min_p(scores: Array, p: float) -> Array:
@@ -173,35 +200,59 @@ def min_p(scores: Array, p: float) -> Array:
     return np.flatnonzero(np.exp(scores - scores.max()) >= np.float32(p))
 
 
-def draw(scores: Array, chance: float) -> int:
-    """The index that `chance` in [0, 1) falls on when probabilities are laid end to end."""
-    ends = np.cumsum(np.exp(scores - scores.max()), dtype=np.float64)
-    place = int(np.searchsorted(ends, chance * ends[-1], side="right"))
-    return min(place, len(scores) - 1)
+def draw(ends: Array, chance: float) -> int:
+    """Which of the weights that lie end to end up to `ends` [N] `chance` in [0, 1) falls on."""
+    place = int(ends.searchsorted(chance * ends[-1], side="right"))
+    return min(place, len(ends) - 1)
 
 
-def contenders(scores: Array, k: int, temperature: np.float32 = _ONE) -> Array:
+def contenders(
+    scores: Array, k: int, temperature: np.float32 = _ONE, maxima: Array | None = None
+) -> Array:
     """Indices, rising, among which are the `k` largest of `scores` / `temperature` and all that
-    equal the smallest of them; all indices where a score is NaN.
+    equal the smallest of them; all indices where a score is NaN or infinite.
 
-    One pass over the vector, where a partition of all of it would take several: of the columns of
-    a matrix of its scores, only those count whose best is among the `k` best of columns. Division
-    keeps the order, so that dividing these is enough.
+    Of blocks of scores only those count whose best is among the `k` best of blocks. `maxima` [B]
+    are these bests of neighbours, V / B to a block; else one pass over the vector finds those of
+    the columns of a matrix of it, which is faster. Division keeps the order but may join
+    neighbours, so blocks a little worse count as well.
     """
-    columns = len(scores) // _ROWS
-    if columns <= k:
+    blocks = len(scores) // _BLOCK if maxima is None else len(maxima)
+    if blocks <= k:
         return np.arange(len(scores))
-    inside = columns * _ROWS
-    best = scores[:inside].reshape(_ROWS, columns).max(axis=0) / temperature
-    ordered = np.partition(best, (columns - k, columns - 1))
-    if np.isnan(ordered[-1]):
+    bests = _columns(scores, blocks).max(axis=0) if maxima is None else maxima
+    best = np.partition(bests, blocks - k)[blocks - k :]
+    if not isfinite(best.max()):  # a NaN counts as the largest
         return np.arange(len(scores))
-    chosen = np.flatnonzero(best >= ordered[columns - k])
-    rows = np.arange(0, inside, columns)
-    ids: Array = np.concatenate(
-        [np.add.outer(rows, chosen).ravel(), np.arange(inside, len(scores))]
+    least = float(best[0])
+    slack = _NEIGHBOURS * max(abs(least), float(temperature) * _SMALLEST_NORMAL)
+    chosen = (bests >= np.float32(least - slack)).nonzero()[0]
+    if maxima is not None:
+        size = len(scores) // blocks
+        ids: Array = np.add.outer(chosen * size, np.arange(size)).ravel()
+        return ids
+    inside = blocks * _BLOCK
+    ids = np.add.outer(np.arange(0, inside, blocks), chosen).ravel()
+    return ids if inside == len(scores) else np.concatenate([ids, np.arange(inside, len(scores))])
+
+
+def _columns(scores: Array, columns: int) -> Array:
+    """Most of the scores as a matrix of so many columns."""
+    return scores[: columns * _BLOCK].reshape(_BLOCK, columns)
+
+
+def _chances(random: np.random.Generator) -> Iterator[float]:
+    while True:
+        yield from random.random(_CHANCES).tolist()
+
+
+def _largest(scores: Array, k: int) -> Array:
+    first = len(scores) - k
+    return (
+        np.arange(len(scores))
+        if first <= 0
+        else np.flatnonzero(scores >= np.partition(scores, first)[first])
     )
-    return ids
 
 
 def _indices(ids: Iterable[int]) -> Array:

@@ -8,7 +8,7 @@ only the first few tokens are accepted, the states stay where they were and thos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from q35chat.engine.calls import Call
 from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
+from q35chat.engine.logits import Logits
 from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.states import StateBuffers
 
@@ -33,24 +34,25 @@ class LookAhead:
         session: GraphSession,
         contract: TextContract,
         states: StateBuffers,
-        shared: Mapping[str, Buffer],
+        mask: Buffer,
+        logits: Logits,
     ) -> None:
         self.possible = contract.logits_count is not None and contract.capacity is not None
         self.behind: tuple[int, ...] = ()
         self._session = session
         self._contract = contract
         self._states = states
-        self._shared = shared
+        self._mask_buffer = mask
         self._mask = PrefixMask(contract.capacity or 0, contract.attention_mask.dtype)
-        self._logits: dict[int, Buffer] = {1: shared[contract.logits.name]}
+        self._logits = {1: logits}
         self._calls: dict[tuple[int, int], Call] = {}
         self._last: Call | None = None
         self._tried: tuple[int, ...] = ()
         self._accepted = 0
 
     @property
-    def row(self) -> tuple[Buffer, int]:
-        """The logits after the last token accepted: their buffer and the row in it."""
+    def row(self) -> tuple[Logits, int]:
+        """The logits after the last token accepted, and the row of them."""
         return self._logits[len(self._tried)], self._accepted - 1
 
     @property
@@ -119,14 +121,14 @@ class LookAhead:
                 self._session,
                 self._contract,
                 self._states,
-                dict(self._shared) | {self._contract.logits.name: self._buffer(rows)},
+                self._mask_buffer,
+                self._rows(rows),
                 tokens=tokens,
                 image_rows=0,
             )
         return self._calls[tokens, rows]
 
-    def _buffer(self, rows: int) -> Buffer:
+    def _rows(self, rows: int) -> Logits:
         if rows not in self._logits:
-            shape = (1, rows, self._contract.vocab_size)
-            self._logits[rows] = self._session.allocate(shape, self._contract.logits.dtype)
+            self._logits[rows] = Logits.allocated(self._session, self._contract, rows)
         return self._logits[rows]

@@ -26,7 +26,7 @@ class Stop:
         return self.left < 0
 
 
-def best(logits: Array) -> int:
+def best(logits: Array, _maxima: Array | None) -> int:
     return int(logits.argmax())
 
 
@@ -102,9 +102,9 @@ def test_the_same_tokens_are_read_in_every_run() -> None:
 def test_a_step_that_holds_memory_is_seen() -> None:
     chosen: list[Array] = []
 
-    def wasteful(logits: Array) -> int:
+    def wasteful(logits: Array, maxima: Array | None) -> int:
         chosen.append(np.ones(100_000))
-        return best(logits)
+        return best(logits, maxima)
 
     decoder = Decoder(NumpySession(capacity=24), image_token_id=IMAGE_TOKEN)
     items = Measurement(decoder, PLAN, lambda: wasteful, lambda: False, IMAGE_TOKEN).run()

@@ -47,7 +47,8 @@ class NumpySession:
 
     Where `says` has the last slot read, its token is by far the likeliest to follow. With
     `counts` there are logits of as many of the last tokens as `logits_count` says; with `tells`
-    there are the hidden states of all tokens, for a draft head.
+    there are the hidden states of all tokens, for a draft head; with `blocks` the maxima of so many
+    blocks of logits.
     """
 
     capacity: int = 16
@@ -58,6 +59,7 @@ class NumpySession:
     aliases: bool = True
     counts: bool = False
     tells: bool = False
+    blocks: int = 0
     integers: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.int64))
     image_token: int = IMAGE_TOKEN
     says: dict[int, int] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class NumpySession:
     def outputs(self) -> tuple[TensorSpec, ...]:
         return (
             TensorSpec("logits", (1, None if self.counts else 1, self.vocab), FLOAT),
+            *([TensorSpec("logits_maxima", (1, None, self.blocks), FLOAT)] if self.blocks else ()),
             *([TensorSpec("hidden", (1, None, self.width), FLOAT)] if self.tells else ()),
             *(TensorSpec(f"present_{name}", shape, FLOAT) for name, shape in self._states()),
         )
@@ -154,6 +157,9 @@ class NumpySession:
                 logits[place - first] = self._head @ hidden
                 if (said := self.says.get(slot + place)) is not None:
                     logits[place - first, said] += 1e4
+        if self.blocks:
+            blocks = logits.reshape(len(logits), self.blocks, -1)
+            writes["logits_maxima"][0] = blocks.max(axis=-1)
         for name, array in state.items():
             writes[f"present_{name}"][...] = array
 

@@ -128,15 +128,15 @@ def test_min_p_is_a_share_of_the_best_probability() -> None:
     ("chance", "place"), [(0.0, 0), (0.24, 0), (0.26, 1), (0.74, 1), (0.76, 2)]
 )
 def test_a_draw_lays_probabilities_end_to_end(chance: float, place: int) -> None:
-    assert draw(of_probabilities(0.25, 0.5, 0.25), chance) == place
+    assert draw(np.array([0.25, 0.75, 1.0]), chance) == place
 
 
 @given(st.integers(0, 2**32), st.floats(0, 1, exclude_max=True))
 def test_a_draw_never_falls_on_an_impossible_token(seed: int, chance: float) -> None:
-    scores = np.random.default_rng(seed).normal(size=6).astype(np.float32)
-    scores[::2] = -np.inf
+    weights = np.random.default_rng(seed).exponential(size=6)
+    weights[::2] = 0
 
-    assert draw(scores, chance) % 2 == 1
+    assert draw(weights.cumsum(), chance) % 2 == 1
 
 
 def test_temperature_zero_takes_the_best_and_ignores_the_filters() -> None:
@@ -245,3 +245,65 @@ def test_nan_anywhere_in_a_whole_vocabulary_is_an_error(place: int) -> None:
     scores[place] = np.nan
     with pytest.raises(RuntimeFailure, match="NaN"):
         Sampler(SamplingSettings(temperature=0.7, top_k=20), [], 0)(scores)
+
+
+def block_maxima(scores: Array, size: int = 64) -> Array:
+    maxima: Array = scores.reshape(-1, size).max(axis=1)
+    return maxima
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"top_k": 20, "top_p": 0.95},
+        {"top_k": 1},
+        {"top_k": 5000},
+        {"top_p": 0.9},
+        {"min_p": 0.1},
+        {"top_k": 20, "presence_penalty": 1.5},
+        {"top_k": 20, "repetition_penalty": 1.3},
+    ],
+)
+def test_known_maxima_change_no_token(rules: dict[str, Any], temperature: float) -> None:
+    settings = SamplingSettings(temperature=temperature, **{"top_p": 1.0, "top_k": 0} | rules)
+    plain, told = _samplers(settings, 7, 7)
+    for seed in range(20):
+        scores = wide(seed)
+        assert told(scores, block_maxima(scores)) == plain(scores)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
+def test_contenders_of_known_maxima_hold_all_that_dividing_everything_would_keep(
+    temperature: float,
+) -> None:
+    divisor = np.float32(temperature)
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        scores = random.normal(0, 1, 6400).astype(np.float32)
+        first, second, *better = random.choice(6400, 11, replace=False)
+        scores[better] += 100
+        scores[first] = 10 + random.random()
+        scores[second] = np.nextafter(scores[first], np.float32(0))
+        ids = contenders(scores, 10, divisor, block_maxima(scores))
+        assert ids.tolist() == sorted(ids.tolist())
+        assert len(ids) < 6400 / 5
+        assert set(top_k(scores / divisor, 10)) <= set(ids)
+
+
+def test_the_first_of_equal_scores_is_greedys_with_known_maxima_too() -> None:
+    scores = np.zeros(640, np.float32)
+    scores[[200, 201, 500]] = 3
+    sampler = Sampler(SamplingSettings(temperature=0), [], None)
+
+    assert sampler(scores, block_maxima(scores)) == sampler(scores) == 200
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_maxima_that_are_broken_are_an_error(temperature: float) -> None:
+    scores = np.random.default_rng(0).normal(0, 1, 6400).astype(np.float32)
+    scores[700] = np.nan
+    sampler = Sampler(SamplingSettings(temperature=temperature, top_k=20), [], 0)
+
+    with pytest.raises(RuntimeFailure, match="NaN"):
+        sampler(scores, np.full(100, np.nan, np.float32))

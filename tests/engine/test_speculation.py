@@ -129,7 +129,7 @@ def test_a_draft_is_accepted_with_its_own_probability_and_else_the_rest_keep_the
     for chance in chances:
         engine.restore(start)
         steps = always(engine, Script([[draft]]))
-        chosen = draw(steps.step(2), float(chance))
+        chosen = draw(np.cumsum(softmax(steps.step(2))), float(chance))
         steps.step(chosen)
         accepted += steps.accepted
         counts[chosen] += 1

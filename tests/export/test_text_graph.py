@@ -57,6 +57,7 @@ class Decoder:
             self.states[name] = outputs[name.replace("past_", "present_")]
         logits: np.ndarray = outputs["logits"][0]
         assert len(logits) == count
+        self.maxima = outputs.get("logits_maxima", [None])[0]
         return logits
 
 
@@ -152,6 +153,41 @@ def test_logits_of_the_last_tokens_are_those_of_each_read_alone(tmp_path: Path, 
     found = Decoder(out).rows(ids, none, count)
 
     np.testing.assert_allclose(found, wanted[-count:], atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
+def test_the_largest_of_each_64_logits_are_told_for_every_row(
+    tmp_path: Path, precision: Precision
+) -> None:
+    config, out = export(tmp_path, "plain", precision)
+    decoder = Decoder(out)
+    for ids, count in (([5, 9, 2, 77], 3), ([31], 1)):
+        logits = decoder.rows(ids, _no_images(config), count)
+        wanted = logits.reshape(count, config.text.vocab_size // 64, 64).max(axis=-1)
+        np.testing.assert_array_equal(decoder.maxima, wanted)
+
+
+@pytest.mark.parametrize("token", range(64, 128, 9))
+def test_one_logit_that_is_no_number_shows_in_all_maxima(tmp_path: Path, token: int) -> None:
+    config, out = export(tmp_path, "plain")
+    model = onnx.load(out / "model.onnx", load_external_data=False)
+    [head] = [tensor for tensor in model.graph.initializer if tensor.name == "embed_tokens"]
+    told = {entry.key: entry.value for entry in head.external_data}
+    with (out / "model.bin").open("r+b") as file:
+        file.seek(int(told["offset"]) + token * config.text.hidden_size * 4)
+        file.write(np.float32(np.nan).tobytes())
+    decoder = Decoder(out)
+    logits = decoder.run([5], _no_images(config))
+    assert np.flatnonzero(np.isnan(logits)).tolist() == [token]
+    assert np.isnan(decoder.maxima).all()
+
+
+def test_a_vocabulary_that_64_does_not_divide_has_no_maxima(tmp_path: Path) -> None:
+    config, out = export(tmp_path, "even")
+    assert config.text.vocab_size % 64
+    decoder = Decoder(out)
+    decoder.run([5], _no_images(config))
+    assert decoder.maxima is None
 
 
 def test_picture_rows_are_used_in_order(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 Inputs, in order: `input_ids` `[1, T]` int64, `attention_mask` `[1, C]` int32 (ones for all
 slots filled after this call), `position_ids` `[3, 1, T]` int64, `image_embeds` `[M, H]` FP32
 (the rows of this call's picture tokens, in order; M may be 0), `logits_count` `[1]` int64, and
-the states of every layer. Outputs: `logits` `[1, N, V]` of the last N = `logits_count` tokens, and
-each `past_*` again as `present_*`. Beside a draft head (`mtp.py`) there is one more: `hidden`
+the states of every layer. Outputs: `logits` `[1, N, V]` of the last N = `logits_count` tokens;
+where 64 divides V, `logits_maxima` `[1, N, V / 64]`, the largest of each 64 neighbours, or NaN
+where a logit of that token is NaN or infinite; and each `past_*` again as `present_*`. Beside a
+draft head (`mtp.py`) there is one more: `hidden`
 `[1, T, H]`, what the head reads at every token.
 The key and value caches must be bound to the same buffer on both sides. The other states may be:
 the convolution reads its state into a Concat and takes the next one from there, and LinearAttention
@@ -33,6 +35,7 @@ from q35export.targets.cpu_weights import StoredMatrix
 from q35export.weights import WeightSink
 
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
+_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,9 @@ def build_shared_text_graph(
         head = table
         if not text.tied:
             head = target.store("lm_head", ctx.matrix("lm_head.weight"), ctx.plan.head)
-        graph.output(head.multiply(last), "logits", FLOAT, (1, "N", text.vocab_size))
+        logits = head.multiply(last)
+        graph.output(logits, "logits", FLOAT, (1, "N", text.vocab_size))
+        _declare_maxima(graph, logits, text.vocab_size)
     if with_hidden:
         graph.output(hidden, "hidden", FLOAT, (1, "T", text.hidden_size))
     _declare_presents(graph, text, capacity, presents)
@@ -201,6 +206,21 @@ def filled_slots(graph: Graph, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
     total = graph.op("ReduceSum", mask, graph.ints(1), keepdims=0)
     last = graph.op("Sub", total, graph.constant(np.array([1], np.int32)))
     return last, graph.op("Squeeze", total, graph.ints(0))
+
+
+def _declare_maxima(graph: Graph, logits: ir.Value, vocab_size: int) -> None:
+    """What a choice among the best needs to see of all logits, while they are in the caches.
+
+    ReduceMax may pass over a NaN, a sum never does.
+    """
+    if vocab_size % _BLOCK:
+        return
+    last = graph.ints(-1)
+    blocks = graph.reshape(logits, 0, 0, -1, _BLOCK)
+    broken = graph.op("ReduceSum", logits, last)
+    nothing = graph.op("Mul", broken, graph.constant(np.array(0, np.float32)))
+    maxima = graph.op("Add", graph.op("ReduceMax", blocks, last, keepdims=0), nothing)
+    graph.output(maxima, "logits_maxima", FLOAT, (1, "N", vocab_size // _BLOCK))
 
 
 def _last(graph: Graph, hidden: ir.Value, count: ir.Value) -> ir.Value:
