@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from q35chat.errors import BundleError
 
 Message = Mapping[str, Any]
+_CANNOT_READ: Final = "the bundle's tokenizer cannot read this text"
 
 
 class ChatTokenizer:
@@ -35,10 +37,8 @@ class ChatTokenizer:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would ask for torch
         from transformers import PreTrainedTokenizerFast  # noqa: PLC0415  (heavy)
 
-        try:
+        with _translated(f"{folder} has a damaged tokenizer"):
             tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # the reader raises whatever the file led it to
-            raise BundleError(f"{folder} has a damaged tokenizer: {_line(error)}") from error
         if not tokenizer.chat_template:
             raise BundleError(f"{folder} has no chat template: export the bundle again")
         tokenizer.model_max_length = sys.maxsize  # the capacity is the limit
@@ -48,17 +48,13 @@ class ChatTokenizer:
         self, messages: Sequence[Message], *, generation_prompt: bool, thinking: bool
     ) -> str:
         """The conversation as the model reads it. Raises BundleError when the template refuses."""
-        try:
+        with _translated("the chat template refused the conversation"):
             text: str = self._tokenizer.apply_chat_template(
                 list(messages),
                 tokenize=False,
                 add_generation_prompt=generation_prompt,
                 enable_thinking=thinking,
             )
-        except Exception as error:  # templates raise what they like
-            raise BundleError(
-                f"the chat template refused the conversation: {_line(error)}"
-            ) from error
         return text
 
     def encode(self, text: str) -> list[int]:
@@ -85,7 +81,10 @@ class ChatTokenizer:
     def normalised(self, text: str) -> str:
         """`text` as it is before it is cut into tokens."""
         normalizer = self._tokenizer.backend_tokenizer.normalizer
-        return text if normalizer is None else str(normalizer.normalize_str(text))
+        if normalizer is None:
+            return text
+        with _translated(_CANNOT_READ):
+            return str(normalizer.normalize_str(text))
 
     def id_of(self, piece: str) -> int | None:
         """The id of a spelling, None if the vocabulary lacks it."""
@@ -99,12 +98,20 @@ class ChatTokenizer:
         return frozenset() if token is None else frozenset({token})
 
     def _encode(self, text: str, *, literally: bool) -> list[int]:
-        with self._lock:
+        with self._lock, _translated(_CANNOT_READ):
             ids: list[int] = self._tokenizer.encode(
                 text, add_special_tokens=False, split_special_tokens=literally, verbose=False
             )
         return ids
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Whatever a tokenizer or a template led its reader to raise, as one line; native code that
+    panics raises what is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise BundleError(f"{what}: {' '.join(str(error).split())}") from error

@@ -210,7 +210,7 @@ def contenders(
     scores: Array, k: int, temperature: np.float32 = _ONE, maxima: Array | None = None
 ) -> Array:
     """Indices, rising, among which are the `k` largest of `scores` / `temperature` and all that
-    equal the smallest of them; all indices where a score is NaN or infinite.
+    equal the smallest of them, and all that are NaN.
 
     Of blocks of scores only those count whose best is among the `k` best of blocks. `maxima` [B]
     are these bests of neighbours, V / B to a block; else one pass over the vector finds those of
@@ -221,12 +221,10 @@ def contenders(
     if blocks <= k:
         return np.arange(len(scores))
     bests = _columns(scores, blocks).max(axis=0) if maxima is None else maxima
-    best = np.partition(bests, blocks - k)[blocks - k :]
-    if not isfinite(best.max()):  # a NaN counts as the largest
-        return np.arange(len(scores))
-    least = float(best[0])
+    least = float(np.partition(bests, blocks - k)[blocks - k])
     slack = _NEIGHBOURS * max(abs(least), float(temperature) * _SMALLEST_NORMAL)
-    chosen = (bests >= np.float32(least - slack)).nonzero()[0]
+    below = bests < np.float32(least - slack)  # NaN never is
+    chosen = (~below).nonzero()[0]
     if maxima is not None:
         size = len(scores) // blocks
         ids: Array = np.add.outer(chosen * size, np.arange(size)).ravel()
@@ -248,11 +246,9 @@ def _chances(random: np.random.Generator) -> Iterator[float]:
 
 def _largest(scores: Array, k: int) -> Array:
     first = len(scores) - k
-    return (
-        np.arange(len(scores))
-        if first <= 0
-        else np.flatnonzero(scores >= np.partition(scores, first)[first])
-    )
+    if first <= 0:
+        return np.arange(len(scores))
+    return np.flatnonzero(scores >= np.partition(scores, first)[first])
 
 
 def _indices(ids: Iterable[int]) -> Array:

@@ -74,6 +74,29 @@ def test_a_damaged_tokenizer_is_one_line(copy: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("prefix", ["##", "x" * 50])
+def test_a_tokenizer_whose_native_reader_panics_is_one_line(copy: Path, prefix: str) -> None:
+    file = copy / "tokenizer.json"
+    document = json.loads(file.read_text())
+    document["model"]["continuing_subword_prefix"] = prefix
+    file.write_text(json.dumps(document))
+
+    with pytest.raises(BundleError, match=r"damaged tokenizer: .* index") as error:
+        ChatTokenizer.load(copy)
+    assert "\n" not in str(error.value)
+
+
+def test_a_text_that_the_tokenizer_fails_on_is_one_line(copy: Path) -> None:
+    file = copy / "tokenizer.json"
+    document = json.loads(file.read_text())
+    document["model"] = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "none"}
+    file.write_text(json.dumps(document))
+
+    with pytest.raises(BundleError, match="tokenizer cannot read this text: ") as error:
+        ChatTokenizer.load(copy).encode("b")
+    assert "\n" not in str(error.value)
+
+
 def test_a_folder_without_a_template_is_refused(copy: Path) -> None:
     (copy / "chat_template.jinja").unlink()
 

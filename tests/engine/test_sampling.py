@@ -307,3 +307,14 @@ def test_maxima_that_are_broken_are_an_error(temperature: float) -> None:
 
     with pytest.raises(RuntimeFailure, match="NaN"):
         sampler(scores, np.full(100, np.nan, np.float32))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+@pytest.mark.parametrize("count", [1, 20, 90, 6400])
+def test_contenders_hold_what_has_no_bounds(value: float, count: int) -> None:
+    scores = np.random.default_rng(0).normal(0, 1, 6400).astype(np.float32)
+    places = np.random.default_rng(1).choice(6400, count, replace=False)
+    scores[places] = value
+    for maxima in (None, block_maxima(scores)):
+        ids = set(contenders(scores, 20, np.float32(0.7), maxima))
+        assert set(top_k(scores, 20)) <= ids
