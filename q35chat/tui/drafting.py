@@ -110,10 +110,13 @@ class Drafting:
     def changed(self) -> None:
         """The composer holds something else."""
         if self._key and self.editing is None:
-            text, pictures = self._screen.composer.draft
-            where = self._screen.attaching.where
-            kept = tuple(KeptPicture(picture.name, where(picture)) for picture in pictures)
-            self._dirty = self._drafts.put(self._key, text, kept) or self._dirty
+            self._put(self._screen.composer.draft)
+
+    def _put(self, draft: Draft) -> None:
+        text, pictures = draft
+        where = self._screen.attaching.where
+        kept = tuple(KeptPicture(picture.name, where(picture)) for picture in pictures)
+        self._dirty = self._drafts.put(self._key, text, kept) or self._dirty
 
     def save(self) -> None:
         """Write changed drafts in a worker."""
@@ -124,11 +127,21 @@ class Drafting:
             )
 
     def save_now(self) -> None:
-        """Write changed drafts at once: the application is about to end, with its workers."""
+        """Write changed drafts at once: the application is about to end, with its workers. A
+        question that was being changed is kept behind the draft."""
+        if self._key and self._edited:
+            self._put(_joined(self._stash or _NOTHING, self._screen.composer.draft))
         if self._dirty:
             self._dirty = False
             with suppress(OSError):
                 self._drafts.save()
+
+    @property
+    def _edited(self) -> bool:
+        """Whether an earlier question stands in the composer, changed."""
+        open_now = [step.turn for step in self._screen.steps if step.id == self.editing]
+        written = self._screen.composer.draft
+        return any(written != (turn.text, tuple(turn.attachments)) for turn in open_now)
 
     def sent(self) -> None:
         """The composer's content is on its way; remember it until it has arrived."""

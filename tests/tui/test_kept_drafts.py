@@ -12,6 +12,7 @@ import pytest
 
 from q35chat.chat.values import Attachment
 from q35chat.tui.drafts import Drafts, KeptPicture
+from q35chat.tui.screens.chat import Opening
 from tests.doubles.scripted_workspace import PATIENCE_S, ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import pictures, read, stored, written
 from tests.tui.support import Chat, opened, picture_file
@@ -93,6 +94,30 @@ async def test_a_picture_whose_file_was_never_known_is_named_too(tmp_path: Path)
     async with opened(drafts=drafts) as chat:
         await chat.see("✗ The draft's picture old [red].png is gone; attach it again")
         assert written(chat) == "look"
+
+
+@pytest.mark.parametrize(
+    ("draft", "change", "kept"),
+    [
+        ("", " and more", "first words and more"),
+        ("half a thought", " and more", "half a thought\nfirst words and more"),
+        ("half a thought", "", "half a thought"),
+    ],
+)
+async def test_a_question_being_changed_comes_back_behind_the_draft(
+    tmp_path: Path, draft: str, change: str, kept: str
+) -> None:
+    workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
+    async with opened(workspace, drafts=Drafts(file)) as chat:
+        await chat.ask("first words")
+        await chat.write(draft)
+        await chat.press("ctrl+e")
+        await chat.write(change)
+        session = chat.conversation.id
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+    async with opened(workspace, drafts=Drafts(file), opening=Opening(session)) as chat:
+        await chat.until(lambda: written(chat) == kept)
 
 
 async def test_what_was_sent_or_taken_away_does_not_come_back(tmp_path: Path) -> None:
