@@ -6,6 +6,7 @@ Owns the positions and the order of things. Knows no runtime, no tokenizer and n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from time import perf_counter
 
 import numpy as np
@@ -78,7 +79,7 @@ class Decoder:
         self._overwrites_all = contract.may_overwrite and self._prompts is None
         self._slots = Slots(self._capacity, contract.attention_mask.dtype)
         self._logits = Logits.allocated(decode, contract, 1)
-        self._read_logits = self._logits, 0
+        self._last_row = self._own_row = self._logits.row(0)
         lit = self._slots.mask.array
         self._mask = decode.allocate(lit.shape, lit.dtype)
         self._step: Call | GrowingStep
@@ -240,19 +241,17 @@ class Decoder:
         self._position[:] = self.rope_position
         self._follow(token, self._position, self._ahead.hidden)
         self.rope_position += 1
-        self._read_logits = self._ahead.row
+        self._last_row = self._ahead.row
         return self.logits()
 
     def logits(self) -> Array:
         """The logits [V] float32 of the last run, a view that the next run overwrites."""
-        logits, row = self._read_logits
-        return logits.row(row)
+        return self._last_row.values()
 
     def maxima(self) -> Array | None:
         """The largest of each block of neighbouring `logits`, [V / B] float32, a view as they are;
         None where the graph does not tell them."""
-        logits, row = self._read_logits
-        return logits.row_maxima(row)
+        return self._last_row.maxima()
 
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
@@ -264,9 +263,7 @@ class Decoder:
 
     def holds(self, snapshot: Snapshot) -> bool:
         """Whether the KV rows of `snapshot` are still in their slots."""
-        if self._contract.capacity is None:
-            return True
-        return self._slots.hold(snapshot.keys)
+        return self._contract.capacity is None or self._slots.hold(snapshot.keys)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
@@ -318,7 +315,7 @@ class Decoder:
         call = prompts.call(gear, self._states, self._logits.values)
         call.load(part.ids, part.positions, self.used, part.rows)
         self._run(call, len(part))
-        self._read_logits = Logits(call.logits), call.last_row
+        self._last_row = Logits(call.logits).row(call.last_row)
         self._slots.name(len(part), part.keys)
         prompts.note(gear, self.predict_ms)
         prompts.record(self.used - len(part), part)
@@ -331,7 +328,7 @@ class Decoder:
         following = max(self.rope_position, int(positions.max()) + 1)
         self._step.load(token, positions, self.used, None)
         self._run(self._step, 1)
-        self._read_logits = self._logits, 0
+        self._last_row = self._own_row
         self._slots.name(1, key)
         self._follow(token, positions, self._step.hidden)
         if self._prompts is not None:
@@ -341,14 +338,15 @@ class Decoder:
 
     def close(self) -> None:
         """Free the graphs; further calls are errors."""
-        for session in self._sessions:
-            session.close()
+        with ExitStack() as closing:  # each, whatever happens with another
+            for session in self._sessions:
+                closing.callback(session.close)
 
     def _read(self, tokens: Array, positions: Array, keys: Array, rows: Array | None) -> None:
         call = self._chunk_call(len(tokens), 0 if rows is None else len(rows))
         call.load(tokens, positions, self.used, rows)
         self._run(call, len(tokens))
-        self._read_logits = self._logits, 0
+        self._last_row = self._own_row
         self._slots.name(len(tokens), keys)
         self._follow(tokens, positions, call.hidden, rows)
         self.rope_position = max(self.rope_position, int(positions.max()) + 1)

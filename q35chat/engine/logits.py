@@ -40,15 +40,26 @@ class Logits:
             outputs[contract.maxima.name] = self.maxima
         return outputs
 
-    def row(self, index: int) -> Array:
-        """The logits [V] float32 of a row; a view where that is their dtype."""
-        return _row(self.values, index)
-
-    def row_maxima(self, index: int) -> Array | None:
-        """The maxima of a row, as the logits."""
-        return None if self.maxima is None else _row(self.maxima, index)
+    def row(self, index: int) -> Row:
+        """One of the rows."""
+        return Row(self, index)
 
 
-def _row(buffer: Buffer, index: int) -> Array:
-    row: Array = buffer.host()[0, index]
-    return row.astype(np.float32, copy=False)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The logits after one token, read from the device when they are asked for."""
+
+    of: Logits
+    index: int
+
+    def values(self) -> Array:
+        """The logits [V] float32; a view where that is their dtype."""
+        return self._read(self.of.values)
+
+    def maxima(self) -> Array | None:
+        """Their maxima [V / B] float32, None where the graph does not tell them."""
+        return None if self.of.maxima is None else self._read(self.of.maxima)
+
+    def _read(self, buffer: Buffer) -> Array:
+        row: Array = buffer.host()[0, self.index]
+        return row.astype(np.float32, copy=False)

@@ -16,7 +16,7 @@ import numpy as np
 from q35chat.engine.calls import Call
 from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
-from q35chat.engine.logits import Logits
+from q35chat.engine.logits import Logits, Row
 from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.states import StateBuffers
 
@@ -51,9 +51,9 @@ class LookAhead:
         self._accepted = 0
 
     @property
-    def row(self) -> tuple[Logits, int]:
-        """The logits after the last token accepted, and the row of them."""
-        return self._logits[len(self._tried)], self._accepted - 1
+    def row(self) -> Row:
+        """The logits after the last token accepted."""
+        return self._logits[len(self._tried)].row(self._accepted - 1)
 
     @property
     def hidden(self) -> Array | None:

@@ -8,7 +8,7 @@ import pytest
 from q35chat.engine.capacity import CapacityMismatchError, ImageRowsError, NoSlotError
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, RuntimeFailure
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpyBuffer, NumpySession
 
 PROMPT = np.array([7, 1, IMAGE_TOKEN, IMAGE_TOKEN, 2, IMAGE_TOKEN, 9, 11, 3])
@@ -395,3 +395,17 @@ def test_graphs_of_different_capacity_are_refused_before_anything_is_allocated()
 def test_graphs_of_different_states_are_refused() -> None:
     with pytest.raises(BundleError, match="different states"):
         Decoder(NumpySession(width=6), prefill=NumpySession(width=8))
+
+
+def test_every_graph_is_closed_even_where_one_cannot_be() -> None:
+    class Stuck(NumpySession):
+        def close(self) -> None:
+            super().close()
+            raise RuntimeFailure("the device does not answer")
+
+    decode, prefill = Stuck(), Stuck()
+    with pytest.raises(RuntimeFailure):
+        Decoder(decode, prefill=prefill).close()
+
+    assert decode.closed
+    assert prefill.closed
