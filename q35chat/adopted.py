@@ -7,20 +7,23 @@ else, so nothing here is said about capacity, gears or the one size of picture t
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from q35chat.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source, is_bundle
 from q35chat.errors import BundleError
 from q35chat.integrity import Depth
+from q35chat.json_fields import Fields
+from q35chat.json_files import read_json
 
 _KINDS = ("vision", "prefill", "decode")
 _NEEDED_KINDS = ("prefill", "decode")
 _PROCESSOR = ("processor", "tokenizer", ".")
+_MOST: Final = 2**31 - 1
+_ADVICE: Final = "copy the config.json of the Qwen3.5 checkpoint"
 _NEEDED = ("tokenizer.json", "config.json", "preprocessor_config.json")
 
 
@@ -101,20 +104,24 @@ def _manifest(path: Path, graphs: Mapping[str, str], processor: Path) -> Manifes
 
 def _facts(file: Path) -> ModelFacts:
     try:
-        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        text, vision = config["text_config"], config["vision_config"]
-        return ModelFacts(
-            vocab_size=int(text["vocab_size"]),
-            hidden_size=int(text["hidden_size"]),
-            image_token_id=int(config["image_token_id"]),
-            vision_start_token_id=int(config["vision_start_token_id"]),
-            vision_end_token_id=int(config["vision_end_token_id"]),
-            patch_size=int(vision["patch_size"]),
-            temporal_patch_size=int(vision["temporal_patch_size"]),
-            spatial_merge_size=int(vision["spatial_merge_size"]),
-            position_grid_side=math.isqrt(int(vision["num_position_embeddings"])),
-            layer_types=tuple(text.get("layer_types") or ()),
-            num_hidden_layers=int(text["num_hidden_layers"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BundleError(f"{file} is no config.json of Qwen3.5: it lacks {error}") from error
+        config = Fields(read_json(file), str(file), BundleError, _ADVICE)
+    except ValueError as error:
+        raise BundleError(f"{file} is no config.json of Qwen3.5: {error}; {_ADVICE}") from error
+    text, vision = config.section("text_config"), config.section("vision_config")
+    return ModelFacts(
+        vocab_size=_count(text, "vocab_size"),
+        hidden_size=_count(text, "hidden_size"),
+        image_token_id=config.whole("image_token_id", most=_MOST),
+        vision_start_token_id=config.whole("vision_start_token_id", most=_MOST),
+        vision_end_token_id=config.whole("vision_end_token_id", most=_MOST),
+        patch_size=_count(vision, "patch_size"),
+        temporal_patch_size=_count(vision, "temporal_patch_size"),
+        spatial_merge_size=_count(vision, "spatial_merge_size"),
+        position_grid_side=math.isqrt(_count(vision, "num_position_embeddings")),
+        layer_types=text.texts("layer_types") if text.has("layer_types") else (),
+        num_hidden_layers=_count(text, "num_hidden_layers"),
+    )
+
+
+def _count(fields: Fields, name: str) -> int:
+    return fields.whole(name, least=1, most=_MOST)

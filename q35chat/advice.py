@@ -6,11 +6,12 @@ A leaf: knows nothing of bundles, commands and screens.
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 from pathlib import Path
 from typing import Final
+
+from q35chat.quoting import quoted
 
 REAL_MODEL: Final = "Qwen/Qwen3.5-0.8B"
 DEFAULT_OUT: Final = "out"
@@ -24,8 +25,8 @@ def program() -> str:
         return _NAME
     for script in (Path(sys.argv[0]), Path(sys.executable).with_name(_NAME)):
         if script.name == _NAME and script.is_file() and os.access(script, os.X_OK):
-            return shlex.quote(_typed(script))
-    return f"{shlex.quote(_typed(Path(sys.executable)))} -m {_NAME}"
+            return quoted(_typed(script))
+    return f"{quoted(_typed(Path(sys.executable)))} -m {_NAME}"
 
 
 def export_command() -> str:

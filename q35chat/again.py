@@ -6,12 +6,12 @@ as it is, words say so. Must not know what is wrong with the bundle.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from q35chat.advice import program
 from q35chat.manifest import Manifest, OptionValue
+from q35chat.quoting import quoted
 
 _HUBS = ("huggingface", "modelscope")
 _OLD_BLOCK_SIZE = 32
@@ -33,7 +33,7 @@ def _in_words(manifest: Manifest, options: list[str], model: str | None = None) 
     if model is None:
         folder = f"the folder of its checkpoint, {manifest.source.name}"
         return f"export it from {folder}, with `{' '.join(options)}`"
-    return f"run `{' '.join((program(), 'export', shlex.quote(model), *options))}`"
+    return f"run `{' '.join((program(), 'export', quoted(model), *options))}`"
 
 
 def _hub_id(manifest: Manifest) -> str | None:
@@ -42,7 +42,7 @@ def _hub_id(manifest: Manifest) -> str | None:
 
 
 def _out(folder: Path) -> str:
-    return f"--out {shlex.quote(str(folder))}"
+    return f"--out {quoted(str(folder))}"
 
 
 def _source(manifest: Manifest) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _source(manifest: Manifest) -> Iterator[str]:
     if hub == "modelscope":
         yield "--source modelscope"
     if hub in _HUBS and revision and revision != rest.rpartition("@")[2]:
-        yield f"--revision {shlex.quote(revision)}"
+        yield f"--revision {quoted(revision)}"
 
 
 def _options(manifest: Manifest, component: str | None = None) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _options(manifest: Manifest, component: str | None = None) -> Iterator[str]:
         if options.get("mtp") == "head" and component != "vision":
             yield "--mtp"
     else:
-        yield f"--target {shlex.quote(manifest.target)}"
+        yield f"--target {quoted(manifest.target)}"
         yield from _npu_options(manifest.precision, options)
     if manifest.capacity and component != "vision":
         yield f"--max-seq-len {manifest.capacity}"

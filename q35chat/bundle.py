@@ -5,7 +5,7 @@ Must not know what is inside a graph or which runtime opens it; imports nothing 
 
 from __future__ import annotations
 
-import shlex
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,8 +13,10 @@ from pathlib import Path, PurePosixPath
 from q35chat.advice import DEFAULT_OUT, program
 from q35chat.again import adding, repair
 from q35chat.errors import BundleError
-from q35chat.integrity import Damage, Depth, Tell, damages, unheard
+from q35chat.integrity import Damage, Depth, Tell, damages, unheard, unlisted
+from q35chat.json_files import read_bytes
 from q35chat.manifest import SCHEMA, FileEntry, Manifest, ModelFacts, Source
+from q35chat.quoting import quoted
 
 __all__ = [
     "MANIFEST_NAME",
@@ -34,7 +36,7 @@ PROCESSOR_FOLDER = "processor"
 
 def is_bundle(path: Path) -> bool:
     """Whether `path` is a folder with a manifest; says nothing about its health."""
-    return (path / MANIFEST_NAME).is_file()
+    return os.path.isfile(path / MANIFEST_NAME)  # noqa: PTH113  (False for any name that is none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,22 @@ class Bundle:
     def damages(
         self, depth: Depth, names: Iterable[str] | None = None, tell: Tell = unheard
     ) -> Iterator[Damage]:
-        """The files that are not as listed, of all or of `names`; `tell` hears what was read."""
+        """The files that are not as listed, of all or of `names`; `tell` hears what was read.
+
+        Where all are looked at, also those that are not listed and would be read.
+        """
         files = self.manifest.files
         if names is not None:
             files = {name: files[name] for name in names}
-        return damages(self.path, files, depth, tell)
+        yield from damages(self.path, files, depth, tell)
+        if names is None and depth != "names":
+            yield from unlisted(self.path, PROCESSOR_FOLDER, files)
 
     def check(self, depth: Depth) -> None:
         """Raise BundleError for the first file that is not as listed."""
         for damage in self.damages(depth):
-            raise BundleError(f"{self.path / damage.name} {damage.what}; {self.repair}")
+            advice = damage.remedy or self.repair
+            raise BundleError(f"{self.path / damage.name} {damage.what}; {advice}")
 
     def _check_graphs(self) -> None:
         for graph, name in self.manifest.graphs.items():
@@ -107,20 +115,20 @@ class Bundle:
 
 def _read_manifest(path: Path) -> Manifest:
     where = path / MANIFEST_NAME
-    if not where.is_file():
+    if not is_bundle(path):
         raise BundleError(_no_bundle(path))
     try:
-        text = where.read_bytes()
-    except OSError as error:
-        raise BundleError(f"{where} cannot be read: {error.strerror}") from error
+        text = read_bytes(where)
+    except ValueError as error:
+        raise BundleError(f"{where} cannot be read: {error}") from error
     return Manifest.from_json(text, str(where))
 
 
 def _no_bundle(path: Path) -> str:
     """Why `path` is none, and what to do."""
-    place = shlex.quote(str(path))
-    if not path.is_dir():
-        found = "is not a folder" if path.exists() else "does not exist"
+    place = quoted(str(path))
+    if not os.path.isdir(path):  # noqa: PTH112
+        found = "is not a folder" if os.path.exists(path) else "does not exist"  # noqa: PTH110
         return f"{path} {found}; name the folder of an exported bundle"
     if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
         return (
@@ -141,8 +149,8 @@ def _check_name(root: Path, name: str) -> None:
             f"{root / MANIFEST_NAME} lists {name!r}, which is not a plain path inside the bundle; "
             "do not use this bundle"
         )
-    real = (root / name).resolve()
-    if not real.is_relative_to(root.resolve()):
+    real = Path(os.path.realpath(root / name))
+    if not real.is_relative_to(os.path.realpath(root)):
         raise BundleError(
             f"{root / name} is a link that leaves the bundle (to {real}); do not use this bundle"
         )

@@ -15,5 +15,9 @@ def python_command(*arguments: str) -> list[str]:
 
 
 def python_environment() -> dict[str, str]:
-    """This process's environment, under which a child can import what this process can."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    """This process's environment, under which a child can import what this process can, and
+    speaks UTF-8 through its streams whatever the user's terminal speaks."""
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONIOENCODING": "utf-8:backslashreplace",
+    }

@@ -9,3 +9,6 @@ from typing import Literal
 
 Speculate = Literal["off", "lookup", "mtp", "auto"]
 """Where guesses of the next tokens come from."""
+
+LEAST_CAPACITY = 17
+"""KV slots of a bundle: a question of one word takes up to 16, most for the template's tokens."""

@@ -17,7 +17,7 @@ import typer
 from q35chat import __version__
 from q35chat.advice import program
 from q35chat.commands import options as opt
-from q35chat.commands.console import Console
+from q35chat.commands.console import Console, forget_impossible_size
 from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.npu import NpuOptions, protect_screen
 from q35chat.commands.on_demand import Group, Made
@@ -85,11 +85,15 @@ class Commands(Group):
         return f'to ask something: {program()} ask "..."'
 
 
+def _as_markup(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
 app = typer.Typer(
     name="q35chat",
     cls=Commands,
     help="Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it.",
-    epilog="Without a command the chat opens. Start with: q35chat ask 'Hello'",
+    epilog=f"Without a command the chat opens. Start with: {_as_markup(program())} ask 'Hello'",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -106,6 +110,7 @@ class Invocation:
 def main() -> None:
     """The console script: run the command of `sys.argv` and leave with its exit code."""
     protect_screen()
+    forget_impossible_size()
     code = run(sys.argv[1:])
     _flush(sys.stdout)
     _flush(sys.stderr)
@@ -162,7 +167,9 @@ def chat(
 ) -> int:
     """Open the chat; the same as q35chat without a command."""
     from q35chat.commands.chat import ChatOptions, open_chat  # noqa: PLC0415
+    from q35chat.commands.checks import check_pictures  # noqa: PLC0415
 
+    check_pictures(pictures, none=no_images)
     asked = ChatOptions(
         model_dir=model_dir,
         max_image_tokens=max_image_tokens,

@@ -19,7 +19,7 @@ from q35chat.bundle import is_bundle
 from q35chat.errors import BundleError, ExportError
 
 _PACKAGE = Path(__file__).parent
-_PLACES = (_PACKAGE / "assets" / "demo-model", _PACKAGE.parent / "assets" / "demo-model")
+_ASSETS = (_PACKAGE / "assets", _PACKAGE.parent / "assets")
 
 Export = Callable[[Path, Path], None]
 """Exports the checkpoint folder (first) into the bundle folder (second). Raises Q35Error."""
@@ -30,13 +30,19 @@ def demo_checkpoint() -> Path:
 
     Raises BundleError if this installation has none.
     """
-    for place in _PLACES:
-        if (place / "config.json").is_file():
-            return place
+    for assets in _ASSETS:
+        if (assets / "demo-model" / "config.json").is_file():
+            return assets / "demo-model"
     raise BundleError(
         f"this installation has no demo model; export one with {export_command()}, or name a "
         "bundle with --model-dir"
     )
+
+
+def sample_pictures() -> Path | None:
+    """The folder of the pictures that come with the program; None where they are missing."""
+    folders = (assets / "pictures" for assets in _ASSETS)
+    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def demo_bundle_path(checkpoint: Path) -> Path:

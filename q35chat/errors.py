@@ -49,5 +49,13 @@ class RuntimeFailure(Q35Error):  # noqa: N818  (RuntimeError is taken)
     """The graph runtime is missing or failed while it ran."""
 
 
+class ScreenError(Q35Error):
+    """The application on the screen ended by a mistake of its own."""
+
+
+class OutputError(Q35Error):
+    """A result cannot be written to its file."""
+
+
 class StoreError(Q35Error):
     """The conversation store cannot be opened, read or written."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Final
 
 from q35chat.errors import BundleError
+from q35chat.json_fields import Fields
+from q35chat.json_files import parse_json
+from q35chat.safe_text import json_safe
 
 SCHEMA = 1
 
 OptionValue = str | int
 
-_REPAIR = "export its model into this folder again, with --force"
+_MOST: Final = 2**31 - 1
+_REPAIR: Final = "export its model into this folder again, with --force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Manifest:
         """The text of `q35chat.json`, `schema` first, files sorted by path."""
         fields = {"schema": self.schema} | asdict(self)
         fields["files"] = {name: asdict(self.files[name]) for name in sorted(self.files)}
-        return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+        return json_safe(json.dumps(fields, indent=2, ensure_ascii=False)) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "q35chat.json") -> Manifest:
@@ -93,68 +97,18 @@ class Manifest:
         one of the wrong type.
         """
         try:
-            data = json.loads(text)
+            data = parse_json(text)
         except ValueError as error:
             raise BundleError(f"{where} is not valid JSON ({error}); {_REPAIR}") from None
-        return _manifest(_Fields(data, where))
+        return _manifest(Fields(data, where, BundleError, _REPAIR))
 
 
-class _Fields:
-    """Typed access to one JSON object; `where` leads to it in messages."""
-
-    def __init__(self, data: object, where: str) -> None:
-        if not isinstance(data, dict):
-            raise BundleError(f"{where} must be an object, found {type(data).__name__}")
-        self._data: dict[str, Any] = data
-        self.where = where
-
-    def names(self) -> list[str]:
-        return list(self._data)
-
-    def text(self, name: str) -> str:
-        value = self._get(name)
-        if not isinstance(value, str):
-            raise self._wrong(name, "a text", value)
-        return value
-
-    def text_or_none(self, name: str) -> str | None:
-        return None if self._get(name) is None else self.text(name)
-
-    def number(self, name: str) -> int:
-        value = self._get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self._wrong(name, "a whole number of at least 0", value)
-        return value
-
-    def option(self, name: str) -> OptionValue:
-        return self.text(name) if isinstance(self._get(name), str) else self.number(name)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self._get(name)
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self._wrong(name, "a list of texts", value)
-        return tuple(value)
-
-    def section(self, name: str) -> _Fields:
-        value = self._get(name)
-        if not isinstance(value, dict):
-            raise self._wrong(name, "an object", value)
-        return _Fields(value, f"{self.where}: {name}")
-
-    def _get(self, name: str) -> object:
-        if name not in self._data:
-            raise BundleError(f"{self.where} lacks the field {name!r}; {_REPAIR}")
-        return self._data[name]
-
-    def _wrong(self, name: str, wanted: str, value: object) -> BundleError:
-        return BundleError(
-            f"{self.where}: field {name!r} must be {wanted}, found {json.dumps(value)[:60]}; "
-            f"{_REPAIR}"
-        )
+def _option(fields: Fields, name: str) -> OptionValue:
+    return fields.text(name) if isinstance(fields.raw(name), str) else fields.whole(name)
 
 
-def _manifest(fields: _Fields) -> Manifest:
-    schema = fields.number("schema")
+def _manifest(fields: Fields) -> Manifest:
+    schema = fields.whole("schema")
     if schema != SCHEMA:
         raise BundleError(
             f"{fields.where} has schema version {schema}, this q35chat reads version {SCHEMA}; "
@@ -167,7 +121,7 @@ def _manifest(fields: _Fields) -> Manifest:
         source=_source(fields.section("source")),
         target=fields.text("target"),
         precision=fields.text("precision"),
-        capacity=fields.number("capacity"),
+        capacity=fields.whole("capacity"),
         options={name: _options(options.section(name)) for name in options.names()},
         model=_model(fields.section("model")),
         graphs={name: graphs.text(name) for name in graphs.names()},
@@ -175,7 +129,7 @@ def _manifest(fields: _Fields) -> Manifest:
     )
 
 
-def _source(fields: _Fields) -> Source:
+def _source(fields: Fields) -> Source:
     return Source(
         name=fields.text("name"),
         revision=fields.text_or_none("revision"),
@@ -183,25 +137,29 @@ def _source(fields: _Fields) -> Source:
     )
 
 
-def _options(fields: _Fields) -> dict[str, OptionValue]:
-    return {name: fields.option(name) for name in fields.names()}
+def _options(fields: Fields) -> dict[str, OptionValue]:
+    return {name: _option(fields, name) for name in fields.names()}
 
 
-def _file(fields: _Fields) -> FileEntry:
-    return FileEntry(size=fields.number("size"), sha256=fields.text("sha256"))
+def _file(fields: Fields) -> FileEntry:
+    return FileEntry(size=fields.whole("size"), sha256=fields.text("sha256"))
 
 
-def _model(fields: _Fields) -> ModelFacts:
+def _model(fields: Fields) -> ModelFacts:
     return ModelFacts(
-        vocab_size=fields.number("vocab_size"),
-        hidden_size=fields.number("hidden_size"),
-        image_token_id=fields.number("image_token_id"),
-        vision_start_token_id=fields.number("vision_start_token_id"),
-        vision_end_token_id=fields.number("vision_end_token_id"),
-        patch_size=fields.number("patch_size"),
-        temporal_patch_size=fields.number("temporal_patch_size"),
-        spatial_merge_size=fields.number("spatial_merge_size"),
-        position_grid_side=fields.number("position_grid_side"),
+        vocab_size=_count(fields, "vocab_size"),
+        hidden_size=_count(fields, "hidden_size"),
+        image_token_id=fields.whole("image_token_id", most=_MOST),
+        vision_start_token_id=fields.whole("vision_start_token_id", most=_MOST),
+        vision_end_token_id=fields.whole("vision_end_token_id", most=_MOST),
+        patch_size=_count(fields, "patch_size"),
+        temporal_patch_size=_count(fields, "temporal_patch_size"),
+        spatial_merge_size=_count(fields, "spatial_merge_size"),
+        position_grid_side=_count(fields, "position_grid_side"),
         layer_types=fields.texts("layer_types"),
-        num_hidden_layers=fields.number("num_hidden_layers"),
+        num_hidden_layers=_count(fields, "num_hidden_layers"),
     )
+
+
+def _count(fields: Fields, name: str) -> int:
+    return fields.whole(name, least=1, most=_MOST)

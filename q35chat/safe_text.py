@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 
-# C0, DEL and C1 controls steer a terminal; the format characters below reorder or hide text;
+# C0, DEL and C1 controls steer a terminal; the format characters below override the order of what
+# stands around them or break its lines; marks and joiners without a width belong to scripts;
 # surrogates (undecodable bytes in a file name) cannot be written at all; the last plane's private
 # characters stand for cells of pictures, here and in Kitty's graphics protocol.
 _HARMFUL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
     "\U00100000-\U0010ffff]"
 )
 
@@ -42,4 +43,10 @@ def safe_line(text: str, limit: int = 200) -> str:
 
 def json_safe(document: str) -> str:
     """A JSON document with the harmful characters inside its strings as `\\uXXXX` escapes."""
-    return _HARMFUL.sub(lambda match: f"\\u{ord(match.group()):04x}", document)
+    return _HARMFUL.sub(_escape, document)
+
+
+def _escape(match: re.Match[str]) -> str:
+    """JSON knows only escapes of four digits: beyond them a character is a surrogate pair."""
+    units = match.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

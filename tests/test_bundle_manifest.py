@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,14 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
 def test_the_same_manifest_gives_the_same_text() -> None:
     again = Manifest.from_json(sample_manifest().to_json())
     assert again.to_json() == sample_manifest().to_json()
+
+
+def test_a_folders_name_that_is_not_utf_8_can_be_written() -> None:
+    manifest = sample_manifest()
+    odd = replace(manifest, source=replace(manifest.source, name="mod\udcffell \x1b"))
+    text = odd.to_json()
+    assert text.encode()
+    assert Manifest.from_json(text) == odd
 
 
 @pytest.mark.parametrize(
@@ -76,3 +85,23 @@ def test_what_is_no_json_object_is_refused_in_one_line(text: str | bytes) -> Non
         Manifest.from_json(text, "out/q35chat.json")
     assert str(caught.value).startswith("out/q35chat.json")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(name for name, value in fields()["model"].items() if isinstance(value, int)),
+)
+@pytest.mark.parametrize("value", [-1, 2**31, 10**30, 10**400, float("inf")])
+def test_a_number_of_the_model_that_none_has_is_named(name: str, value: object) -> None:
+    data = fields()
+    data["model"][name] = value
+    with pytest.raises(BundleError, match=f"model: field '{name}' must be a whole number from"):
+        Manifest.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("name", ["spatial_merge_size", "patch_size", "position_grid_side"])
+def test_a_size_of_zero_is_refused(name: str) -> None:
+    data = fields()
+    data["model"][name] = 0
+    with pytest.raises(BundleError, match=f"'{name}' must be a whole number from 1 to"):
+        Manifest.from_json(json.dumps(data))

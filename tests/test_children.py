@@ -13,12 +13,13 @@ import pytest
 from q35chat.bench.bandwidth import measured_apart
 from q35chat.children import python_command, python_environment
 from q35chat.commands.exporting import ChildExporter
-from q35chat.diagnosis.runtimes import lite_library, onnxruntime
+from q35chat.diagnosis.runtimes import lite_library, look, onnxruntime
 from q35chat.errors import CheckpointError
 from q35chat.tui.exporting import BundleWish
 from q35export import converter
 from tests.support.imports import ROOT
 
+SPEAKS = "import sys; print('中文 \\udcff', input()); print('é', file=sys.stderr)"
 POISON = "open({mark!r}, 'w').close()\nraise SystemExit('this folder was imported from')\n"
 NAMES = ("argparse", "concurrent", "json", "numpy", "onnxruntime", "q35chat", "q35export",
          "pathlib", "sitecustomize", "subprocess", "threading")  # fmt: skip
@@ -109,3 +110,24 @@ def test_no_other_way_to_start_python_is_left() -> None:
         if name not in shown and any(not after.startswith(', "-P"') for after in found)
     }
     assert loose == {}
+
+
+def test_a_child_is_understood_whatever_the_terminal_speaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-16")
+    done = subprocess.run(
+        python_command("-c", SPEAKS),
+        input="é".encode(),
+        capture_output=True,
+        check=True,
+        env=python_environment(),
+    )
+    assert done.stdout.decode() == "中文 \\udcff é\n"
+    assert done.stderr.decode() == "é\n"
+    assert [check.status for check in onnxruntime()] == ["ok"]
+
+
+def test_a_library_that_says_what_is_no_text_is_told_of() -> None:
+    said = look("import sys; sys.stderr.buffer.write(b'bad \\xff'); sys.exit(3)")
+    assert said.note == "bad \ufffd"

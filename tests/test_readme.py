@@ -1,7 +1,8 @@
 """Every command in README.md works as it is written there.
 
 Each line that starts with "$ " in a ```console block is run by a shell, in a folder with a small
-random checkpoint in place of the published one, a bundle in `out` and `out-zh`, and two pictures.
+random checkpoint in place of the published one, a bundle in `out` and `out-zh`, and the pictures of
+a clone.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from typing import get_args
 import pytest
 import typer.main
 
-from q35chat.chat.events import FinishReason, PromptPlan
+from q35chat.chat.events import FinishReason, PromptPlan, Timings, Usage
 from q35chat.chat.generate import check_fit
 from q35chat.cli import app
 from q35chat.errors import CapacityError
+from q35chat.tui.meter import Capacity, Reading
+from q35chat.tui.text import usage_items
+from q35chat.tui.widgets import meters
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
 from tests.support.checkpoints import make_checkpoint
 from tests.support.imports import ROOT
-from tests.vision.files import encoded, noise
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HUB_ID = "Qwen/Qwen3.5-0.8B"
@@ -39,6 +42,13 @@ REPLACED: dict[str, tuple[str, str]] = {
     "python3 -m pip install .": ("installs from the network", "python3 -m pip install --help"),
     "q35chat": ("needs a terminal", "q35chat --help"),
     "q35chat --model-dir out": ("needs a terminal", "q35chat --model-dir out --help"),
+    **{
+        f"q35chat export {HUB_ID} --source modelscope --out {out}": (
+            "needs a hub",
+            f"q35chat export {LOCAL} --out {out}",
+        )
+        for out in ("out-modelscope", "out-zh")
+    },
     f"q35chat verify out --against {HUB_ID}": (
         "needs the extra with PyTorch",
         f"q35chat verify out --against {LOCAL} --help",
@@ -63,10 +73,7 @@ def commands() -> list[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     make_checkpoint(folder / "Qwen3.5-0.8B")
-    for name in ("photo.jpg", "chart.png"):
-        kind = "JPEG" if name.endswith("jpg") else "PNG"
-        (folder / name).write_bytes(encoded(noise(64, 48), kind))
-    (folder / "questions.txt").write_text("Hello\n/new\nAnd then?\n", encoding="utf-8")
+    shutil.copytree(ROOT / "assets" / "pictures", folder / "assets" / "pictures")
     tools = folder / "bin"
     tools.mkdir()
     (tools / "q35chat").write_text(SCRIPT.format(python=sys.executable), encoding="utf-8")
@@ -150,6 +157,25 @@ def test_every_option_that_is_named_exists() -> None:
 def test_every_reason_for_an_end_is_named() -> None:
     (row,) = re.findall(r"^\| `finish_reason` \|.*$", README, re.MULTILINE)
     assert set(get_args(FinishReason)) <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_every_word_of_the_meters_and_under_an_answer_is_explained() -> None:
+    timings = Timings(first_token_ms=9.0, wall_ms=(2.0,), route="prefill")
+    usage = Usage(
+        prompt_tokens=9, reused_tokens=5, image_tokens=0, reasoning_tokens=0,
+        completion_tokens=2, capacity_total=100, capacity_used=10, timings=timings,
+    )  # fmt: skip
+    reading = Reading(Capacity(100, 10, 20), steps=(2.0,), p50=2.0, p95=2.0, predict=1.0, wall=2.0)
+    over = Reading(Capacity(100, 90, 20))
+    shown = [
+        *usage_items(usage),
+        *map(str, map(meters.capacity_legend, (reading, over))),
+        str(meters.step_legend(reading)),
+    ]
+    words = set(re.findall(r"[a-z]+/?[a-z0-9]+", " ".join(shown))) - {"prefill"}
+    assert {"used", "over", "p95", "host", "reused", "tok/s", "ms/step"} <= words
+    chat = README.partition("\n## Chat\n")[2].partition("\n## ")[0]
+    assert words - set(re.findall(r"[a-z]+/?[a-z0-9]+", chat)) == set()
 
 
 def test_a_prompt_that_does_not_fit_is_refused_with_the_words_that_are_shown() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -41,3 +42,10 @@ def test_json_keeps_its_value_and_loses_the_harmful_characters() -> None:
     assert json.loads(document) == value
     assert not any(char in document for char in "\x1b\x9b\u202e\x7f")
     assert "中文" in document
+
+
+def test_json_keeps_every_character_also_beyond_four_hex_digits() -> None:
+    every = "".join(map(chr, [*range(0xD800), *range(0xE000, sys.maxunicode + 1)]))
+    document = json_safe(json.dumps(every, ensure_ascii=False))
+    assert json.loads(document) == every
+    assert safe_text(document) == document

@@ -6,13 +6,13 @@ here. Must not know graphs or quantisation.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from q35chat.errors import CheckpointError
+from q35chat.json_files import read_json
 from q35export.config import ModelConfig
 from q35export.matrix import Float32
 from q35export.safetensors_file import TensorEntry, read_header, read_rows
@@ -166,8 +166,8 @@ def canonical_name(name: str) -> str:
 
 def _refuse_quantised_config(folder: Path) -> None:
     try:
-        raw = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
+        raw = read_json(folder / "config.json")
+    except ValueError:
         return
     method = raw.get("quantization_config") if isinstance(raw, dict) else None
     if method:

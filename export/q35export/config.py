@@ -6,16 +6,27 @@ may hold one as a literal. Defaults are those of transformers' `Qwen3_5Config`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from q35chat.errors import CheckpointError
+from q35chat.json_fields import Fields
+from q35chat.json_files import read_json
 
 LayerType = Literal["linear_attention", "full_attention"]
 Json = Mapping[str, Any]
+
+_MOST_LAYERS: Final = 512
+_MOST_WIDTH: Final = 1 << 24
+_MOST_HEADS: Final = 1 << 16
+_MOST_SIDE: Final = 1024
+_MOST_ID: Final = 2**31 - 1
+_LEAST_THETA: Final = 1e-6
+_KINDS: Final = ("linear_attention", "full_attention")
+_SHOWN: Final = 60
+_ADVICE: Final = "download the checkpoint again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,128 +135,126 @@ def load_config(folder: Path) -> ModelConfig:
     `qwen3_5`, and for values that the exported graphs could not honour.
     """
     path = folder / "config.json"
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    if not path.exists():
         raise CheckpointError(
             f"{folder} holds no config.json: give the folder of a Qwen3.5 checkpoint"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
+        )
+    try:
+        raw = read_json(path)
+    except ValueError as error:
+        raise CheckpointError(f"cannot read {path}: {error}; {_ADVICE}") from error
     if not isinstance(raw, dict):
-        raise CheckpointError(f"{path} is not a JSON object")
-    return parse_config(raw)
+        raise CheckpointError(f"{path} is not a JSON object; {_ADVICE}")
+    return parse_config(raw, str(path))
 
 
-def parse_config(raw: Json) -> ModelConfig:
-    """Build a ModelConfig from a parsed `config.json`; raises CheckpointError."""
+def parse_config(raw: Json, where: str = "config.json") -> ModelConfig:
+    """Build a ModelConfig from a parsed `config.json`, which `where` names in messages.
+
+    Raises CheckpointError.
+    """
     model_type = raw.get("model_type")
     if model_type != "qwen3_5":
         raise CheckpointError(
-            f"model_type is {model_type!r}, not 'qwen3_5': only Qwen3.5 checkpoints can be exported"
+            f"model_type is {_named(model_type)}, not 'qwen3_5': only Qwen3.5 checkpoints can be "
+            "exported"
         )
-    try:
-        text = _text(_section(raw, "text_config"), tied=raw.get("tie_word_embeddings"))
-        config = ModelConfig(
-            text=text,
-            vision=_vision(_section(raw, "vision_config"), text.hidden_size),
-            image_token_id=int(raw.get("image_token_id", 248056)),
-            vision_start_token_id=int(raw.get("vision_start_token_id", 248053)),
-            vision_end_token_id=int(raw.get("vision_end_token_id", 248054)),
-        )
-    except (TypeError, ValueError, KeyError) as error:
-        raise CheckpointError(f"config.json has a value of the wrong kind: {error}") from error
+    fields = Fields(raw, where, CheckpointError, _ADVICE)
+    text = _text(_section(fields, "text_config"), fields)
+    config = ModelConfig(
+        text=text,
+        vision=_vision(_section(fields, "vision_config"), text.hidden_size),
+        image_token_id=fields.whole("image_token_id", 248056, most=_MOST_ID),
+        vision_start_token_id=fields.whole("vision_start_token_id", 248053, most=_MOST_ID),
+        vision_end_token_id=fields.whole("vision_end_token_id", 248054, most=_MOST_ID),
+    )
     _check(config)
     return config
 
 
-def _section(raw: Json, name: str) -> Json:
-    section = raw.get(name)
-    if not isinstance(section, dict):
+def _section(fields: Fields, name: str) -> Fields:
+    if not fields.has(name):
         raise CheckpointError(f"config.json has no {name}: a text-only Qwen3.5 is not supported")
-    return section
+    return fields.section(name)
 
 
-def _layer_types(raw: Json) -> tuple[LayerType, ...]:
-    layers = int(raw.get("num_hidden_layers", 32))
-    named = raw.get("layer_types")
-    if named is None:
-        interval = int(raw.get("full_attention_interval", 4))
-        named = [
-            "full_attention" if (index + 1) % interval == 0 else "linear_attention"
-            for index in range(layers)
-        ]
-    unknown = sorted(set(named) - {"linear_attention", "full_attention"})
+def _layer_types(fields: Fields) -> tuple[LayerType, ...]:
+    layers = fields.whole("num_hidden_layers", 32, least=1, most=_MOST_LAYERS)
+    if fields.has("layer_types"):
+        named = fields.texts("layer_types")
+    else:
+        interval = fields.whole("full_attention_interval", 4, least=1, most=_MOST_LAYERS)
+        named = tuple(_KINDS[(index + 1) % interval == 0] for index in range(layers))
+    unknown = sorted(set(named) - set(_KINDS))
     if unknown:
-        raise CheckpointError(f"unknown layer types in config.json: {', '.join(unknown)}")
+        raise CheckpointError(f"unknown layer types in config.json: {_named(', '.join(unknown))}")
     if len(named) != layers:
         raise CheckpointError(
             f"layer_types names {len(named)} layers, num_hidden_layers is {layers}"
         )
-    return tuple(cast("list[LayerType]", named))
+    return cast("tuple[LayerType, ...]", named)
 
 
-def _rope(raw: Json, head_dim: int) -> Rope:
-    rope: dict[str, Any] = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
-    kind = rope.get("rope_type", rope.get("type", "default"))
+def _rope(fields: Fields, head_dim: int) -> Rope:
+    name = "rope_parameters" if fields.raw("rope_parameters") else "rope_scaling"
+    rope = fields.section_or_empty(name)
+    kind = rope.raw("rope_type") or rope.raw("type") or "default"
     if kind != "default":
-        raise CheckpointError(f"rope_type {kind!r} is not supported, only 'default'")
-    factor: Any = rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 0.25))
-    theta: Any = rope.get("rope_theta", raw.get("rope_theta", 10000.0))
-    sections = tuple(int(part) for part in rope.get("mrope_section", (11, 11, 10)))
-    if len(sections) != 3:
-        raise CheckpointError(f"mrope_section has {len(sections)} parts, needs 3")
+        raise CheckpointError(f"rope_type {_named(kind)} is not supported, only 'default'")
+    theta = fields.real("rope_theta", 10000.0, least=_LEAST_THETA)
+    share = fields.real("partial_rotary_factor", 0.25, least=0, most=1)
+    time, height, width = rope.wholes("mrope_section", (11, 11, 10), most=_MOST_WIDTH)
     return Rope(
-        theta=float(theta),
-        dim=int(head_dim * float(factor)),
-        sections=(sections[0], sections[1], sections[2]),
+        theta=rope.real("rope_theta", theta, least=_LEAST_THETA),
+        dim=int(head_dim * rope.real("partial_rotary_factor", share, least=0, most=1)),
+        sections=(time, height, width),
     )
 
 
-def _text(raw: Json, tied: object) -> TextConfig:
-    head_dim = int(raw.get("head_dim", 256))
-    if raw.get("hidden_act", "silu") != "silu":
-        raise CheckpointError(f"hidden_act {raw['hidden_act']!r} is not supported, only 'silu'")
+def _text(fields: Fields, model: Fields) -> TextConfig:
+    """`model` is what surrounds the decoder's fields: its word on tied embeddings wins."""
+    head_dim = _width(fields, "head_dim", 256)
+    _activation(fields, "silu", "hidden_act")
     return TextConfig(
-        vocab_size=int(raw.get("vocab_size", 248320)),
-        hidden_size=int(raw.get("hidden_size", 4096)),
-        intermediate_size=int(raw.get("intermediate_size", 12288)),
-        layer_types=_layer_types(raw),
-        num_heads=int(raw.get("num_attention_heads", 16)),
-        num_kv_heads=int(raw.get("num_key_value_heads", 4)),
+        vocab_size=_width(fields, "vocab_size", 248320),
+        hidden_size=_width(fields, "hidden_size", 4096),
+        intermediate_size=_width(fields, "intermediate_size", 12288),
+        layer_types=_layer_types(fields),
+        num_heads=_heads(fields, "num_attention_heads", 16),
+        num_kv_heads=_heads(fields, "num_key_value_heads", 4),
         head_dim=head_dim,
-        attention_bias=bool(raw.get("attention_bias", False)),
-        linear_key_heads=int(raw.get("linear_num_key_heads", 16)),
-        linear_value_heads=int(raw.get("linear_num_value_heads", 32)),
-        linear_key_dim=int(raw.get("linear_key_head_dim", 128)),
-        linear_value_dim=int(raw.get("linear_value_head_dim", 128)),
-        conv_kernel=int(raw.get("linear_conv_kernel_dim", 4)),
-        eps=float(raw.get("rms_norm_eps", 1e-6)),
-        rope=_rope(raw, head_dim),
-        tied=bool(raw.get("tie_word_embeddings", False) if tied is None else tied),
-        max_positions=int(raw.get("max_position_embeddings", 32768)),
-        mtp_layers=int(raw.get("mtp_num_hidden_layers", 0)),
-        mtp_own_embeddings=bool(raw.get("mtp_use_dedicated_embeddings", False)),
+        attention_bias=fields.flag("attention_bias", default=False),
+        linear_key_heads=_heads(fields, "linear_num_key_heads", 16),
+        linear_value_heads=_heads(fields, "linear_num_value_heads", 32),
+        linear_key_dim=_width(fields, "linear_key_head_dim", 128),
+        linear_value_dim=_width(fields, "linear_value_head_dim", 128),
+        conv_kernel=_side(fields, "linear_conv_kernel_dim", 4),
+        eps=fields.real("rms_norm_eps", 1e-6, least=0, most=1),
+        rope=_rope(fields, head_dim),
+        tied=model.flag(
+            "tie_word_embeddings", default=fields.flag("tie_word_embeddings", default=False)
+        ),
+        max_positions=fields.whole("max_position_embeddings", 32768, least=1, most=_MOST_ID),
+        mtp_layers=fields.whole("mtp_num_hidden_layers", 0, most=_MOST_LAYERS),
+        mtp_own_embeddings=fields.flag("mtp_use_dedicated_embeddings", default=False),
     )
 
 
-def _vision(raw: Json, hidden_size: int) -> VisionConfig:
-    activation = raw.get("hidden_act", "gelu_pytorch_tanh")
-    if activation != "gelu_pytorch_tanh":
-        raise CheckpointError(f"vision hidden_act {activation!r} is not supported")
-    rope = raw.get("rope_parameters") or {}
+def _vision(fields: Fields, hidden_size: int) -> VisionConfig:
+    _activation(fields, "gelu_pytorch_tanh", "vision hidden_act")
+    rope = fields.section_or_empty("rope_parameters")
     vision = VisionConfig(
-        depth=int(raw.get("depth", 27)),
-        hidden_size=int(raw.get("hidden_size", 1152)),
-        intermediate_size=int(raw.get("intermediate_size", 4304)),
-        num_heads=int(raw.get("num_heads", 16)),
-        in_channels=int(raw.get("in_channels", 3)),
-        patch_size=int(raw.get("patch_size", 16)),
-        temporal_patch_size=int(raw.get("temporal_patch_size", 2)),
-        merge_size=int(raw.get("spatial_merge_size", 2)),
-        out_hidden_size=int(raw.get("out_hidden_size", 3584)),
-        num_positions=int(raw.get("num_position_embeddings", 2304)),
-        rope_theta=float(rope.get("rope_theta", 10000.0)),
+        depth=fields.whole("depth", 27, least=1, most=_MOST_LAYERS),
+        hidden_size=_width(fields, "hidden_size", 1152),
+        intermediate_size=_width(fields, "intermediate_size", 4304),
+        num_heads=_heads(fields, "num_heads", 16),
+        in_channels=_side(fields, "in_channels", 3),
+        patch_size=_side(fields, "patch_size", 16),
+        temporal_patch_size=_side(fields, "temporal_patch_size", 2),
+        merge_size=_side(fields, "spatial_merge_size", 2),
+        out_hidden_size=_width(fields, "out_hidden_size", 3584),
+        num_positions=_width(fields, "num_position_embeddings", 2304),
+        rope_theta=rope.real("rope_theta", 10000.0, least=_LEAST_THETA),
     )
     if vision.out_hidden_size != hidden_size:
         raise CheckpointError(
@@ -253,6 +262,30 @@ def _vision(raw: Json, hidden_size: int) -> VisionConfig:
             f"the decoder's hidden_size {hidden_size}"
         )
     return vision
+
+
+def _activation(fields: Fields, wanted: str, what: str) -> None:
+    found = fields.raw("hidden_act")
+    if found not in (None, wanted):
+        raise CheckpointError(f"{what} {_named(found)} is not supported, only {wanted!r}")
+
+
+def _width(fields: Fields, name: str, default: int) -> int:
+    return fields.whole(name, default, least=1, most=_MOST_WIDTH)
+
+
+def _heads(fields: Fields, name: str, default: int) -> int:
+    return fields.whole(name, default, least=1, most=_MOST_HEADS)
+
+
+def _side(fields: Fields, name: str, default: int) -> int:
+    return fields.whole(name, default, least=1, most=_MOST_SIDE)
+
+
+def _named(value: object) -> str:
+    """What stands in a file, at most a line of it."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _check(config: ModelConfig) -> None:

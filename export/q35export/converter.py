@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
 from q35chat.errors import ExportError, UsageError
+from q35chat.quoting import quoted
 from q35export.converter_failures import DISK_FULL, explain
 from q35export.interrupt import sigterm_raises, undisturbed
 
@@ -85,7 +85,11 @@ def find_converter(option: str | None = None) -> Converter | None:
 def command_text(graph: str, config: str, output: str) -> str:
     """What to type on the NPU host, in the bundle's folder."""
     line = Converter((TOOL,), TOOL).arguments(Path(graph), Path(config), Path(output))
-    return shlex.join(line)
+    return _typed(line)
+
+
+def _typed(line: Iterable[str]) -> str:
+    return " ".join(map(quoted, line))
 
 
 def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -> None:
@@ -107,7 +111,7 @@ def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
     line = converter.arguments(job.graph, job.config, job.output)
     process: subprocess.Popen[bytes] | None = None
     with sigterm_raises(), job.log.open("wb") as log:
-        log.write((shlex.join(line) + "\n").encode())
+        log.write((_typed(line) + "\n").encode())
         log.flush()
         try:
             with undisturbed():

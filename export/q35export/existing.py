@@ -14,7 +14,9 @@ from q35chat.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is
 from q35chat.counting import readable_size
 from q35chat.errors import ExportError, OccupiedError, UsageError
 from q35chat.integrity import Damage
+from q35chat.quoting import quoted
 from q35export.components import OLDER_OPTIONS, component_options, shared_options
+from q35export.mounts import is_mount_point
 from q35export.plan import kept_files
 from q35export.progress import Reporter
 from q35export.recording import is_leftover
@@ -30,8 +32,13 @@ def check_place(out: Path) -> None:
     """Refuse, with UsageError, a place that an export must not replace: anything but nothing, an
     empty folder, or a bundle with no foreign files at its top. What a killed run of ours left there
     is not foreign and goes with the bundle."""
-    if not out.exists():
-        return
+    try:
+        if not out.exists():
+            return
+    except OSError as error:
+        raise UsageError(
+            f"--out {out} cannot be used ({error.strerror}); choose another --out"
+        ) from error
     if not out.is_dir():
         raise UsageError(f"--out {out} is a file; choose another --out")
     names = sorted(path.name for path in out.iterdir())
@@ -46,6 +53,24 @@ def check_place(out: Path) -> None:
             f"--out {out} holds {foreign[0]}, which no export wrote and replacing the bundle "
             "would delete; move it away or choose another --out"
         )
+
+
+def check_replaceable(out: Path) -> None:
+    """Refuse, with UsageError, a folder that cannot be replaced as a whole: a mount point, as a
+    container's volume is."""
+    if is_mount_point(out):
+        raise UsageError(
+            f"--out {out} is a mount point, and an export replaces its folder as a whole; give a "
+            f"folder inside it, such as --out {quoted(str(out / 'model'))}"
+        )
+
+
+def place_of(out: Path) -> Path:
+    """The absolute path, without links, that `--out` names. Raises UsageError for none."""
+    try:
+        return out.expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"--out {out} cannot be used ({error}); choose another --out") from error
 
 
 def is_up_to_date(out: Path, request: ExportRequest, target: str, fingerprint: str) -> bool:

@@ -9,12 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from q35chat.bundle import Bundle, is_bundle
+from q35chat.choices import LEAST_CAPACITY
 from q35chat.counting import readable_size
 from q35chat.errors import ExportError, UsageError
 from q35export.checkpoint import Checkpoint
 from q35export.components import Builders, builders_for
 from q35export.config import ModelConfig, load_config
-from q35export.existing import bundle_to_keep, check_place, is_up_to_date, repairs
+from q35export.existing import (
+    bundle_to_keep,
+    check_place,
+    check_replaceable,
+    is_up_to_date,
+    place_of,
+    repairs,
+)
 from q35export.interrupt import sigterm_raises
 from q35export.plan import check_space, make_plan
 from q35export.processor import processor_files
@@ -39,9 +47,11 @@ def export(
     or ExportError; whatever happens, `request.out` is then what it was before.
     """
     target = request.target or default_target()
-    request = replace(request, out=request.out.expanduser().resolve(), target=target)
+    request = replace(request, out=place_of(request.out), target=target)
     builders = builders_for(request) if builders is None else builders
     check_place(request.out)
+    if request.dry_run or request.force or not is_bundle(request.out):
+        check_replaceable(request.out)
     if not request.dry_run and _is_known(request, target):
         mended = repairs(request.out, request, reporter)
         if mended is None:
@@ -55,6 +65,7 @@ def export(
         if mended is None:
             return _up_to_date(request, local)
         request = mended
+    check_replaceable(request.out)
     made_of = _gather(request, target, local, builders, reporter)
     with sigterm_raises(), exclusive(request.out):
         check_place(request.out)
@@ -136,7 +147,7 @@ def _config(request: ExportRequest, local: LocalCheckpoint) -> ModelConfig:
     if request.max_seq_len > longest:
         raise UsageError(
             f"--max-seq-len {request.max_seq_len} is more than the model's {longest} positions "
-            f"(max_position_embeddings); give 1 to {longest}"
+            f"(max_position_embeddings); give {LEAST_CAPACITY} to {longest}"
         )
     return config
 

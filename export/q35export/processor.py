@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 from q35chat.bundle import PROCESSOR_FOLDER, FileEntry
 from q35chat.errors import CheckpointError
+from q35chat.json_files import read_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 _PICTURES = ("preprocessor_config.json", "processor_config.json")
@@ -63,6 +63,9 @@ def _need_one(folder: Path, names: tuple[str, ...]) -> None:
 
 def _has_template_inside(path: Path) -> bool:
     try:
-        return bool(json.loads(path.read_bytes()).get("chat_template"))
-    except (ValueError, AttributeError) as error:
-        raise CheckpointError(f"{path} is not valid JSON; download it again") from error
+        config = read_json(path)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON ({error}); download it again") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path} is not a JSON object; download it again")
+    return bool(config.get("chat_template"))

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from q35chat.counting import readable_size
+from q35chat.safe_text import safe_text
 
 _ALL_TENTHS = 10
 
@@ -54,7 +55,7 @@ class PlainReporter:
 
     def note(self, text: str) -> None:
         """Print the line."""
-        print(text, file=self._stream, flush=True)
+        print(safe_text(text), file=self._stream, flush=True)
 
     def begin(self, component: str, total: int) -> None:
         """Print the size and start counting."""
@@ -128,7 +129,7 @@ class BarReporter:
 
     def note(self, text: str) -> None:
         """Print the line above the bars."""
-        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._progress.console.print(safe_text(text), markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, component: str, total: int) -> None:
         """Add a bar."""

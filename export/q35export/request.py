@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from q35chat.choices import LEAST_CAPACITY
 from q35chat.errors import UsageError
 
 Precision = Literal["fp32", "int8", "int4"]
@@ -26,8 +27,6 @@ COMPONENT_CHOICES = ("all", *dict.fromkeys(name for names in COMPONENTS.values()
 DTYPES: tuple[DType, ...] = ("fp16", "fp32")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
 BLOCK_SIZES = (32, 64, 128)
-LEAST_CAPACITY = 17
-"""A question of one word takes up to 16 slots, most of them for the template's own tokens."""
 SOURCES = ("huggingface", "modelscope")
 
 

@@ -8,7 +8,6 @@ Format: 8 bytes little-endian header length, that many bytes of JSON, then the d
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from q35chat.errors import CheckpointError
+from q35chat.json_files import parse_json
 
 Float32 = npt.NDArray[np.float32]
 
@@ -30,6 +30,8 @@ _READ_AS: Mapping[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),
 }
 _MAX_HEADER = 100_000_000
+_MOST = 2**63 - 1
+_MOST_SIDES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def _read_json(path: Path, file: BufferedReader, size: int) -> tuple[int, Mappin
             "download it again"
         )
     try:
-        header = json.loads(file.read(length)) if 2 <= length <= _MAX_HEADER else None
+        header = parse_json(file.read(length)) if 2 <= length <= _MAX_HEADER else None
     except ValueError:
         header = None
     if not isinstance(header, dict):
@@ -137,8 +139,10 @@ def _read_json(path: Path, file: BufferedReader, size: int) -> tuple[int, Mappin
 def _entry(path: Path, name: str, value: object, start: int) -> TensorEntry:
     try:
         fields = dict(value)  # type: ignore[call-overload]
-        shape = tuple(int(side) for side in fields["shape"])
-        begin, end = (int(offset) for offset in fields["data_offsets"])
+        shape = tuple(_whole(side) for side in fields["shape"])
+        begin, end = (_whole(offset) for offset in fields["data_offsets"])
+        if len(shape) > _MOST_SIDES:
+            raise ValueError(len(shape))
         entry = TensorEntry(path, str(fields["dtype"]), shape, start + begin, end - begin)
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path}: the header entry of {name} is damaged") from None
@@ -148,6 +152,13 @@ def _entry(path: Path, name: str, value: object, start: int) -> TensorEntry:
             f"which does not fit {entry.dtype} {list(shape)}; download it again"
         )
     return entry
+
+
+def _whole(value: object) -> int:
+    """A number of elements or bytes; ValueError for what can be none."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MOST:
+        raise ValueError(value)
+    return value
 
 
 def _length_is_wrong(entry: TensorEntry) -> bool:

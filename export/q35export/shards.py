@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from q35chat.errors import CheckpointError
+from q35chat.json_files import read_json
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -36,8 +36,8 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
 def _indexed(folder: Path) -> list[str]:
     path = folder / _INDEX
     try:
-        names = set(json.loads(path.read_bytes())["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        names = set(read_json(path)["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path} cannot be read ({error or type(error).__name__}); download it again"
         ) from error

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from q35chat.errors import CheckpointError, UsageError
 from q35chat.manifest import Source
+from q35chat.typed import typed_path
 from q35export.fingerprint import folder_fingerprint
 from q35export.request import ExportRequest
 
@@ -45,7 +46,7 @@ def is_same_hub_source(request: ExportRequest, source: Source) -> bool:
     commit = source.fingerprint.rpartition("@")[2]
     wanted = request.revision or commit
     return (
-        _local_folder(request.model) is None
+        local_folder(request.model) is None
         and source.name == request.model
         and source.revision == wanted
         and source.fingerprint.startswith(f"{request.source}:")
@@ -58,7 +59,7 @@ def resolve(request: ExportRequest, note: Note, *, weights: bool = True) -> Loca
     Raises CheckpointError for a folder or repository that does not exist or cannot be fetched,
     UsageError when the package for `--source` is not installed.
     """
-    folder = _local_folder(request.model)
+    folder = local_folder(request.model)
     if folder is not None:
         return _local(folder)
     if not _HUB_ID.fullmatch(request.model):
@@ -72,15 +73,16 @@ def resolve(request: ExportRequest, note: Note, *, weights: bool = True) -> Loca
     return replace(fetch(request.model, request.revision, patterns), complete=weights)
 
 
-def _local_folder(model: str) -> Path | None:
-    path = Path(model).expanduser()
-    looks_like_path = model.startswith((".", "/", "~")) or path.exists()
+def local_folder(model: str) -> Path | None:
+    """The folder that `model` names; None for a hub id."""
+    path = typed_path(model)
+    looks_like_path = model.startswith((".", "/", "~")) or os.path.exists(path)  # noqa: PTH110
     return path if model and looks_like_path else None
 
 
 def _local(folder: Path) -> LocalCheckpoint:
-    if not folder.is_dir():
-        found = "is not a folder" if folder.exists() else "does not exist"
+    if not os.path.isdir(folder):  # noqa: PTH112  (False for any name that is none)
+        found = "is not a folder" if os.path.exists(folder) else "does not exist"  # noqa: PTH110
         raise CheckpointError(f"{folder} {found}: give the folder of a Qwen3.5 checkpoint")
     try:
         fingerprint = f"folder:{folder_fingerprint(folder)}"

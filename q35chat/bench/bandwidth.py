@@ -30,7 +30,7 @@ def measured_apart(threads: int) -> float | None:
         result = subprocess.run(
             command,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=_TIMEOUT_S,
             check=True,
             env=python_environment(),

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from q35chat.advice import program
 from q35chat.bench.results import Result
 from q35chat.errors import UsageError
 
@@ -76,7 +77,7 @@ def as_text(content: Mapping[str, Any]) -> str:
 
 def read_document(path: Path) -> dict[str, Any]:
     """A result that `bench --out` wrote. Raises UsageError."""
-    advice = "name a file that q35chat bench --out wrote"
+    advice = f"name a file that {program()} bench --out wrote"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         schema, subject, numbers = content["schema"], content["subject"], content["summary"]

@@ -27,11 +27,17 @@ class Archive(Protocol):
         """Add a conversation with its first turns."""
 
     def save(
-        self, record: ConversationRecord, turns: Sequence[TurnRecord], *, wait: bool = True
+        self,
+        record: ConversationRecord,
+        turns: Sequence[TurnRecord],
+        *,
+        since: ConversationRecord | None = None,
+        wait: bool = True,
     ) -> int:
         """Write a known conversation and the turns that changed; its new revision.
 
-        Where it is not to `wait` for others that write it raises StoreBusyError.
+        Of the conversation what changed `since` it was read or written last, else all. Where it is
+        not to `wait` for others that write it raises StoreBusyError.
         """
 
     def record(self, session: str) -> ConversationRecord:

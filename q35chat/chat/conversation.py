@@ -73,10 +73,11 @@ class StoredConversation:
     @property
     def steps(self) -> Sequence[Step]:
         """The turns of the branch being read; an answer joins them when it has ended."""
-        steps = steps_of(self._journal.path())
+        shown = self._journal.shown
+        steps = steps_of(shown.path())
         if not steps:
             return ()
-        branch, branches = self._journal.place(steps[-1].id)
+        branch, branches = shown.place()
         return (*steps[:-1], replace(steps[-1], branch=branch, branches=branches))
 
     @property
@@ -88,6 +89,11 @@ class StoredConversation:
     def count_slots(self) -> None:
         """Count the slots of the branch being read; for a worker thread."""
         self._slots.count()
+
+    def look_again(self) -> None:
+        """Take over what another process wrote. Raises StoreError if it was deleted."""
+        self._journal.refresh()
+        self._slots.count_soon()
 
     def settle(self) -> str:
         """Wait for what is written and counted in the background. Why something could not be
@@ -131,7 +137,8 @@ class StoredConversation:
 
     def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
         """Answer the last question, or that of the turn `step_id`, once more beside the first."""
-        return self._answer(lambda: self._asker.again(step_id))
+        asked = step_id or self._journal.record.head
+        return self._answer(lambda: self._asker.again(asked))
 
     def edit(
         self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
@@ -156,7 +163,7 @@ class StoredConversation:
         dropped = oldest(self._prompt_path(), pairs)
         questions = [record for record in dropped if record.turn.role == "user"]
         changed = [replace(record, left_out=True) for record in questions]
-        self._journal.replace(changed, self._journal.record.head)
+        self._journal.replace(changed)
         self._slots.count_soon()
 
     def choose_branch(self, branch: int) -> None:
@@ -164,7 +171,7 @@ class StoredConversation:
         ends = self._journal.ends()
         if not 0 <= branch < len(ends):
             raise UsageError(f"This chat has no version {branch + 1}, only {len(ends)}.")
-        self._journal.replace((), ends[branch])
+        self._journal.read_to(ends[branch])
         self._slots.count_soon()
 
     def summarise(self, use: Callable[[str], None]) -> Iterator[Event]:
@@ -211,7 +218,10 @@ class StoredConversation:
         try:
             self._journal.refresh()
             ask = prepare()
-            return (yield from self._generate(run, ask)) if ask is not None else None
+            if ask is not None:
+                return (yield from self._generate(run, ask))
+            yield from self._news()
+            return None
         finally:
             self._slots.count()
 
@@ -244,6 +254,7 @@ class StoredConversation:
                         finished = event
                         continue
                     yield event
+                    yield from self._news()
                     if trouble := answer.problem():
                         yield _unsaved(trouble)
         except Exception as error:
@@ -257,6 +268,10 @@ class StoredConversation:
         if problem:
             yield _unsaved(problem)
         return finished
+
+    def _news(self) -> Iterator[Notice]:
+        if news := self._journal.news():
+            yield Notice(news)
 
     def _keep(self, answer: AnswerRecorder) -> str:
         if not answer.started:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from q35chat.chat.values import SamplingSettings
 from q35chat.errors import BundleError
+from q35chat.json_files import read_json
 
 _LARGEST: Final = 1e9
 
@@ -30,7 +30,7 @@ class GenerationDefaults:
         if not path.is_file():
             return cls(frozenset(), SamplingSettings(temperature=0.0))
         try:
-            return _parse(json.loads(path.read_text(encoding="utf-8")))
+            return _parse(read_json(path))
         except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise BundleError(f"cannot read {path}: {error}; export the bundle again") from error
 

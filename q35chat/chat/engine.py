@@ -6,6 +6,7 @@ Graphs are opened by a function that the caller gives, so that no runtime is kno
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from q35chat.bundle import Bundle
@@ -68,16 +69,16 @@ class ChatEngine:
         tags = ThinkTags.of(tokenizer)
         defaults = GenerationDefaults.read(folder / "generation_config.json")
         stop_ids = defaults.stop_ids or tokenizer.end_ids
-        vision = None
-        if "vision" in manifest.graphs:
-            vision = open_graph(bundle.graph_path("vision"))
-        # last, so that its prefill is on a small device
-        decoder = open_decoder(bundle, open_graph, with_head=_wants_head(bundle, speculate))
+        with _all_or_none(open_graph) as opened:
+            vision = opened(bundle.graph_path("vision")) if "vision" in manifest.graphs else None
+            # last, so that its prefill is on a small device
+            decoder = open_decoder(bundle, opened, with_head=_wants_head(bundle, speculate))
+            pictures = _pictures(bundle, vision, decoder)
         model = Model(
             tokenizer=tokenizer,
             tags=tags,
             template=ConversationTemplate(tokenizer, tags, stop_ids, manifest.model.image_token_id),
-            pictures=_pictures(bundle, vision, decoder),
+            pictures=pictures,
             decoder=decoder,
             cache=PrefixCache(decoder, snapshot_bytes),
             stop_ids=stop_ids,
@@ -112,9 +113,11 @@ class ChatEngine:
         return self._vocabulary
 
     def close(self) -> None:
-        """Free the graphs and what they hold on a device; further calls are errors."""
+        """Free the graphs with all memory of theirs, and what was kept to be used again; further
+        calls are errors."""
         self._model.decoder.close()
         self._model.pictures.close()
+        self._model.cache.clear()
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
@@ -169,6 +172,24 @@ class ChatEngine:
         )
 
 
+@contextmanager
+def _all_or_none(open_graph: OpenGraph) -> Iterator[OpenGraph]:
+    """`open_graph` for the graphs of one model; they are closed again where that does not come
+    about, so that a device has the room to try once more."""
+    graphs: list[GraphSession] = []
+
+    def opened(path: Path) -> GraphSession:
+        graphs.append(open_graph(path))
+        return graphs[-1]
+
+    try:
+        yield opened
+    except BaseException:
+        for graph in graphs:
+            graph.close()
+        raise
+
+
 def open_decoder(bundle: Bundle, open_graph: OpenGraph, *, with_head: bool = False) -> Decoder:
     """Over one graph that does both, or over a prefill and a decode graph; with the head for
     drafts where it is wanted."""
@@ -201,6 +222,11 @@ def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:
 def _pictures(bundle: Bundle, vision: GraphSession | None, decoder: Decoder) -> Pictures:
     facts = bundle.manifest.model
     rules = PictureRules.read(bundle.processor_dir / "preprocessor_config.json")
+    rules.check(
+        patch_size=facts.patch_size,
+        temporal_patch_size=facts.temporal_patch_size,
+        merge_size=facts.spatial_merge_size,
+    )
     if vision is None:
         missing = f"this bundle has no vision graph: {bundle.adding('vision')}"
         return Pictures(rules, facts.position_grid_side, None, missing=missing)

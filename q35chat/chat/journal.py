@@ -11,11 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from q35chat.chat.archive import Archive, StoreBusyError
 from q35chat.chat.background import Background
 from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.shown import Shown, taken_over
 from q35chat.chat.tree import TurnTree
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import StoreError, UsageError
@@ -26,14 +27,6 @@ UNTITLED = "New chat"
 _Change = Callable[[ConversationRecord], ConversationRecord]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What readers see at one moment."""
-
-    record: ConversationRecord
-    tree: TurnTree
 
 
 class Journal:
@@ -47,12 +40,12 @@ class Journal:
         stored: bool = False,
     ) -> None:
         self.store = store
-        self._shown = _Shown(record, TurnTree(turns))
+        self._shown = Shown(record, TurnTree(turns))
         self._stored = stored
-        self._revision = record.revision
+        self._base = record  # as it was read or written last: what differs is this process's own
         self._unwritten: dict[str, TurnRecord] = {}
-        self._changes = self._written_changes = 0
         self._growing: str | None = None
+        self._news: tuple[str, ...] = ()
         self._memory = threading.Lock()  # held while memory is changed, never for the disk
         self._writer = threading.Lock()  # held while the disk is waited for
         self._later = Background()
@@ -62,10 +55,14 @@ class Journal:
         """The conversation itself."""
         return self._shown.record
 
+    @property
+    def shown(self) -> Shown:
+        """All of it at one moment, for who reads more than one thing."""
+        return self._shown
+
     def path(self) -> tuple[TurnRecord, ...]:
         """The turns of the branch being read."""
-        shown = self._shown
-        return shown.tree.path(shown.record.head)
+        return self._shown.path()
 
     def path_to(self, ident: str | None) -> tuple[TurnRecord, ...]:
         """The turns that lead to `ident`, which is the last of them."""
@@ -74,11 +71,6 @@ class Journal:
     def ends(self) -> tuple[str, ...]:
         """The last turns of all branches, in the order in which the branches were begun."""
         return self._shown.tree.ends
-
-    def place(self, ident: str) -> tuple[int, int]:
-        """The number (from 0) of the branch that this turn was put on, and how many there are."""
-        tree = self._shown.tree
-        return tree.ends.index(tree.end_of(ident)), len(tree.ends)
 
     def known(self, ident: str) -> TurnRecord:
         """The turn with this id. Raises UsageError if there is none."""
@@ -121,16 +113,25 @@ class Journal:
     def refresh(self) -> None:
         """Take over what another process wrote. Raises StoreError if it was deleted."""
         with self._writer:
-            ident = self.record.id
-            if not self._stored or self.store.record(ident).revision == self._revision:
+            ident, base = self.record.id, self._base
+            if not self._stored or self._growing is not None:
                 return
-            record, turns = self.store.load(ident)
+            if self.store.record(ident).revision == base.revision:
+                return
+            stored, turns = self.store.load(ident)
             with self._memory:
-                tree = TurnTree((*turns, *self._unwritten.values()))
-                head = self.record.head if self.record.head in tree else record.head
-                fresh = replace(self.record, title=record.title, head=head)
-                self._shown = _Shown(fresh, tree)
-                self._revision = record.revision
+                owed = self._unwritten.values()
+                self._shown, news = taken_over(self._shown, base, stored, turns, owed)
+                self._base = stored
+                self._news = tuple(dict.fromkeys((*self._news, *news)))
+
+    def news(self) -> str:
+        """What the user should know of what `refresh` took over, once; then empty."""
+        if not self._news:
+            return ""
+        with self._memory:
+            news, self._news = self._news, ()
+        return " ".join(news)
 
     def settle(self) -> str:
         """Write what is not written yet: this may be the last time. Why that failed, or empty."""
@@ -139,24 +140,41 @@ class Journal:
 
     # -- for whoever shows: these wait for nobody
 
-    def replace(self, turns: Sequence[TurnRecord], head: str | None) -> None:
-        """Change turns and the branch being read, written now or, where others write, a little
-        later. Raises StoreError, and then nothing has changed."""
-        before = self._shown
-        self._change(lambda record: replace(record, head=head), turns)
+    def replace(self, turns: Sequence[TurnRecord]) -> None:
+        """Change known turns, written now or, where others write, a little later. Raises
+        StoreError, and then nothing has changed."""
+        with self._memory:
+            tree, owed = self._shown.tree, dict(self._unwritten)
+            self._shown = replace(self._shown, tree=tree.having(turns))
+            self._unwritten.update({turn.id: turn for turn in turns})
+        try:
+            self._write_at_once()
+        except StoreError:
+            if self._take_back(turns, tree, owed):
+                raise
+
+    def read_to(self, head: str) -> None:
+        """Read the branch that ends with the turn `head`, written now or, where others write, a
+        little later. Raises StoreError, and then nothing has changed."""
+        with self._memory:
+            before = self._shown.record.head
+            self._read(head)
         try:
             self._write_at_once()
         except StoreError:
             with self._memory:
-                self._shown = before
-                for turn in turns:
-                    self._unwritten.pop(turn.id, None)
+                if self._base.head == head:
+                    return
+                if self._shown.record.head == head:
+                    self._read(before)
             raise
 
     def change_settings(self, settings: ChatSettings) -> None:
         """Use other settings from the next turn on, written now or, where others write, a little
         later. Raises StoreError if they are not saved."""
-        self._change(lambda record: replace(record, settings=settings))
+        with self._memory:
+            record = replace(self._shown.record, settings=settings)
+            self._shown = replace(self._shown, record=record)
         self._write_at_once()
 
     def retitle(self, title: str) -> None:
@@ -170,17 +188,29 @@ class Journal:
         """Go on from a turn, which is still to be written if it is `owed`."""
         with self._memory:
             record, tree = self._shown.record, self._shown.tree
-            self._shown = _Shown(_going_on(record, turn), tree.having((turn,)))
+            self._shown = Shown(_going_on(record, turn), tree.having((turn,)))
             self._growing = None
             if owed:
                 self._unwritten[turn.id] = turn
 
-    def _change(self, change: _Change, turns: Sequence[TurnRecord] = ()) -> None:
-        """Change what is shown; it is still to be written."""
+    def _read(self, head: str | None) -> None:
+        """Read another branch. The caller holds the memory."""
+        self._shown = replace(self._shown, record=replace(self._shown.record, head=head))
+
+    def _take_back(
+        self, turns: Sequence[TurnRecord], tree: TurnTree, owed: dict[str, TurnRecord]
+    ) -> bool:
+        """Put those of `turns` that nobody has written back as they were in `tree`, and owe what
+        was `owed` of them. Whether there are any."""
         with self._memory:
-            self._shown = _Shown(change(self._shown.record), self._shown.tree.having(turns))
-            self._unwritten.update({turn.id: turn for turn in turns})
-            self._changes += 1
+            ours = [turn.id for turn in turns if self._unwritten.get(turn.id) is turn]
+            former = [tree[ident] for ident in ours]
+            self._shown = replace(self._shown, tree=self._shown.tree.having(former))
+            for ident in ours:
+                del self._unwritten[ident]
+                if ident in owed:
+                    self._unwritten[ident] = owed[ident]
+        return bool(ours)
 
     def _write_at_once(self) -> None:
         """Write what is owed where nobody else writes, else in the background."""
@@ -202,9 +232,8 @@ class Journal:
 
     def _write_owed(self) -> str:
         with self._writer:
-            owes = self._unwritten or self._changes != self._written_changes
             try:
-                if self._stored and owes:
+                if self._stored and self._owes():
                     self._write(_as_it_is)
             except StoreError as error:
                 return str(error)
@@ -215,21 +244,29 @@ class Journal:
     ) -> None:
         """Write the record under `change`, `turns`, and what is owed. The caller is the writer."""
         with self._memory:
-            record, changes = self._shown.record, self._changes
+            record, base = self._shown.record, self._base
             record = replace(record, head=self._growing or record.head, updated=time.time())
+            record = replace(change(record), revision=base.revision)
             written = {**self._unwritten, **{turn.id: turn for turn in turns}}
         if self._stored:
-            revision = self.store.save(change(record), tuple(written.values()), wait=wait)
-            if revision == self._revision + 1:
-                self._revision = revision
+            revision = self.store.save(record, tuple(written.values()), since=base, wait=wait)
+            if revision == base.revision + 1:
+                record = replace(record, revision=revision)
         else:
-            self.store.create(change(record), tuple(written.values()))
+            self.store.create(record, tuple(written.values()))
             self._stored = True
         with self._memory:
-            self._written_changes = changes
+            self._base = record
             for ident, turn in written.items():
                 if self._unwritten.get(ident) is turn:
                     del self._unwritten[ident]
+
+    def _owes(self) -> bool:
+        """Whether anything differs from what was written last. The caller is the writer."""
+        with self._memory:
+            record, base = self._shown.record, self._base
+            moved = (self._growing or record.head) != base.head
+            return bool(self._unwritten) or moved or record.settings != base.settings
 
 
 def _as_it_is(record: ConversationRecord) -> ConversationRecord:

@@ -35,10 +35,11 @@ class Limits:
         self._guard.push_all(ids)
 
     def take(self, token: int, kind: Kind) -> str:
-        """Count `token`. A text says that `closing_ids` must come next, or why the answer ends."""
+        """Count `token`. A text says that `closing_ids` must come next, and why."""
         looped = self._guard.push(token) and self._settings.loop_guard
         if kind == "answer":
-            return self._answered(looped=looped)
+            self._answered(looped=looped)
+            return ""
         self.reasoning_tokens += 1
         return "" if token == self._tags.close or self._closing else self._thought(looped=looped)
 
@@ -59,13 +60,10 @@ class Limits:
         why = "it repeated itself" if looped else "its budget is used"
         return f"thinking stopped after {counted(self.reasoning_tokens, 'token')}: {why}"
 
-    def _answered(self, *, looped: bool) -> str:
+    def _answered(self, *, looped: bool) -> None:
         self._answer_tokens += 1
         limit = self._settings.max_new_tokens
         if limit is not None and self._answer_tokens >= limit:
             self.reached = "length"
         elif looped:
             self.reached = "loop"
-            said = counted(self._answer_tokens, "token")
-            return f"the answer was stopped after {said}: it repeated itself"
-        return ""

@@ -114,7 +114,8 @@ class Pictures:
         return self._embeds[picture.key]
 
     def close(self) -> None:
-        """Free the vision graph."""
+        """Free the vision graph and the embeddings that are kept."""
+        self._embeds.clear()
         if self._encoder is not None:
             self._encoder.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from q35chat.chat.events import Usage
 from q35chat.chat.values import ChatSettings, Turn
@@ -43,6 +43,16 @@ class ConversationRecord:
     settings: ChatSettings
     revision: int = 0
     summary: str = ""
+
+    def on(self, stored: ConversationRecord, since: ConversationRecord) -> ConversationRecord:
+        """What `stored` becomes by the changes that led from `since` to this one: of head and
+        settings what was not changed here stays as another process left it."""
+        return replace(
+            stored,
+            updated=self.updated,
+            head=stored.head if self.head == since.head else self.head,
+            settings=stored.settings.with_changes(since.settings, self.settings),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,10 @@ class PrefixCache:
             held -= kept.pop(0).nbytes
         self._snapshots = (*kept, snapshot) if held <= self._budget else ()
 
+    def clear(self) -> None:
+        """Forget all snapshots."""
+        self._snapshots = ()
+
     def _is_live(self, keys: Array) -> bool:
         live = self._decoder.keys
         return 0 < len(live) < len(keys) and np.array_equal(live, keys[: len(live)])

@@ -85,8 +85,8 @@ class DropPlan:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """One row of the session list. `turns` counts questions; none were asked yet in one that was
-    begun from a summary."""
+    """One row of the session list. `turns` counts the questions of the branch being read; none were
+    asked yet in one that was begun from a summary."""
 
     id: str
     title: str

@@ -14,8 +14,9 @@ from q35chat.chat.background import Background
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.journal import Journal
 from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
-from q35chat.chat.records import TurnRecord
+from q35chat.chat.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import DropPlan, Forecast
+from q35chat.chat.shown import Shown
 from q35chat.chat.summary import with_summary
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.counting import counted
@@ -60,16 +61,16 @@ class SlotCounts:
         Returns at once: until a changed branch is counted, what its last answer told. The last
         token of an answer that filled the capacity has no slot.
         """
-        known, head = self._known, self._journal.record.head
-        live = known.counts.live
+        known, shown = self._known, self._journal.shown
+        live, head = known.counts.live, shown.record.head
         if head is not None and head != known.head:
-            usage = self._journal.known(head).usage
+            usage = shown.tree[head].usage
             live = usage.capacity_used if usage else live
         return min(live, self._backend.model.capacity)
 
     def count(self) -> None:
         """Count the branch being read, if it has changed. Computes: for a worker thread."""
-        self._counts()
+        self._counts(self._journal.shown)
 
     def count_soon(self) -> None:
         """`count` in the background."""
@@ -84,13 +85,16 @@ class SlotCounts:
 
         With `edited`, on top of what stands before the turn with that id.
         """
-        path = self._path() if edited is None else self._path_before(edited)
+        before = None if edited is None else self._journal.known(edited).parent
+        shown = self._journal.shown
+        settings = _settings(shown.record)
+        path = in_prompt(shown.path() if edited is None else shown.tree.path(before))
         try:
-            plan = self._plan((*self._turns(path), draft))
-            summary = 0 if path else self._summary_slots(draft, plan)
+            plan = self._backend.plan((*self._turns(path), draft), settings)
+            summary = 0 if path else self._summary_slots(draft, plan, shown.record)
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
-        counts = self._counts() if edited is None else self._count(path)
+        counts = self._counts(shown) if edited is None else self._count(path, settings)
         used = min(counts.live, counts.kept, plan.capacity)
         needed, available = plan.prompt_tokens - used, plan.capacity - used
         pictures = plan.image_tokens - counts.pictures
@@ -102,9 +106,8 @@ class SlotCounts:
         reason = f"needs {wanted} and one for the answer, {available:,} are free"
         return replace(forecast, reason=reason)
 
-    def _summary_slots(self, draft: Turn, plan: PromptPlan) -> int:
+    def _summary_slots(self, draft: Turn, plan: PromptPlan, record: ConversationRecord) -> int:
         """Slots of `plan`, which is to read a first question, that the summary takes."""
-        record = self._journal.record
         if not record.summary:
             return 0
         without = self._backend.plan((draft,), record.settings)
@@ -112,11 +115,12 @@ class SlotCounts:
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What leaving out the oldest `pairs` questions does. Raises UsageError: not so many."""
-        path = self._path()
+        shown = self._journal.shown
+        path, settings = in_prompt(shown.path()), _settings(shown.record)
         dropped = oldest(path, pairs)
-        before = self._plan(self._turns(path))
+        before = self._backend.plan(self._turns(path), settings)
         kept = self._turns(path[len(dropped) :])
-        after = self._plan(kept) if kept else None
+        after = self._backend.plan(kept, settings) if kept else None
         prompt = after.prompt_tokens if after else 0
         return DropPlan(
             steps=steps_of(dropped),
@@ -125,36 +129,27 @@ class SlotCounts:
             slots_free=before.capacity - prompt,
         )
 
-    def _counts(self) -> _Counts:
-        head, branch = self._journal.record.head, (self._path(), self._settings())
+    def _counts(self, shown: Shown) -> _Counts:
         known = self._known
-        counts = known.counts if known.branch == branch else self._count(branch[0])
-        self._known = _Known(head, branch, counts)
+        branch = (in_prompt(shown.path()), _settings(shown.record))
+        counts = known.counts if known.branch == branch else self._count(*branch)
+        self._known = _Known(shown.record.head, branch, counts)
         return counts
 
-    def _count(self, path: tuple[TurnRecord, ...]) -> _Counts:
+    def _count(self, path: tuple[TurnRecord, ...], settings: ChatSettings) -> _Counts:
         if not path:
             return _Counts()
         try:
             turns = self._turns(path)
-            followed = self._plan((*turns, Turn("user", "")))
-            live = self._plan(turns).prompt_tokens
+            followed = self._backend.plan((*turns, Turn("user", "")), settings)
+            live = self._backend.plan(turns, settings).prompt_tokens
         except Q35Error:
             return _Counts()
         return _Counts(live, followed.prompt_tokens, followed.image_tokens)
 
-    def _path(self) -> tuple[TurnRecord, ...]:
-        return in_prompt(self._journal.path())
-
-    def _path_before(self, step_id: str) -> tuple[TurnRecord, ...]:
-        return in_prompt(self._journal.path_to(self._journal.known(step_id).parent))
-
-    def _settings(self) -> ChatSettings:
-        record = self._journal.record
-        return with_summary(record.settings, record.summary)
-
     def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
         return prompt_turns(path, self._backend.vocabulary)
 
-    def _plan(self, turns: Sequence[Turn]) -> PromptPlan:
-        return self._backend.plan(turns, self._settings())
+
+def _settings(record: ConversationRecord) -> ChatSettings:
+    return with_summary(record.settings, record.summary)

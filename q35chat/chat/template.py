@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from q35chat.chat.detokenize import whole_characters
+from q35chat.chat.detokenize import token_bytes, whole_characters
 from q35chat.chat.remembered import Remembered
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer, Message
@@ -111,10 +111,10 @@ class ConversationTemplate:
         ids = self._own(own[0])
         if self._tags.close in ids:
             ids = ids[ids.index(self._tags.close) + 1 :]
-        while ids and not whole_characters(self._tokenizer, ids[:1]).strip("\n"):
+        while ids and not token_bytes(self._tokenizer, ids[0]).strip(b"\n"):
             del ids[0]
-        spelled = whole_characters(self._tokenizer, ids)
-        return ids if spelled.strip("\n") == own[1].strip("\n") else []
+        spelled = whole_characters(self._tokenizer, ids).strip("\n")
+        return ids if spelled and spelled == own[1].strip("\n") else []
 
     def _own(self, ids: Sequence[int]) -> list[int]:
         """What the model wrote of `ids`, without a picture that is none."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -16,6 +16,9 @@ from typing import Any, Final
 from q35chat.errors import BundleError
 
 Message = Mapping[str, Any]
+_REFUSED: Final = "the chat template refused the conversation"
+_OWN_CHARACTERS: Final = 1_000_000
+_OF_A_MESSAGE: Final = 1_000
 _CANNOT_READ: Final = "the bundle's tokenizer cannot read this text"
 
 
@@ -48,13 +51,14 @@ class ChatTokenizer:
         self, messages: Sequence[Message], *, generation_prompt: bool, thinking: bool
     ) -> str:
         """The conversation as the model reads it. Raises BundleError when the template refuses."""
-        with _translated("the chat template refused the conversation"):
+        with _translated(_REFUSED):
             text: str = self._tokenizer.apply_chat_template(
                 list(messages),
                 tokenize=False,
                 add_generation_prompt=generation_prompt,
                 enable_thinking=thinking,
             )
+        _check_rendered(text, messages)
         return text
 
     def encode(self, text: str) -> list[int]:
@@ -105,6 +109,33 @@ class ChatTokenizer:
         return ids
 
 
+def _check_rendered(text: str, messages: Sequence[Message]) -> None:
+    """Refuse what would keep the tokenizer busy for long, or is no text. A template writes the
+    messages and a little around them."""
+    given = sum(_length(part) for message in messages for part in message.values())
+    most = _OWN_CHARACTERS + _OF_A_MESSAGE * len(messages) + 2 * given
+    if len(text) > most:
+        raise BundleError(
+            f"the chat template wrote {len(text):,} characters for a conversation of {given:,}, "
+            f"at most {most:,} make sense; export the bundle again"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BundleError(
+            f"the chat template wrote U+{ord(text[error.start]):04X}, which is no character; "
+            "export the bundle again"
+        ) from error
+
+
+def _length(part: object) -> int:
+    """Characters of a message's part: a text, or a list of texts and pictures."""
+    if isinstance(part, str):
+        return len(part)
+    parts = part.values() if isinstance(part, Mapping) else part
+    return sum(map(_length, parts)) if isinstance(parts, Iterable) else 0
+
+
 @contextmanager
 def _translated(what: str) -> Iterator[None]:
     """Whatever a tokenizer or a template led its reader to raise, as one line; native code that
@@ -114,4 +145,5 @@ def _translated(what: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise BundleError(f"{what}: {' '.join(str(error).split())}") from error
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise BundleError(f"{what}: {why}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 
 from q35chat.chat.records import TurnRecord
@@ -10,7 +11,9 @@ from q35chat.chat.records import TurnRecord
 
 class TurnTree:
     """Turns by id. The first turn that was put under another goes on with its branch, each later
-    one begins a branch. Never changes: whoever reads it waits for nobody."""
+    one begins a branch. One whose parent was not put before it has none, and one that takes the
+    place of another keeps that one's, so that no path is without end. Never changes: whoever reads
+    it waits for nobody."""
 
     def __init__(self, records: Iterable[TurnRecord] = ()) -> None:
         self._records: dict[str, TurnRecord] = {}
@@ -33,9 +36,9 @@ class TurnTree:
         return tree
 
     def path(self, head: str | None) -> tuple[TurnRecord, ...]:
-        """The turns from the first one to `head`."""
+        """The turns from the first one to `head`; none where that is not there."""
         found: list[TurnRecord] = []
-        while head is not None:
+        while head in self._records:
             record = self._records[head]
             found.append(record)
             head = record.parent
@@ -57,6 +60,11 @@ class TurnTree:
         return parent is None or self._children[parent][0] != ident
 
     def _put(self, record: TurnRecord) -> None:
-        if record.id not in self._records:
-            self._children[record.parent] = (*self._children.get(record.parent, ()), record.id)
+        known = self._records.get(record.id)
+        parent = record.parent if known is None else known.parent
+        if known is None:
+            parent = parent if parent in self._records else None
+            self._children[parent] = (*self._children.get(parent, ()), record.id)
+        if parent != record.parent:
+            record = replace(record, parent=parent)
         self._records[record.id] = record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from q35chat.chat.events import FinishReason
@@ -67,3 +67,11 @@ class ChatSettings:
     def with_thinking(self, thinking: bool, budget: int | None = None) -> ChatSettings:
         """The same settings with reasoning on (at most `budget` tokens) or off."""
         return replace(self, thinking=thinking, thinking_budget=budget)
+
+    def with_changes(self, before: ChatSettings, after: ChatSettings) -> ChatSettings:
+        """These settings, and in them whatever `after` says otherwise than `before`."""
+        names = [one.name for one in fields(self)]
+        changed = {name: getattr(after, name) for name in names}
+        return replace(
+            self, **{name: new for name, new in changed.items() if new != getattr(before, name)}
+        )

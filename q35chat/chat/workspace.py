@@ -72,6 +72,7 @@ class StoredWorkspace:
         """Free the model and load it again; slow. Raises Q35Error, and then there is none."""
         loaded, self._loaded = self._loaded, None
         self._free(loaded)
+        del loaded
         self.load()
 
     def use(self, folder: Path) -> None:
@@ -149,6 +150,7 @@ class StoredWorkspace:
         with self._lock:
             known = self._open.get(ident)
         if known is not None:
+            known.look_again()
             return self.reopen(known)
         record, turns = self.store.load(ident)
         return self._opened(Journal(self.store, record, turns, stored=True))

@@ -92,6 +92,8 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     load_ms = (perf_counter() - started) * 1000
     fresh = _fresh(settings, model.sampling)
     conversation = kept.conversation(model, fresh)
+    if kept.damage:
+        console.note(kept.damage)
     session = conversation.id if conversation else None
     renderer: Renderer = (
         JsonRenderer(console, load_ms, session) if options.as_json else StreamRenderer(console)

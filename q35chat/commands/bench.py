@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -35,7 +36,8 @@ from q35chat.engine.contract import read_contract
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import GraphSession
-from q35chat.errors import UsageError
+from q35chat.errors import OutputError, UsageError
+from q35chat.files import replace_file
 from q35chat.runtimes.threads import usable_cpus
 from q35chat.safe_text import json_safe, safe_line
 from q35chat.settings import load_settings
@@ -183,7 +185,7 @@ def _show(
             for point in result.decode_points()
         }
         title = f"{result.subject.model}, {result.subject.precision}: milliseconds of each step"
-        _save_picture(options.plot, series, title)
+        _write(options.plot, _drawn(series, title))
         console.note(f"drawn into {options.plot}")
     if options.as_json:
         if comparison is not None:
@@ -209,18 +211,17 @@ def _check_places(options: BenchOptions) -> None:
         raise UsageError(f"--plot {options.plot} is no picture's name: end it in .png")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | bytes) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, content)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; name another file") from error
+        raise OutputError(f"cannot write {path}: {error.strerror}; name another file") from error
 
 
-def _save_picture(path: Path, series: Mapping[str, Sequence[float]], title: str) -> None:
-    try:
-        picture(series, safe_line(title)).save(path, "PNG")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; name another file") from error
+def _drawn(series: Mapping[str, Sequence[float]], title: str) -> bytes:
+    file = BytesIO()
+    picture(series, safe_line(title)).save(file, "PNG")
+    return file.getvalue()
 
 
 def _subject(bundle: Bundle, capacity: int, threads: int) -> Subject:

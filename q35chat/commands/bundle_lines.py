@@ -5,6 +5,7 @@ Imports nothing heavy.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,10 @@ import typer
 
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
+from q35chat.errors import UsageError
+
+_OF_THE_TABLE = {"as_json": "--json", "everything": "--all"}
+_OF_THE_REPORT = {"out": "--report", "device_id": "--device-id"}
 
 
 def verify(
@@ -46,6 +51,7 @@ def convert(
 
 
 def doctor(
+    context: typer.Context,
     model_dir: opt.ModelDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     everything: Annotated[
@@ -64,6 +70,7 @@ def doctor(
     """Show what is here and what is missing; 1 where the chosen bundle cannot run."""
     from q35chat.commands.doctor import diagnose, run_doctor  # noqa: PLC0415
 
+    _check_doctor(opt.given_options(context), operators=operators)
     console = Console.standard()
     if not operators:
         return run_doctor(model_dir, console, as_json=as_json, everything=everything)
@@ -71,3 +78,12 @@ def doctor(
 
     groups = diagnose(model_dir, console)
     return try_operators(console, groups, device_id=device_id, report=out)
+
+
+def _check_doctor(given: Collection[str], *, operators: bool) -> None:
+    """Refuse options that only the other kind of diagnosis reads. Raises UsageError."""
+    for name, option in (_OF_THE_TABLE if operators else _OF_THE_REPORT).items():
+        if name in given and operators:
+            raise UsageError(f"--operators writes everything as one report; drop {option} or it")
+        if name in given:
+            raise UsageError(f"{option} is for --operators; add that, or leave {option} out")

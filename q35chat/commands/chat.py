@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from q35chat.advice import program
 from q35chat.choices import Speculate
 from q35chat.commands.checks import check_session, check_thinking
 from q35chat.commands.console import Console, StatusLine, is_terminal
@@ -59,8 +60,8 @@ def open_chat(options: ChatOptions, console: Console) -> int:
         return _line_by_line(options, settings, console)
     if not _has_terminal(console):
         raise UsageError(
-            'the chat needs a terminal; for one answer use q35chat ask "...", to chat line by '
-            "line q35chat chat --plain"
+            f'the chat needs a terminal; for one answer use {program()} ask "...", to chat line '
+            f"by line {program()} chat --plain"
         )
     return _on_screen(options, settings)
 
@@ -72,6 +73,7 @@ def _check_new(options: ChatOptions) -> None:
         ("--thinking-budget", options.thinking_budget is not None),
         ("--thinking", options.thinking is True),
         ("--no-thinking", options.thinking is False),
+        ("--max-image-tokens", options.max_image_tokens is not None),
     ):
         if given and (options.continues or options.session is not None):
             raise UsageError(f"{option} is for a new chat; {opens} opens one with its own")
@@ -102,6 +104,8 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         finally:
             status.clear()
         chat = LineChat(workspace.pick(session), workspace.new, console)
+        if store.damaged_chat:
+            console.note(store.damaged_chat)
         for path in options.images:
             chat.attach(path)
         try:
@@ -186,23 +190,26 @@ def stored_workspace(
     def load() -> tuple[ChatBackend, ChatSettings]:
         from q35chat.commands.model_choice import choose_model, make_demo  # noqa: PLC0415
 
-        return load_choice(choose_model(options.model_dir, settings, lambda: make_demo(say)))
+        choice = choose_model(options.model_dir, settings, lambda: make_demo(say))
+        return load_choice(replace(choice, npu=options.npu), options.threads)
 
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
+        from q35chat.adopted import open_bundle  # noqa: PLC0415
         from q35chat.commands.model_choice import ModelChoice  # noqa: PLC0415
 
-        return load_choice(ModelChoice(folder))
+        if open_bundle(folder, check="names").manifest.target == "cpu":
+            return load_choice(ModelChoice(folder), options.threads)
+        return load_choice(ModelChoice(folder, npu=options.npu), None)
 
-    def load_choice(choice: ModelChoice) -> tuple[ChatBackend, ChatSettings]:
+    def load_choice(choice: ModelChoice, threads: int | None) -> tuple[ChatBackend, ChatSettings]:
         from q35chat.commands.backend import load_model  # noqa: PLC0415
 
         choice = replace(
             choice,
-            npu=options.npu,
             snapshot_mib=options.snapshot_mib,
             speculate=options.speculate or settings.speculate,
         )
-        model = load_model(choice, options.threads)
+        model = load_model(choice, threads)
         return model.backend, ChatSettings(
             sampling=model.sampling,
             thinking=_thinks(options, settings),

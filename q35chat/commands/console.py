@@ -9,9 +9,12 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
-from q35chat.safe_text import safe_line
+from q35chat.safe_text import safe_line, safe_text
+
+_SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
+_MOST_DIGITS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,29 @@ class Console:
         """One line for the user on stderr, made harmless."""
         self.err.write(safe_line(text, limit=1000) + "\n")
         self.err.flush()
+
+    def say(self, text: str) -> None:
+        """Lines for the user on stderr, made harmless."""
+        self.err.write(safe_text(text) + "\n")
+        self.err.flush()
+
+    def show(self, text: str) -> None:
+        """Lines of the result on stdout, made harmless."""
+        self.out.write(safe_text(text) + "\n")
+
+
+def forget_impossible_size() -> None:
+    """Take sizes that no terminal has out of the environment: they are believed before the
+    terminal itself."""
+    for name in _SIZES:
+        said = os.environ.get(name)
+        if said is not None and not (said.isascii() and said.isdigit() and _is_size(said)):
+            del os.environ[name]
+
+
+def _is_size(digits: str) -> bool:
+    digits = digits.lstrip("0")
+    return bool(digits) and len(digits) <= _MOST_DIGITS
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from q35chat.commands.console import Console
 from q35chat.commands.next_command import chat_command
+from q35chat.quoting import quoted
 from q35export.converter import find_converter
 from q35export.mindir import convert
 from q35export.progress import reporter_for
@@ -26,10 +26,11 @@ def convert_bundle(
     if result.status == "no-converter":
         console.note(
             "no converter here: copy the bundle to the NPU host, source CANN's set_env.sh there, "
-            "set ASCEND_CUSTOM_OPP_PATH, and run these; then q35chat convert again"
+            "set ASCEND_CUSTOM_OPP_PATH, and run these; then this command again, to record what "
+            "they made"
         )
-        console.out.write(f"cd {shlex.quote(str(bundle.resolve()))}\n")
-        console.out.writelines(f"{command}\n" for command in result.commands)
+        console.show(f"cd {quoted(str(bundle.resolve()))}")
+        console.show("\n".join(result.commands))
         console.out.flush()
         return NO_CONVERTER
     if result.status == "up-to-date":

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from q35chat.bundle import is_bundle
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.model_choice import DEFAULT_OUT
 from q35chat.counting import readable_size
+from q35chat.demo import demo_bundle_path, demo_checkpoint, sample_pictures
 from q35chat.diagnosis import ascend, bundle, machine, runtimes
 from q35chat.diagnosis.checks import Check, Group, run_probe
+from q35chat.errors import BundleError
 from q35chat.safe_text import safe_line
 from q35chat.settings import load_settings
 from q35chat.typed import typed_path
@@ -41,9 +44,20 @@ def diagnose(path: Path | None, console: Console) -> list[Group]:
     ]
     progress = _Progress(StatusLine(console))
     try:
-        return [*groups, run_probe("Bundle", lambda: bundle.bundle(path, groups, progress.tell))]
+        pictures, demo = sample_pictures(), _made_demo() if path is None else None
+        checks = partial(bundle.bundle, path, groups, progress.tell, pictures, demo)
+        return [*groups, run_probe("Bundle", checks)]
     finally:
         progress.line.clear()
+
+
+def _made_demo() -> Path | None:
+    """Where the demo is, if it was used before."""
+    try:
+        folder = demo_bundle_path(demo_checkpoint())
+    except (BundleError, OSError):
+        return None
+    return folder if is_bundle(folder) else None
 
 
 class _Progress:

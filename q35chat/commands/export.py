@@ -15,6 +15,7 @@ from q35export.pipeline import export
 from q35export.plan import PROGRAM_BYTES
 from q35export.progress import reporter_for
 from q35export.request import COMPONENTS, ExportPlan, ExportRequest
+from q35export.source import local_folder, resolve
 
 
 def export_model(request: ExportRequest, console: Console, *, verify: bool | None) -> int:
@@ -22,6 +23,7 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
 
     Raises Q35Error.
     """
+    _check(request, verify=verify)
     has_torch = find_spec("torch") is not None
     if verify and not has_torch:
         raise UsageError("--verify needs torch: pip install 'q35chat[verify]', or use --no-verify")
@@ -37,10 +39,23 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
     for line in (*lacking(folder, manifest, request.model), next_step(folder, manifest)):
         if line:
             console.note(line)
-    wanted = has_torch and _is_whole(result.out) if verify is None else verify
-    if result.status == "exported" and wanted and result.checkpoint:
-        return _compared(result.out, result.checkpoint, console, asked_for=verify is True)
-    return 0
+    wanted = verify
+    if verify is None:
+        wanted = has_torch and result.status == "exported" and _is_whole(result.out)
+    if not wanted:
+        return 0
+    checkpoint = result.checkpoint or resolve(request, console.note).folder
+    return _compared(result.out, checkpoint, console, asked_for=verify is True)
+
+
+def _check(request: ExportRequest, *, verify: bool | None) -> None:
+    """Refuse options that would do nothing. Raises UsageError."""
+    if verify and request.dry_run:
+        raise UsageError("--dry-run writes nothing to compare; drop --verify or it")
+    hub = {"--revision": request.revision, "--source": request.source != ExportRequest().source}
+    for option, given in hub.items():
+        if given and local_folder(request.model) is not None:
+            raise UsageError(f"{option} is for a hub id, and {request.model} is a folder; drop it")
 
 
 def _compared(bundle: Path, checkpoint: Path, console: Console, *, asked_for: bool) -> int:
@@ -67,12 +82,12 @@ def _print_plan(plan: ExportPlan, console: Console) -> None:
     rows += [(f"{file.path} (kept)", file.size) for file in plan.kept]
     width = max((len(path) for path, _ in rows), default=0)
     for path, size in rows:
-        console.out.write(f"{path:{width}}  {readable_size(size):>10}\n")
+        console.show(f"{path:{width}}  {readable_size(size):>10}")
     memory = plan.memory
-    console.out.write(
+    console.show(
         f"to write: {readable_size(plan.total)} in {plan.out}\n"
         f"memory for a chat: about {readable_size(memory.total + PROGRAM_BYTES)} "
         f"(weights {readable_size(memory.weights)}, states {readable_size(memory.states)}, "
-        f"KV cache {readable_size(memory.kv_cache)}, program {readable_size(PROGRAM_BYTES)})\n"
+        f"KV cache {readable_size(memory.kv_cache)}, program {readable_size(PROGRAM_BYTES)})"
     )
     console.out.flush()

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import typer
 
+from q35chat.advice import program
 from q35chat.commands.console import Console
 from q35chat.errors import Q35Error
 
@@ -29,7 +30,7 @@ def report(error: BaseException, console: Console, *, debug: bool) -> int:
     code, said = _told(error)
     with suppress(OSError):  # stderr may be what cannot be written
         if debug and not isinstance(error, KeyboardInterrupt):
-            console.err.write("".join(traceback.format_exception(error)))
+            console.say("".join(traceback.format_exception(error)).rstrip("\n"))
         if said:
             console.note(f"q35chat: {said}")
     return code
@@ -71,4 +72,5 @@ def _unexpected(error: BaseException) -> str:
 
 def _help_hint(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
-    return f"Try {context.command_path if context else 'q35chat'} --help"
+    path = context.command_path if context else ""
+    return f"Try {' '.join((program(), *path.split()[1:]))} --help"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from q35chat.bundle import Bundle, Manifest
+from q35chat.commands.checks import check_device
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
 from q35chat.commands.npu import NpuOptions, log_path
 from q35chat.errors import RuntimeFailure
@@ -20,7 +21,8 @@ _STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
 
 
 def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = None) -> OpenGraph:
-    """A function that loads the graph files of `bundle`. Raises RuntimeFailure."""
+    """A function that loads the graph files of `bundle`. Raises RuntimeFailure, and UsageError for
+    options that its target cannot honour."""
     npu = npu or NpuOptions()
     manifest = bundle.manifest
     if left := left_to_convert(manifest):
@@ -28,6 +30,7 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions | None = N
             f"{bundle.path} is not converted for the NPU ({', '.join(left)}): "
             f"run {convert_command(bundle.path)}"
         )
+    check_device(manifest.target, npu, threads)
     options = RuntimeOptions(
         threads=threads,
         device_id=npu.device_id,

@@ -29,6 +29,11 @@ class Keeping:
         workspace.load()
         return workspace.pick(self.session)
 
+    @property
+    def damage(self) -> str:
+        """What is wrong with the conversation that it goes on in, or empty."""
+        return self.store.damaged_chat if self.store is not None else ""
+
 
 def keeping(
     console: Console, session: str | None = None, *, latest: bool = False, keep: bool = True

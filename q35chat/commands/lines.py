@@ -17,7 +17,7 @@ from q35chat.commands.line_input import script_lines, typed_lines
 from q35chat.commands.render import StreamRenderer
 from q35chat.counting import counted
 from q35chat.errors import PictureError, Q35Error, UsageError
-from q35chat.safe_text import safe_line, safe_text
+from q35chat.safe_text import safe_line
 from q35chat.tui.paste import is_existing_path
 from q35chat.typed import typed_path
 
@@ -49,15 +49,16 @@ class LineChat:
         self._commands: dict[str, Callable[[str], None]] = {
             "/image": self._add_picture,
             "/new": self._start_over,
-            "/help": lambda _: self._say(HELP),
+            "/help": lambda _: console.say(HELP),
         }
 
     def talk(self, first: str = "") -> int:
         """Ask `first`, if that is any, then what is typed until /quit or Ctrl+D; the exit code."""
-        self._say(f"{self._conversation.model.name}. /help shows the commands, /quit leaves.")
+        name = safe_line(self._conversation.model.name)
+        self._console.say(f"{name}. /help shows the commands, /quit leaves.")
         if first:
-            self._say(f"> {safe_text(first)}")
-        self._take(first, typed_lines(self._say), typed=True)
+            self._console.say(f"> {first}")
+        self._take(first, typed_lines(self._console.say), typed=True)
         return 0
 
     def follow(self, script: BinaryIO | None, first: str = "") -> int:
@@ -130,12 +131,8 @@ class LineChat:
     def _start_over(self, _: str) -> None:
         self._conversation = self._begin()
         self._forget_pictures()
-        self._say("a new chat")
+        self._console.say("a new chat")
 
     def _fail(self, error: Q35Error) -> None:
         self._failed = True
         self._console.note(f"q35chat: {error}")
-
-    def _say(self, text: str) -> None:
-        self._console.err.write(text + "\n")
-        self._console.err.flush()

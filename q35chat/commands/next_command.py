@@ -6,7 +6,6 @@ shell.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from q35chat.advice import DEFAULT_OUT, program
 from q35chat.again import adding
 from q35chat.bundle import Manifest
 from q35chat.errors import Q35Error
+from q35chat.quoting import quoted
 from q35chat.settings import load_settings
 
 _CONVERTED_TARGET = "ascend-310p"
@@ -32,17 +32,17 @@ def chat_command(folder: Path) -> str:
     is opened anyway."""
     if _is_default(folder):
         return program()
-    return f"{program()} --model-dir {shlex.quote(str(folder))}"
+    return f"{program()} --model-dir {quoted(str(folder))}"
 
 
 def convert_command(folder: Path) -> str:
     """Converts the bundle in `folder` for its NPU."""
-    return f"{program()} convert {shlex.quote(str(folder))}"
+    return f"{program()} convert {quoted(str(folder))}"
 
 
 def doctor_command(folder: Path) -> str:
     """Checks the bundle in `folder`."""
-    return f"{program()} doctor --model-dir {shlex.quote(str(folder))}"
+    return f"{program()} doctor --model-dir {quoted(str(folder))}"
 
 
 def lacking(folder: Path, manifest: Manifest, model: str | None = None) -> Iterator[str]:

@@ -29,7 +29,7 @@ DEFAULT_NPU = NpuOptions()
 
 
 def log_path() -> Path:
-    """Where messages of MindSpore Lite go."""
+    """Where messages of MindSpore Lite go; each process puts its own number into the name."""
     return user_log_path("q35chat") / "mindspore-lite.log"
 
 

@@ -22,7 +22,8 @@ from q35chat import __version__
 from q35chat.commands.console import Console
 from q35chat.commands.npu import log_path
 from q35chat.diagnosis.checks import Group
-from q35chat.errors import UsageError
+from q35chat.errors import OutputError
+from q35chat.files import replace_file
 from q35chat.runtimes.mindspore_lite import LiteDevice, LiteSession
 from q35chat.runtimes.native_log import native_log
 from q35export.converter import Converter, Job, find_converter, run_converter
@@ -65,7 +66,7 @@ def try_operators(
     cases: Sequence[OperatorCase] | None = None,
 ) -> int:
     """Try every case and write the report; the exit code: 3 without a converter, 1 where a kernel
-    that the model needs does not work. Raises UsageError for a report that cannot be written."""
+    that the model needs does not work. Raises OutputError for a report that cannot be written."""
     tool = find_converter(converter)
     if tool is None:
         console.note("no converter here: put converter_lite on PATH, or set MSLITE_HOME")
@@ -146,9 +147,9 @@ def _numbers(outcome: Outcome) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        replace_file(path, text)
     except OSError as error:
-        raise UsageError(
+        raise OutputError(
             f"cannot write the report {path}: {error.strerror}; name another file with --report"
         ) from error
 

@@ -6,6 +6,7 @@ import os
 import stat
 from typing import BinaryIO
 
+from q35chat.advice import program
 from q35chat.errors import UsageError
 
 MAX_PROMPT_BYTES = 1_000_000
@@ -21,7 +22,7 @@ def read_prompt(argument: str | None, stdin: BinaryIO | None) -> str:
     """
     if argument is None or argument == "-":
         if stdin is None or stdin.isatty():
-            raise UsageError('no prompt; try q35chat ask "Hello", or pipe text into it')
+            raise UsageError(f'no prompt; try {program()} ask "Hello", or pipe text into it')
         parts = [_piped_text(stdin)]
     else:
         parts = [checked_argument(argument, "the prompt")]

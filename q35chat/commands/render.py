@@ -29,7 +29,7 @@ _ENDINGS = {
     "length": "stopped after {said}; --max-new-tokens allows more",
     "capacity": "stopped at the capacity of {total} slots; export with a larger --max-seq-len",
     "cancelled": "stopped",
-    "loop": "stopped because the text was repeating itself",
+    "loop": "stopped after {said}: the text was repeating itself",
 }
 
 

@@ -78,7 +78,7 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
     ]
     if times.route:
         lines.append(f"route     {times.route}")
-    thought = f"{usage.reasoning_tokens} of them reasoning"
+    thought = f"{usage.reasoning_tokens:,} of them reasoning"
     first = f"first token after {times.first_token_ms:.0f} ms"
     lines.append(f"answer    {counted(usage.completion_tokens, 'token')}, {thought}; {first}")
     if steps:
@@ -90,8 +90,9 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
         )
     if usage.drafted_tokens:
         guessed = counted(usage.drafted_tokens, "guessed token")
-        lines.append(f"ahead     {usage.accepted_tokens} of {guessed} came true")
-    lines.append(f"capacity  {usage.capacity_used} of {usage.capacity_total} slots used")
+        lines.append(f"ahead     {usage.accepted_tokens:,} of {guessed} came true")
+    total = counted(usage.capacity_total, "slot")
+    lines.append(f"capacity  {usage.capacity_used:,} of {total} used")
     return lines if session is None else [*lines, f"session   {session}"]
 
 

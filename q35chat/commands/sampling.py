@@ -15,12 +15,19 @@ def chosen_sampling(
 ) -> SamplingSettings:
     """`defaults` with the fields in `given` replaced; `greedy` is temperature 0.
 
-    Raises UsageError where `greedy` meets an option that only matters without it.
+    Raises UsageError where either meets an option that only matters without it.
     """
+    if greedy and "temperature" in given:
+        raise _useless("--greedy", "temperature")
     if greedy:
-        useless = [name for name in ("temperature", "top_p", "top_k", "min_p") if name in given]
-        if useless:
-            option = useless[0].replace("_", "-")
-            raise UsageError(f"--greedy always takes the likeliest token; drop --{option} or it")
         given = {**given, "temperature": 0.0}
+    if given.get("temperature") == 0:
+        for name in ("top_p", "top_k", "min_p"):
+            if name in given:
+                raise _useless("--greedy" if greedy else "--temperature 0", name)
     return replace(defaults, **given)
+
+
+def _useless(greedy: str, name: str) -> UsageError:
+    option = name.replace("_", "-")
+    return UsageError(f"{greedy} always takes the likeliest token; drop --{option} or it")

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
+from q35chat.advice import program
 from q35chat.commands.console import Console
 from q35chat.commands.prompt_input import checked_argument
 from q35chat.counting import counted, turns_said
@@ -34,7 +35,7 @@ def show_list(console: Console, limit: int | None, *, as_json: bool) -> int:
         ident, said = session.id[:SHOWN_ID], turns_said(session.turns)
         _print(console, _when(session.updated), ident, f"{said:>14}", session.title)
     if not sessions:
-        console.note("no chats yet; q35chat or q35chat ask begins one")
+        console.note(f"no chats yet; {program()} begins one")
     return 0
 
 
@@ -42,6 +43,7 @@ def show_one(console: Console, session: str | None) -> int:
     """A conversation as Markdown."""
     with _store(console) as store:
         console.out.write(store.markdown(_named(store, session)))
+        _tell_damage(console, store)
     return 0
 
 
@@ -66,13 +68,12 @@ def export_one(console: Console, session: str | None, kind: str, output: Path | 
     with _store(console) as store:
         ident = _named(store, session)
         if kind == "markdown":
-            written = store.export_markdown(ident, output or Path())
+            _print(console, str(store.export_markdown(ident, output or Path())))
         elif output is not None:
-            written = store.export_json(ident, output)
+            _print(console, str(store.export_json(ident, output)))
         else:
             console.out.write(store.json(ident) + "\n")
-            return 0
-    _print(console, str(written))
+        _tell_damage(console, store)
     return 0
 
 
@@ -121,6 +122,11 @@ def _store(console: Console) -> Store:
     if store.message:
         console.note(store.message)
     return store
+
+
+def _tell_damage(console: Console, store: Store) -> None:
+    if store.damaged_chat:
+        console.note(store.damaged_chat)
 
 
 def _when(updated: float) -> str:

@@ -26,6 +26,6 @@ def compare(bundle: Path, checkpoint: Path, console: Console) -> int:
     from q35export.verify import verify  # noqa: PLC0415
 
     report = verify(bundle, checkpoint, note=console.note)
-    console.out.write(report.table() + "\n")
+    console.show(report.table())
     console.out.flush()
     return 0 if report.passed else 1

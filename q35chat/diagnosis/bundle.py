@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from q35chat.adopted import AdoptedBundle, open_bundle
+from q35chat.advice import program
 from q35chat.bundle import Bundle, Manifest
 from q35chat.counting import counted, readable_size
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.errors import Q35Error
 from q35chat.integrity import Tell, unheard
+from q35chat.quoting import quoted
 
 _NEEDED = {
     "cpu": ("onnxruntime",),
@@ -19,11 +20,21 @@ _NEEDED = {
 }
 
 
-def bundle(path: Path | None, groups: Sequence[Group], tell: Tell = unheard) -> Iterator[Check]:
+def bundle(
+    path: Path | None,
+    groups: Sequence[Group],
+    tell: Tell = unheard,
+    pictures: Path | None = None,
+    demo: Path | None = None,
+) -> Iterator[Check]:
     """The bundle, every byte of its files, and all it needs; `path` None is the demo, which is made
-    when it is used. `tell` hears what was read."""
+    when it is used, with `pictures` to ask it about, or was in the folder `demo`. `tell` hears what
+    was read."""
     if path is None:
-        yield Check("bundle", "info", "the demo, made when it is first used")
+        made = "made when it is first used" if demo is None else f"made before: {demo}"
+        yield Check("bundle", "info", f"the demo, {made}")
+        if pictures is not None:
+            yield Check("sample pictures", "info", str(pictures))
         yield from _needs("cpu", _NEEDED["cpu"], groups)
         return
     try:
@@ -42,7 +53,7 @@ def bundle(path: Path | None, groups: Sequence[Group], tell: Tell = unheard) -> 
     yield from _needs(manifest.target, needed, groups)
     left = [name for name, file in manifest.graphs.items() if file.endswith(".onnx")]
     if manifest.target == "ascend-310p" and left:
-        command = f"q35chat convert {shlex.quote(str(path))}"
+        command = f"{program()} convert {quoted(str(path))}"
         yield Check("converted", "missing", f"not {', '.join(left)}", f"run {command}")
 
 
@@ -53,11 +64,13 @@ def _files(opened: Bundle, tell: Tell) -> Iterator[Check]:
         return
     found = list(opened.damages("full", tell=tell))
     for damage in found:
-        yield Check("file", "damaged", f"{damage.name} {damage.what}")
+        yield Check("file", "damaged", f"{damage.name} {damage.what}", damage.remedy)
     entries = opened.manifest.files.values()
     files = counted(len(entries), "file")
     if found:
-        yield Check("files", "damaged", f"{len(found)} of {files}", opened.repair)
+        broken = sum(not damage.remedy for damage in found)
+        what = f"{broken} of {files}" if broken else "some that no export wrote"
+        yield Check("files", "damaged", what, opened.repair if broken else "")
     else:
         size = readable_size(sum(entry.size for entry in entries))
         yield Check("files", "ok", f"{files}, {size}, all as exported")

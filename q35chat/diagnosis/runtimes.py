@@ -90,7 +90,8 @@ def look(program: str) -> Library:
         done = subprocess.run(
             python_command("-c", program),
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_TIMEOUT_S,
             check=False,
             env=python_environment(),

@@ -1,7 +1,8 @@
 """What the engine asks of a runtime: buffers that stay on the device, and runs bound to them.
 
 A runtime is one class behind `GraphSession`. It owns device memory and the native library and
-must not know what the tensors mean.
+must not know what the tensors mean. What a session made lives as long as it is open: a buffer of a
+closed session, and a run over one, raise RuntimeFailure.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class GraphSession(Protocol):
         where the graph's metadata promises it (`q35chat.in_place`, `q35chat.may_alias`)."""
 
     def close(self) -> None:
-        """Free the graph and its device memory; further calls are errors."""
+        """Free the graph, and the memory of its buffers and runs, whoever still refers to them;
+        further calls raise RuntimeFailure."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from q35chat.advice import program
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.lite_ports import Gear
 from q35chat.runtimes.residency import Mode
@@ -26,7 +27,7 @@ class RuntimeOptions:
 
     `needed` is what all graphs take on the device, in bytes; `gears` are used for a graph, by its
     kind, whose file does not tell its own, and `metadata`, by kind, is what its maker says of it;
-    `log` takes the native library's messages.
+    `log` takes the native library's messages, with the process's number put into its name.
     """
 
     threads: int | None = None
@@ -75,7 +76,7 @@ def _on_npu(options: RuntimeOptions) -> OpenGraph:
     def open_graph(path: Path) -> GraphSession:
         if path.suffix == ".onnx":
             raise RuntimeFailure(
-                f"{path} is not converted for the NPU: run q35chat convert on its bundle"
+                f"{path} is not converted for the NPU: run `{program()} convert` on its bundle"
             )
         kind = graph_kind(path)
         return LiteSession(

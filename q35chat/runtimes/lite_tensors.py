@@ -13,6 +13,7 @@ import numpy as np
 
 from q35chat.engine.session import Array
 from q35chat.errors import RuntimeFailure
+from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.native_log import NativeLog
 
 _TYPES = {
@@ -48,14 +49,32 @@ def lite_type(library: Any, dtype: np.dtype[Any]) -> Any:  # noqa: ANN401
 
 
 class _Buffer:
-    """Shape and dtype, and the check of what is written."""
+    """Shape and dtype, and the check of what is written; of use as long as `life` lasts."""
 
-    __slots__ = ("dtype", "shape", "tensor")
+    __slots__ = ("__weakref__", "_tensor", "dtype", "life", "shape")
 
-    def __init__(self, tensor: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> None:  # noqa: ANN401
-        self.tensor = tensor
+    def __init__(
+        self,
+        tensor: Any,  # noqa: ANN401
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        life: Lifetime,
+    ) -> None:
+        self._tensor = tensor
         self.shape = tuple(int(axis) for axis in shape)
         self.dtype = dtype
+        self.life = life
+        life.ends_buffer(self)
+
+    @property
+    def tensor(self) -> Any:  # noqa: ANN401
+        """The library's own. Raises RuntimeFailure after `release`."""
+        self.life.check()
+        return self._tensor
+
+    def release(self) -> None:
+        """Let the memory go."""
+        self._tensor = None
 
     def _checked(self, array: Array) -> Array:
         """`array` in C order: the library looks at neither shape nor order."""
@@ -71,19 +90,33 @@ class HostBuffer(_Buffer):
 
     __slots__ = ("_array",)
 
-    def __init__(self, library: Any, shape: Sequence[int], dtype: np.dtype[Any]) -> None:  # noqa: ANN401
-        self._array = np.zeros(tuple(int(axis) for axis in shape), dtype)
-        super().__init__(library.Tensor(self._array), shape, dtype)
-        if self.tensor._tensor is None:
+    def __init__(
+        self,
+        library: Any,  # noqa: ANN401
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        life: Lifetime,
+    ) -> None:
+        array = np.zeros(tuple(int(axis) for axis in shape), dtype)
+        self._array: Array | None = array
+        super().__init__(library.Tensor(array), shape, dtype, life)
+        if self._tensor._tensor is None:
             raise RuntimeFailure(f"MindSpore Lite cannot hold a host tensor {dtype}{self.shape}")
 
     def write(self, array: Array) -> None:
         """Copy `array` in. Raises ValueError for another shape or dtype."""
-        np.copyto(self._array, self._checked(array))
+        np.copyto(self.host(), self._checked(array))
 
     def host(self) -> Array:
-        """The memory itself."""
+        """The memory itself. Raises RuntimeFailure after `release`."""
+        self.life.check()
+        assert self._array is not None
         return self._array
+
+    def release(self) -> None:
+        """Let the memory go."""
+        super().release()
+        self._array = None
 
 
 class DeviceBuffer(_Buffer):
@@ -97,23 +130,32 @@ class DeviceBuffer(_Buffer):
         library: Any,  # noqa: ANN401
         shape: Sequence[int],
         dtype: np.dtype[Any],
+        life: Lifetime,
         device: str,
         log: NativeLog,
     ) -> None:
         mark = log.mark()
-        tensor = library.Tensor(
-            shape=[int(axis) for axis in shape], dtype=lite_type(library, dtype), device=device
+        super().__init__(
+            library.Tensor(
+                shape=[int(axis) for axis in shape], dtype=lite_type(library, dtype), device=device
+            ),
+            shape,
+            dtype,
+            life,
         )
-        super().__init__(tensor, shape, dtype)
         self._log = log
-        if tensor._tensor is None:  # a failed allocation raises nothing
+        if self._tensor._tensor is None:  # a failed allocation raises nothing
             size = int(np.prod(self.shape)) * dtype.itemsize
             cause = log.cause(mark) or "the library says nothing more"
             raise DeviceMemoryError(
                 f"{device} has no room for {size / _MIB:.1f} MiB ({dtype}{self.shape}): {cause}; "
                 "use --residency swap, or free the NPU"
             )
-        self.write(np.zeros(self.shape, dtype))
+        try:
+            self.write(np.zeros(self.shape, dtype))
+        except RuntimeFailure:
+            self.release()  # whoever keeps the error would keep the block
+            raise
 
     def write(self, array: Array) -> None:
         """Copy `array` to the device. Raises ValueError for another shape or dtype,

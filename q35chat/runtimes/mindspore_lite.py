@@ -18,8 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from q35chat.advice import program
 from q35chat.engine.session import Buffer, TensorSpec
 from q35chat.errors import RuntimeFailure
+from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.lite_causes import advice
 from q35chat.runtimes.lite_ports import Gear, describe, ports, read_gears, write_gears
 from q35chat.runtimes.lite_tensors import (
@@ -107,7 +109,7 @@ class LiteSession:
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         if not path.is_file():
-            raise RuntimeFailure(f"{path} is missing: run `q35chat convert` on its bundle")
+            raise RuntimeFailure(f"{path} is missing: run `{program()} convert` on its bundle")
         self._path = path
         self._kind = kind
         self._device = device
@@ -116,15 +118,20 @@ class LiteSession:
         self._library = load_library()
         self._residency = residency or Residency()
         self._residency.join(self)
+        self._life = Lifetime(kind)
         self._model: Any = None
-        self._closed = False
         self._poisoned = False
         self._shapes: list[list[int]] | None = None
         self._last: LiteRun | None = None
         self.load_ms = 0.0
-        self._residency.enter(self)
         self._metadata = {"q35chat.contract": "1", "q35chat.graph": kind} | dict(metadata or {})
-        self._describe(gears)
+        try:
+            self._residency.enter(self)
+            self._describe(gears)
+        except RuntimeFailure as error:
+            clear_frames(error.__traceback__)
+            self.close()
+            raise
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -147,8 +154,10 @@ class LiteSession:
         return self._model is not None
 
     def make_ready(self) -> None:
-        """Load the graph where it is not. Raises RuntimeFailure."""
-        self._live()
+        """Load the graph where it is not, or where it failed. Raises RuntimeFailure."""
+        self._life.check()
+        if self._poisoned:
+            self.unload()  # two of them may not fit
         self._residency.enter(self)
 
     @property
@@ -157,14 +166,10 @@ class LiteSession:
         return self.load_ms if self._residency.swaps else 0.0
 
     def load(self) -> None:
-        """Bring the graph to the device, in place of one that failed. Raises RuntimeFailure."""
+        """Bring the graph to the device. Raises RuntimeFailure."""
         started = perf_counter()
-        self.unload()  # two of them may not fit
-        model = self._library.Model()
         with self._translated(f"cannot load {self._path}"):
-            model.build_from_file(str(self._path), self._library.ModelType.MINDIR, self._context())
-        self._model = model
-        self._shapes = None
+            self._model = self._built()
         self._poisoned = False
         self.load_ms = (perf_counter() - started) * 1e3
 
@@ -172,24 +177,26 @@ class LiteSession:
         """Free the graph's own memory; buffers stay."""
         self._model = None
         self._last = None
+        self._shapes = None
+        self._poisoned = False
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
         """A zero-filled buffer on this session's device. Raises RuntimeFailure where it does not
         fit."""
-        self._live()
+        self._life.check()
         if not self._device.keeps_states:
-            return HostBuffer(self._library, shape, dtype)
+            return HostBuffer(self._library, shape, dtype, self._life)
         try:
             return self._on_device(shape, dtype)
         except DeviceMemoryError:
             if not self._residency.make_room(self):
                 raise
-            return self._on_device(shape, dtype)
+        return self._on_device(shape, dtype)
 
     def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> LiteRun:
         """Bind every input and output by name. Raises ValueError where that is not what is given,
         or where one buffer is on both sides."""
-        self._live()
+        self._life.check()
         for given, declared in ((inputs, self._inputs), (outputs, self._outputs)):
             if different := set(given) ^ {spec.name for spec in declared}:
                 raise ValueError(f"not bound one to one: {', '.join(sorted(different))}")
@@ -201,22 +208,40 @@ class LiteSession:
                 raise ValueError(f"{spec.name} would be read and written in one run")
             if buffer.dtype != spec.dtype:
                 raise ValueError(f"{spec.name} is {spec.dtype}, its buffer {buffer.dtype}")
-        return LiteRun(self, reads, writes)
+        return LiteRun(self, self._life, reads, writes)
 
     def run(self, run: LiteRun) -> None:
-        """Run a binding of this session once, on whatever thread; the GIL is free meanwhile."""
+        """Run a binding of this session once, on whatever thread; the GIL is free meanwhile.
+
+        A run that the device has no memory for is tried again where another graph can leave.
+        """
+        for life in run.lives:
+            life.check()
+        try:
+            self._run(run)
+            return
+        except DeviceMemoryError:
+            if not self._residency.make_room(self):
+                raise
+        self._run(run)
+
+    def forget(self, run: LiteRun) -> None:
+        """`run` is about to lose its buffers, which after its run are the graph's own outputs."""
+        if self._last is run:
+            self.unload()
+
+    def close(self) -> None:
+        """Free the graph, and the memory of all its buffers and runs; further calls raise
+        RuntimeFailure."""
+        self.unload()
+        self._life.end()
+        self._residency.leave(self)
+
+    def _run(self, run: LiteRun) -> None:
         self.make_ready()
-        if self._poisoned:
-            self.load()
         with self._translated(f"the {self._kind} graph failed"):
             self._resize([list(buffer.shape) for buffer in run.reads])
             self._predict(run)
-
-    def close(self) -> None:
-        """Free the graph; further calls raise RuntimeFailure."""
-        self.unload()
-        self._closed = True
-        self._residency.leave(self)
 
     def _describe(self, gears: Sequence[Gear]) -> None:
         """Read inputs, outputs and gears from the loaded graph."""
@@ -281,7 +306,13 @@ class LiteSession:
                 name_output(buffer.tensor, described)
 
     def _on_device(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceBuffer:
-        return DeviceBuffer(self._library, shape, dtype, self._device.name, self._log)
+        name = self._device.name
+        return DeviceBuffer(self._library, shape, dtype, self._life, name, self._log)
+
+    def _built(self) -> Any:  # noqa: ANN401
+        model = self._library.Model()
+        model.build_from_file(str(self._path), self._library.ModelType.MINDIR, self._context())
+        return model
 
     def _context(self) -> Any:  # noqa: ANN401
         context = self._library.Context()
@@ -292,10 +323,6 @@ class LiteSession:
         elif self._device.threads:
             context.cpu.thread_num = self._device.threads
         return context
-
-    def _live(self) -> None:
-        if self._closed:
-            raise RuntimeFailure(f"the {self._kind} graph is closed: open the bundle again")
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
@@ -320,21 +347,36 @@ class GearError(RuntimeFailure, ValueError):
 
 
 class LiteRun:
-    """A binding of every input and output, by position, ready to run again and again."""
+    """A binding of every input and output, by position, ready to run again and again.
 
-    __slots__ = ("_session", "reads", "writes")
+    It ends with the session of its graph, and with that of any buffer: `lives`.
+    """
+
+    __slots__ = ("__weakref__", "_session", "lives", "reads", "writes")
 
     def __init__(
-        self, session: LiteSession, reads: list[LiteBuffer], writes: list[LiteBuffer]
+        self,
+        session: LiteSession,
+        life: Lifetime,
+        reads: list[LiteBuffer],
+        writes: list[LiteBuffer],
     ) -> None:
         self._session = session
         self.reads = reads
         self.writes = writes
         session.name_outputs(writes)
+        self.lives = tuple(dict.fromkeys((life, *(buffer.life for buffer in (*reads, *writes)))))
+        for each in self.lives:
+            each.ends_run(self)
 
     def __call__(self) -> None:
         """Run once. Raises RuntimeFailure with the native log's cause."""
         self._session.run(self)
+
+    def release(self) -> None:
+        """Let the buffers go, first of all from the graph."""
+        self._session.forget(self)
+        self.reads, self.writes = [], []
 
 
 def _spec(name: str, tensor: Any) -> TensorSpec:  # noqa: ANN401

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as native
 from q35chat.engine.contract import shared_names
 from q35chat.engine.session import Array, Buffer, TensorSpec
 from q35chat.errors import RuntimeFailure
+from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.threads import usable_cpus
 
 _ALIGNMENT = 64
@@ -46,35 +48,41 @@ _ERRORS: tuple[type[Exception], ...] = (
 
 
 class OrtBuffer:
-    """Host memory that ONNX Runtime reads and writes where it lies."""
+    """Host memory that ONNX Runtime reads and writes where it lies, as long as `life` lasts."""
 
-    __slots__ = ("_array", "value")
+    __slots__ = ("__weakref__", "_array", "_value", "dtype", "life", "shape")
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._array = _aligned(shape, dtype)
-        self.value = ort.OrtValue.ortvalue_from_numpy(self._array)
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], life: Lifetime) -> None:
+        self.life = life
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self._array: Array | None = _aligned(shape, dtype)
+        self._value: ort.OrtValue | None = ort.OrtValue.ortvalue_from_numpy(self._array)
+        life.ends_buffer(self)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The concrete shape."""
-        return self._array.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The element type."""
-        return self._array.dtype
+    def value(self) -> ort.OrtValue:
+        """The memory as ONNX Runtime has it. Raises RuntimeFailure after `release`."""
+        self.life.check()
+        return self._value
 
     def write(self, array: Array) -> None:
         """Copy `array` in. Raises ValueError for another shape or dtype."""
-        if array.shape != self._array.shape or array.dtype != self._array.dtype:
+        if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
                 f"buffer is {self.dtype}{self.shape}, array is {array.dtype}{array.shape}"
             )
-        np.copyto(self._array, array)
+        np.copyto(self.host(), array)
 
     def host(self) -> Array:
-        """The memory itself."""
+        """The memory itself. Raises RuntimeFailure after `release`."""
+        self.life.check()
+        assert self._array is not None
         return self._array
+
+    def release(self) -> None:
+        """Let the memory go."""
+        self._array = self._value = None
 
 
 class OrtSession:
@@ -83,16 +91,19 @@ class OrtSession:
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
         if not path.is_file():
             raise RuntimeFailure(f"{path} is missing")
+        self._name = path.parent.name or path.name
+        self._life = Lifetime(self._name)
+        self._session: ort.InferenceSession | None = None
         with _translated(f"cannot load {path}", str(path)):
-            session = ort.InferenceSession(
+            self._session = ort.InferenceSession(
                 str(path), _options(threads or usable_cpus()), providers=["CPUExecutionProvider"]
             )
-        self._name = path.parent.name or path.name
-        self._session: ort.InferenceSession | None = session
-        self._inputs = tuple(_spec(node) for node in session.get_inputs())
-        self._outputs = tuple(_spec(node) for node in session.get_outputs())
-        self._metadata = dict(session.get_modelmeta().custom_metadata_map)
-        self._may_share = frozenset().union(*shared_names(self._metadata))
+        try:
+            self._describe()
+        except RuntimeFailure as error:
+            clear_frames(error.__traceback__)
+            self.close()
+            raise
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -111,34 +122,41 @@ class OrtSession:
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
         """A zero-filled buffer."""
-        self._live()
-        return OrtBuffer(shape, dtype)
+        self._life.check()
+        return OrtBuffer(shape, dtype, self._life)
 
     def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> OrtRun:
         """Bind every input and output by name. Raises ValueError where that is not what is given,
         or where one buffer is on both sides and the graph does not promise it."""
+        self._life.check()
         self._check(inputs, outputs)
+        reads = {name: _ours(buffer) for name, buffer in inputs.items()}
+        writes = {name: _ours(buffer) for name, buffer in outputs.items()}
         with _translated(f"cannot bind the {self._name} graph"):
-            binding = ort.IOBinding(self._live())
-            for name, buffer in inputs.items():
-                binding.bind_ortvalue_input(name, _ours(buffer).value)
-            for name, buffer in outputs.items():
-                binding.bind_ortvalue_output(name, _ours(buffer).value)
-        return OrtRun(self, binding)
+            binding = _bound(self._session, reads, writes)
+        return OrtRun(self, self._life, binding, (*reads.values(), *writes.values()))
 
-    def run(self, binding: ort.IOBinding, options: ort.RunOptions) -> None:
+    def run(self, run: OrtRun) -> None:
         """Run a binding of this session once."""
+        for life in run.lives:
+            life.check()
+        assert self._session is not None
         with _translated(f"the {self._name} graph failed"):
-            self._live().run_with_iobinding(binding, options)
+            self._session.run_with_iobinding(run.binding, run.options)
 
     def close(self) -> None:
-        """Free the graph; further calls raise RuntimeFailure."""
+        """Free the graph, and the memory of all its buffers and runs; further calls raise
+        RuntimeFailure."""
         self._session = None
+        self._life.end()
 
-    def _live(self) -> ort.InferenceSession:
-        if self._session is None:
-            raise RuntimeFailure(f"the {self._name} graph is closed: open the bundle again")
-        return self._session
+    def _describe(self) -> None:
+        """Read inputs, outputs and metadata from the loaded graph."""
+        assert self._session is not None
+        self._inputs = tuple(_spec(node) for node in self._session.get_inputs())
+        self._outputs = tuple(_spec(node) for node in self._session.get_outputs())
+        self._metadata = dict(self._session.get_modelmeta().custom_metadata_map)
+        self._may_share = frozenset().union(*shared_names(self._metadata))
 
     def _check(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> None:
         for given, declared in ((inputs, self._inputs), (outputs, self._outputs)):
@@ -151,19 +169,37 @@ class OrtSession:
 
 
 class OrtRun:
-    """A binding of every input and output, ready to run again and again."""
+    """A binding of every input and output, ready to run again and again.
 
-    __slots__ = ("_binding", "_options", "_session")
+    It ends with the session of its graph, and with that of any buffer: `lives`.
+    """
 
-    def __init__(self, session: OrtSession, binding: ort.IOBinding) -> None:
+    __slots__ = ("__weakref__", "_buffers", "_session", "binding", "lives", "options")
+
+    def __init__(
+        self,
+        session: OrtSession,
+        life: Lifetime,
+        binding: ort.IOBinding,
+        buffers: tuple[OrtBuffer, ...],
+    ) -> None:
         self._session = session
-        self._binding = binding
-        self._options = ort.RunOptions()
-        self._options.log_severity_level = _FATAL
+        self._buffers = buffers  # the binding has nothing but their addresses
+        self.binding: ort.IOBinding | None = binding
+        self.options = ort.RunOptions()
+        self.options.log_severity_level = _FATAL
+        self.lives = tuple(dict.fromkeys((life, *(buffer.life for buffer in buffers))))
+        for each in self.lives:
+            each.ends_run(self)
 
     def __call__(self) -> None:
         """Run once. Raises RuntimeFailure with ONNX Runtime's cause."""
-        self._session.run(self._binding, self._options)
+        self._session.run(self)
+
+    def release(self) -> None:
+        """Let the binding go, which holds the graph."""
+        self.binding = None
+        self._buffers = ()
 
 
 def _options(threads: int) -> ort.SessionOptions:
@@ -175,6 +211,19 @@ def _options(threads: int) -> ort.SessionOptions:
     options.enable_mem_pattern = False  # it plans for one shape, chunks have many
     options.add_session_config_entry("session.force_spinning_stop", "1")  # idle means idle
     return options
+
+
+def _bound(
+    session: ort.InferenceSession,
+    reads: Mapping[str, OrtBuffer],
+    writes: Mapping[str, OrtBuffer],
+) -> ort.IOBinding:
+    binding = ort.IOBinding(session)
+    for name, buffer in reads.items():
+        binding.bind_ortvalue_input(name, buffer.value)
+    for name, buffer in writes.items():
+        binding.bind_ortvalue_output(name, buffer.value)
+    return binding
 
 
 def _spec(node: Any) -> TensorSpec:  # noqa: ANN401  (onnxruntime is untyped)
@@ -204,6 +253,7 @@ def _translated(what: str, path: str = "") -> Iterator[None]:
     try:
         yield
     except _ERRORS as error:
+        clear_frames(error.__traceback__)  # whoever keeps the error would keep the graph
         cause = _NOISE.sub("", " ".join(str(error).split()))
         cause = cause.removeprefix(f"Load model from {path} failed:").strip()
         raise RuntimeFailure(f"{what}: {cause or type(error).__name__}") from error

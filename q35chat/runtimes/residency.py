@@ -53,10 +53,11 @@ class Residency:
             self._unload_others(member)
         try:
             member.load()
+            return
         except MemoryError:
             if not self.make_room(member):
                 raise
-            member.load()
+        member.load()
 
     def make_room(self, keep: Loadable) -> bool:
         """Unload every graph but `keep` and swap from now on; whether that freed anything."""

@@ -13,24 +13,21 @@ from pathlib import Path
 
 from q35chat.chat.archive import StoreBusyError
 from q35chat.errors import StoreError
-from q35chat.store.folding import fold
+from q35chat.store.checking import BackgroundCheck, is_damage, mark
 
 BUSY_SECONDS = 10.0
 PRAGMAS = ("journal_mode = wal", "synchronous = normal", "foreign_keys = on", "secure_delete = on")
-DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether SQLite says that the file itself is broken."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode that waits for other writers. Raises sqlite3.Error."""
+    """A connection in autocommit mode that waits for other writers. Raises sqlite3.Error.
+
+    Text that is no UTF-8 is read with surrogates in the place of its bytes.
+    """
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
-    connection.create_function("fold", 1, fold, deterministic=True)
+    connection.text_factory = _text
     try:
         for pragma in PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
@@ -40,13 +37,23 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-class Database:
-    """Transactions on one file, one thread at a time."""
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+
+class Database:
+    """Transactions on one file, one thread at a time.
+
+    A file that was not `checked` is read at once and looked at meanwhile; nothing is written to it
+    before that has ended. `damage` is what the user should know of it, or empty.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, checked: bool = True) -> None:
         self.path = path
+        self.damage = ""
         self._connection = connection
         self._lock = threading.RLock()
+        self._check = None if checked else BackgroundCheck(path, self._damaged)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -58,13 +65,17 @@ class Database:
     def writing(self, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
         """All changes or none, waiting up to `BUSY_SECONDS` for others.
 
-        Raises StoreError; StoreBusyError where it is not to `wait` and others write.
+        Raises StoreError, also where the file is damaged; StoreBusyError where it is not to `wait`
+        and others write, or the file is still being checked.
         """
+        self._await_check(wait=wait)
         with self._transaction("BEGIN IMMEDIATE", wait=wait) as connection:
             yield connection
 
     def close(self) -> None:
         """Close the file; further calls are errors."""
+        if self._check is not None:
+            self._check.stop()
         with self._lock:
             self._connection.close()
 
@@ -90,6 +101,15 @@ class Database:
         finally:
             self._lock.release()
 
+    def _await_check(self, *, wait: bool) -> None:
+        if self._check is None:
+            return
+        if not (wait or self._check.ended):
+            raise StoreBusyError(f"The chat file {self.path} is being checked. Try again.")
+        self._check.wait()
+        if self._check.damaged:
+            raise StoreError(self.damage)
+
     def _begin(self, begin: str, *, wait: bool) -> None:
         if wait:
             self._connection.execute(begin)
@@ -110,11 +130,21 @@ class Database:
 
     def _explain(self, error: sqlite3.Error) -> str:
         if is_damage(error):
+            return self._damaged(error)
+        if isinstance(error, sqlite3.IntegrityError):
             return (
-                f"The chat file {self.path} is damaged ({error}). "
-                "Start q35chat again: it sets the file aside and begins a new one."
+                f"The chat file {self.path} cannot be used ({error}): what is to be written does "
+                "not fit what stands there. Begin a new chat."
             )
         return (
             f"The chat file {self.path} cannot be used ({error}). "
             "Check free space and permissions, then try again."
         )
+
+    def _damaged(self, error: sqlite3.Error) -> str:
+        mark(self.path)
+        self.damage = (
+            f"The chat file {self.path} is damaged ({error}). "
+            "Start q35chat again: it sets the file aside and begins a new one."
+        )
+        return self.damage

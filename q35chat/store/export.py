@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from q35chat.chat.summary import HEADING, quotation
 from q35chat.chat.tree import TurnTree
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import StoreError
+from q35chat.files import replace_file
 from q35chat.safe_text import json_safe, safe_line, safe_text
 
 JSON_SCHEMA = 1
@@ -47,15 +50,12 @@ def as_markdown(loaded: Loaded, place: Place) -> str:
 def write_markdown(loaded: Loaded, folder: Path) -> Path:
     """Write the branch being read as `folder/TITLE.md`; pictures go to `folder/TITLE-pictures/`.
 
-    Existing files stay: a number is added to the name. Raises StoreError.
+    Existing files stay: a number is added to the name. Raises StoreError, and then nothing is left.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        target = _free_name(folder, _file_name(loaded[0]), ".md")
-        pictures = _PictureFolder(target.with_name(f"{target.stem}-pictures"))
-        text = as_markdown(loaded, pictures.add)
-        with target.open("x", encoding="utf-8") as file:
-            file.write(text)
+        with _reserved(folder, _file_name(loaded[0]), ".md") as target:
+            _write_with_pictures(loaded, target)
     except OSError as error:
         raise _unwritable(folder, error) from error
     return target
@@ -63,14 +63,17 @@ def write_markdown(loaded: Loaded, folder: Path) -> Path:
 
 def write_json(loaded: Loaded, place: Place, target: Path) -> Path:
     """Write all of the conversation to the file `target`, or as `target/TITLE.json` where that is
-    a folder. Raises StoreError."""
+    a folder. Raises StoreError, and then what stood there stays."""
+    text = as_json(loaded, place) + "\n"
     try:
-        if target.is_dir():
-            target = _free_name(target, _file_name(loaded[0]), ".json")
-        target.write_text(as_json(loaded, place) + "\n", encoding="utf-8")
+        if not target.is_dir():
+            replace_file(target, text)
+            return target
+        with _reserved(target, _file_name(loaded[0]), ".json") as written:
+            replace_file(written, text)
     except OSError as error:
         raise _unwritable(target, error) from error
-    return target
+    return written
 
 
 def as_json(loaded: Loaded, place: Place) -> str:
@@ -90,6 +93,15 @@ def as_json(loaded: Loaded, place: Place) -> str:
     return json_safe(json.dumps(value, ensure_ascii=False, indent=2))
 
 
+def _write_with_pictures(loaded: Loaded, target: Path) -> None:
+    pictures = _PictureFolder(target.with_name(f"{target.stem}-pictures"))
+    try:
+        replace_file(target, as_markdown(loaded, pictures.add))
+    except BaseException:
+        pictures.discard()
+        raise
+
+
 class _PictureFolder:
     """The folder beside the Markdown file, made when the first picture comes."""
 
@@ -105,6 +117,11 @@ class _PictureFolder:
         file = f"picture-{self._count}{suffix}"
         (self._folder / file).write_bytes(picture.data)
         return f"{self._folder.name}/{file}"
+
+    def discard(self) -> None:
+        """Take away what was written, if anything was."""
+        if self._count:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _turn_blocks(record: TurnRecord, place: Place) -> list[str]:
@@ -143,6 +160,18 @@ def _mark(turn: Turn) -> str:
 def _file_name(record: ConversationRecord) -> str:
     words = re.sub(r"[^\w\- ]+", " ", record.title)
     return "-".join(words.split())[:_NAME_LENGTH].strip("-.") or f"conversation-{record.id}"
+
+
+@contextmanager
+def _reserved(folder: Path, stem: str, suffix: str) -> Iterator[Path]:
+    """A file of its own, empty, to be written; gone again where that fails. Raises OSError."""
+    target = _free_name(folder, stem, suffix)
+    target.open("x").close()
+    try:
+        yield target
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
 
 
 def _free_name(folder: Path, stem: str, suffix: str) -> Path:

@@ -6,8 +6,11 @@ Two Chinese characters are a word, and the index knows no piece that short.
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 from q35chat.chat.records import SearchHit
+from q35chat.store.codec import LATEST_TIME, text_of, time_of
+from q35chat.store.damage import Damage
 from q35chat.store.folding import fold
 
 _PIECE = 3
@@ -17,15 +20,13 @@ _AROUND = 40
 
 def catch_up(connection: sqlite3.Connection) -> bool:
     """Index up to a batch of turns that changed; True when more are waiting."""
-    keys = connection.execute("SELECT key FROM turns WHERE indexed = 0 LIMIT ?", (_BATCH,))
-    found = [(key,) for (key,) in keys]
-    connection.executemany("DELETE FROM turn_search WHERE rowid = ?", found)
-    connection.executemany(
-        "INSERT INTO turn_search (rowid, text) SELECT key, fold(text) FROM turns WHERE key = ?",
-        found,
-    )
-    connection.executemany("UPDATE turns SET indexed = 1 WHERE key = ?", found)
-    return len(found) == _BATCH
+    rows = connection.execute("SELECT key, text FROM turns WHERE indexed = 0 LIMIT ?", (_BATCH,))
+    texts = [(key, fold(text_of(text, Damage()))) for key, text in rows]
+    keys = [(key,) for key, _ in texts]
+    connection.executemany("DELETE FROM turn_search WHERE rowid = ?", keys)
+    connection.executemany("INSERT INTO turn_search (rowid, text) VALUES (?, ?)", texts)
+    connection.executemany("UPDATE turns SET indexed = 1 WHERE key = ?", keys)
+    return len(keys) == _BATCH
 
 
 def forget(connection: sqlite3.Connection, session: str) -> None:
@@ -45,13 +46,10 @@ def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchH
     rows = connection.execute(
         "SELECT c.id, c.title, t.id, t.role, t.text, c.updated FROM turn_search "  # noqa: S608
         "JOIN turns t ON t.key = turn_search.rowid JOIN conversations c ON c.id = t.conversation "
-        f"WHERE {where} ORDER BY c.updated DESC, t.key LIMIT ?",
+        f"WHERE {where} ORDER BY c.updated <= {LATEST_TIME} DESC, c.updated DESC, t.key LIMIT ?",
         (*values, limit),
     )
-    return [
-        SearchHit(session, title, turn, role, excerpt(text, words[0]), updated)
-        for session, title, turn, role, text, updated in rows
-    ]
+    return [_hit(row, words[0]) for row in rows]
 
 
 def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
@@ -64,8 +62,11 @@ def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
         values,
     )
     found = {session for (session,) in by_text}
-    heads = connection.execute("SELECT id, fold(title || char(10) || summary) FROM conversations")
-    return found | {ident for ident, head in heads if all(word in head for word in words)}
+    for ident, *parts in connection.execute("SELECT id, title, summary FROM conversations"):
+        head = fold("\n".join(text_of(part, Damage()) for part in parts))
+        if all(word in head for word in words):
+            found.add(ident)
+    return found
 
 
 def excerpt(text: str, word: str) -> str:
@@ -74,6 +75,12 @@ def excerpt(text: str, word: str) -> str:
     at = max(fold(line).find(word), 0)
     start, end = max(at - _AROUND, 0), at + len(word) + _AROUND
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
+
+
+def _hit(row: tuple[Any, ...], word: str) -> SearchHit:
+    *stored, updated = row
+    session, title, turn, role, text = (text_of(value, Damage()) for value in stored)
+    return SearchHit(session, title, turn, role, excerpt(text, word), time_of(updated, Damage()))
 
 
 def _where(words: list[str]) -> tuple[str, list[str]]:

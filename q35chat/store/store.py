@@ -7,33 +7,50 @@ same folder open. One process at a time answers in a conversation (`answering`).
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
+from q35chat.advice import program
 from q35chat.chat.records import ConversationRecord, SearchHit, TurnRecord
 from q35chat.chat.service import SessionSummary
 from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
-from q35chat.store import export, rows, search
+from q35chat.store import export, listing, rows, search
+from q35chat.store.damage import Damage
 from q35chat.store.folder import data_folder, private_folder
 from q35chat.store.locks import exclusive
+from q35chat.store.mending import with_head
 from q35chat.store.opening import open_database
 from q35chat.store.pictures import PictureFiles
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""An id that is the name of a file, and of no other place."""
+
 
 class Store:
-    """Conversations, turns and pictures in one private folder."""
+    """Conversations, turns and pictures in one private folder. `damaged_chat` says what is wrong
+    with the chat that was loaded last, or is empty."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """Open or create the store. Raises StoreError (newer schema, no access, no space).
 
-        `message` is not empty when a damaged file was set aside.
+        A file of many megabytes is checked while it is read already.
         """
         self.folder = private_folder(folder or data_folder())
         self._locks = private_folder(self.folder / "locks")
         self.pictures = PictureFiles(private_folder(self.folder / "pictures"))
-        self._database, self.message = open_database(self.folder)
+        self._database, self._set_aside = open_database(self.folder)
+        self.damaged_chat = ""
+
+    @property
+    def message(self) -> str:
+        """Not empty when a damaged file was set aside, or was found and will be, or where there is
+        a `damaged_chat`."""
+        return self._set_aside or self._database.damage or self.damaged_chat
 
     def __enter__(self) -> Store:
         return self
@@ -58,15 +75,22 @@ class Store:
                 rows.write_turn(connection, record.id, turn, self.pictures)
 
     def save(
-        self, record: ConversationRecord, turns: Sequence[TurnRecord], *, wait: bool = True
+        self,
+        record: ConversationRecord,
+        turns: Sequence[TurnRecord],
+        *,
+        since: ConversationRecord | None = None,
+        wait: bool = True,
     ) -> int:
         """Write a known conversation, all but its title, and the turns that changed.
 
-        Returns its new revision. Raises StoreError, also when it was deleted meanwhile;
-        StoreBusyError where it is not to `wait` for others that write.
+        Of its head and settings only what changed `since` it was read or written last, where that
+        is given: the rest may be another process's. Returns its new revision. Raises StoreError,
+        also when it was deleted meanwhile; StoreBusyError where it is not to `wait` for others that
+        write.
         """
         with self._database.writing(wait=wait) as connection:
-            revision = rows.update_conversation(connection, record)
+            revision = rows.update_conversation(connection, record, since)
             if revision is None:
                 raise StoreError(
                     f"The chat {record.title!r} was deleted by another q35chat. Start a new one."
@@ -76,17 +100,24 @@ class Store:
         return revision
 
     def load(self, session: str) -> tuple[ConversationRecord, tuple[TurnRecord, ...]]:
-        """A conversation and all its turns, parents first. Raises StoreError if unknown."""
+        """A conversation and all its turns, parents first. Raises StoreError if unknown.
+
+        Of one that is damaged what can be read; `message` says so.
+        """
+        damage = Damage()
         with self._database.reading() as connection:
-            record = rows.read_conversation(connection, session)
+            record = rows.read_conversation(connection, session, damage)
             if record is None:
                 raise _unknown(session)
-            return record, rows.read_turns(connection, session, self.pictures)
+            turns = rows.read_turns(connection, session, self.pictures, damage)
+        record = with_head(record, turns, damage)
+        self.damaged_chat = damage.line(record.title)
+        return record, turns
 
     def record(self, session: str) -> ConversationRecord:
         """A conversation without its turns. Raises StoreError if unknown."""
         with self._database.reading() as connection:
-            record = rows.read_conversation(connection, session)
+            record = rows.read_conversation(connection, session, Damage())
         if record is None:
             raise _unknown(session)
         return record
@@ -107,23 +138,16 @@ class Store:
     def latest(self) -> str:
         """The id of the latest conversation. Raises StoreError when there is none."""
         with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT id FROM conversations ORDER BY updated DESC, id LIMIT 1"
-            ).fetchone()
-        if row is None:
-            raise StoreError("There is no chat yet. q35chat ask begins one.")
-        return str(row[0])
+            ident = listing.latest(connection)
+        if ident is None:
+            raise StoreError(f"There is no chat yet. `{program()} ask` begins one.")
+        return ident
 
     def sessions(self, query: str = "") -> list[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
         wanted = self._matching(query) if query.split() else None
         with self._database.reading() as connection:
-            found = connection.execute(
-                "SELECT c.id, c.title, c.updated, count(t.key) FROM conversations c "
-                "LEFT JOIN turns t ON t.conversation = c.id AND t.role = 'user' "
-                "GROUP BY c.id ORDER BY c.updated DESC, c.id"
-            ).fetchall()
-        return [SessionSummary(*row) for row in found if wanted is None or row[0] in wanted]
+            return listing.summaries(connection, wanted)
 
     def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Turns that hold every word of `query`, those of the latest conversations first."""
@@ -205,7 +229,9 @@ class Store:
         return str(self.pictures.path(picture.sha256))
 
     def _lock_file(self, session: str) -> Path:
-        return self._locks / f"{session}.lock"
+        plain = _PLAIN.fullmatch(session) is not None
+        name = session if plain else hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
+        return self._locks / f"{name}.lock"
 
     def _matching(self, query: str) -> set[str]:
         self.index()
@@ -214,4 +240,5 @@ class Store:
 
 
 def _unknown(session: str) -> StoreError:
-    return StoreError(f"There is no chat {session!r}. `q35chat sessions list` shows their ids.")
+    command = f"{program()} sessions list"
+    return StoreError(f"There is no chat {session!r}. `{command}` shows their ids.")

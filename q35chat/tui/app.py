@@ -9,34 +9,38 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
 from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
 from textual.dom import NoScreen
+from textual.driver import Driver
 from textual.worker import WorkerFailed
 
 from q35chat.chat.service import Workspace
+from q35chat.errors import ScreenError
 from q35chat.tui import calm
 from q35chat.tui.asking import Answers, ask
 from q35chat.tui.clipboard import Copied, copy
 from q35chat.tui.drafts import Drafts
+from q35chat.tui.driver import driver_for
 from q35chat.tui.graphics import PictureDisplay, Wish, look
 from q35chat.tui.keymap import read_keymap
 from q35chat.tui.painting import PictureFile
 from q35chat.tui.palette import CommandTable, Palette
 from q35chat.tui.preferences import (
     Preferences,
+    change_preferences,
     load_preferences,
     preferences_path,
-    save_preferences,
 )
 from q35chat.tui.screens.chat import AsksFirst, ChatScreen, Opening
 from q35chat.tui.terminal import apart, log_path
-from q35chat.tui.text import clean
+from q35chat.tui.text import clean, one_line
 from q35chat.tui.themes import HOUSE_THEMES
 from q35chat.tui.widgets.messages import SaysMessages, Severity
 from q35chat.tui.workers import WorkerThreads
@@ -59,6 +63,10 @@ class ChatApp(App[None]):
     COMMANDS = {CommandTable}  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's own, which waits where keys come faster than they are done with."""
+        return driver_for(super().get_driver_class())
+
     def __init__(
         self,
         workspace: Workspace,
@@ -73,6 +81,7 @@ class ChatApp(App[None]):
         self.picture_display = picture_display or PictureDisplay(preferences.pictures)
         self.keymap = read_keymap(preferences.keys)
         self.exporter = exporter
+        self.failure: BaseException | None = None
         self._chat = ChatScreen(workspace, opening, drafts)
         for theme in HOUSE_THEMES:
             self.register_theme(theme)
@@ -129,12 +138,14 @@ class ChatApp(App[None]):
         """What a handler misses because the application is being left is no error."""
         cause = error.error if isinstance(error, WorkerFailed) else error
         if not (self._exit and isinstance(cause, _GONE)):
+            self.failure = self.failure or cause
             super()._handle_exception(error)
 
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""
         self.theme = theme
-        self._prefer(replace(self.preferences, theme=theme))
+        self.preferences = replace(self.preferences, theme=theme)
+        self._keep(partial(change_preferences, theme=theme))
 
     def choose_pictures(self, wish: Wish) -> None:
         """Draw pictures another way from now on."""
@@ -144,19 +155,20 @@ class ChatApp(App[None]):
         for screen in self.screen_stack:
             for picture in screen.query(Picture):
                 picture.redraw()
-        self._prefer(replace(self.preferences, pictures=wish))
+        self.preferences = replace(self.preferences, pictures=wish)
+        self._keep(partial(change_preferences, pictures=wish))
 
-    def _prefer(self, preferences: Preferences) -> None:
-        self.preferences = preferences
-        if preferences.problem:  # what the user wrote there is not ours to throw away
-            text = f"Changed until you leave, not saved: {preferences.problem}"
-            self.notify(text, severity="warning", markup=False)
-            return
+    def _keep(self, change: Callable[[Path], str]) -> None:
+        """Change the settings file. What is wrong in it is not ours to throw away."""
         try:
-            save_preferences(preferences_path(), preferences)
+            problem = change(preferences_path())
         except OSError as error:
             text = f"The setting could not be saved: {error}"
             self.notify(text, severity="error", markup=False)
+            return
+        if problem:
+            text = f"Changed until you leave, not saved: {problem}"
+            self.notify(text, severity="warning", markup=False)
 
     def copy(self, text: str, what: str) -> None:
         """Copy a text by every way that fits, and say what came of it."""
@@ -195,8 +207,8 @@ class ChatApp(App[None]):
         await self._chat.run_command("quit")
 
     def action_command_palette(self) -> None:
-        """Find a command by name."""
-        if not isinstance(self.screen, Palette):
+        """Find a command of the chat by name; over a dialog there are none."""
+        if isinstance(self.screen, ChatScreen):
             self.push_screen(Palette())
 
     def action_help_quit(self) -> None:
@@ -215,7 +227,8 @@ def run(
 ) -> int:
     """Run the application until it is left; the exit code of the program.
 
-    `pictures` is for this run and wins over the preference.
+    `pictures` is for this run and wins over the preference. Raises ScreenError where the
+    application ended by a mistake of its own: its own words about that are in the log.
     """
     preferences = load_preferences(preferences_path())
     typed: list[str] = []
@@ -237,7 +250,15 @@ def run(
 
     with apart(log_path(), dress):
         asyncio.run(_run(app))
+    if app.failure is not None:
+        raise ScreenError(_failed(app.failure)) from app.failure
     return app.return_code or 0
+
+
+def _failed(error: BaseException) -> str:
+    """One line about an error that nobody foresaw."""
+    what = one_line(f"{type(error).__name__}: {error}", 200)
+    return f"the chat had to end: unexpected {what}; where it was is in {log_path()}"
 
 
 async def _run(app: ChatApp) -> None:

@@ -127,13 +127,25 @@ class ChatCommands(TurnCommands):
 
         self._app.push_screen(PickerScreen(Path.cwd()), picked)
 
+    async def do_reasoning(self, _: str) -> None:
+        """Open or fold the reasoning on screen."""
+        if not self._screen.transcript.turn_reasoning():
+            self._screen.say("The answers on screen have no reasoning", about="reasoning")
+
+    async def do_meters(self, _: str) -> None:
+        """All meters where one line of them is, and the other way round; narrow and wide screens
+        each keep their way."""
+        narrow = self._screen.has_class("-narrow")
+        self._screen.toggle_class("-panel-too" if narrow else "-line-only")
+        self._screen.call_after_refresh(self._screen.status.show_meters)
+
     async def do_copy_answer(self, _: str) -> None:
         """Copy the last answer."""
         self._screen.copying.answer()
 
     async def do_copy_code(self, argument: str) -> None:
         """Copy the code block with this number, or ask which."""
-        self._screen.copying.code(argument)
+        await self._screen.copying.code(argument)
 
     async def do_copy_chat(self, _: str) -> None:
         """Copy everything."""

@@ -54,6 +54,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "ctrl+t", "think", "off|on|N"),
     Command("attach", "Attach a picture", "Choose a picture with a preview",
             WRITING, "ctrl+o", "image", "PATH"),
+    Command("reasoning", "Show or hide the reasoning", "Open the reasoning of the answers on "
+            "screen, or fold it", LOOKING, "f12", "reasoning"),
+    Command("meters", "Show or hide the meters", "All meters beside the chat, or only a line of "
+            "them", LOOKING, "ctrl+s", "meters"),
     Command("copy_answer", "Copy the answer", "Copy the last answer", LOOKING, "f3", "copy"),
     Command("copy_code", "Copy a code block", "Choose one of the code blocks; the newest answer's "
             "come first", LOOKING, "f4", "code", "N"),

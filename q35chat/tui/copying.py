@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -21,10 +22,10 @@ class Copying:
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
 
-    @property
-    def blocks(self) -> list[CodeBlock]:
-        """The code blocks by their numbers, from 1: those of the newest answer first."""
-        return numbered_blocks(self._turns)
+    async def blocks(self) -> list[CodeBlock]:
+        """The code blocks by their numbers, from 1: those of the newest answer first. All answers
+        are parsed for it, each once, and not in the screen's thread."""
+        return await asyncio.to_thread(numbered_blocks, self._turns)
 
     def answer(self) -> None:
         """Copy the last answer."""
@@ -34,9 +35,9 @@ class Copying:
         else:
             self._screen.say("There is no answer to copy yet")
 
-    def code(self, number: str) -> None:
+    async def code(self, number: str) -> None:
         """Copy the code block with this number; without one the only block, or ask which."""
-        blocks = self.blocks
+        blocks = await self.blocks()
         if not blocks:
             self._screen.say("There is no code block to copy yet")
         elif number:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from q35chat.chat.service import Conversation, Step
 from q35chat.tui.drafts import Drafts, KeptPicture
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NEW: Final = "new"
 """The key of the draft for a chat that holds nothing yet; other chats have their ids."""
+Whereabouts = Literal["kept", "back", "past"]
+"""Where the question of a failed turn is: in the chat, or there was none; in the composer; only
+among the earlier questions."""
 _NOTHING: Final[Draft] = ("", ())
 
 
@@ -39,7 +42,7 @@ class Drafting:
         self._shown = _NOTHING
         self._stash: Draft | None = None
         self._sent: Draft | None = None
-        self._dirty = False
+        self._sent_for: str | None = None
         self.editing: str | None = None
 
     def turn_to(self, key: str) -> None:
@@ -116,12 +119,11 @@ class Drafting:
         text, pictures = draft
         where = self._screen.attaching.where
         kept = tuple(KeptPicture(picture.name, where(picture)) for picture in pictures)
-        self._dirty = self._drafts.put(self._key, text, kept) or self._dirty
+        self._drafts.put(self._key, text, kept)
 
     def save(self) -> None:
         """Write changed drafts in a worker."""
-        if self._dirty:
-            self._dirty = False
+        if self._drafts.unsaved:
             self._screen.run_worker(
                 self._drafts.save, thread=True, group="drafts", exit_on_error=False
             )
@@ -131,8 +133,7 @@ class Drafting:
         question that was being changed is kept behind the draft."""
         if self._key and self._edited:
             self._put(_joined(self._stash or _NOTHING, self._screen.composer.draft))
-        if self._dirty:
-            self._dirty = False
+        if self._drafts.unsaved:
             with suppress(OSError):
                 self._drafts.save()
 
@@ -146,24 +147,31 @@ class Drafting:
     def sent(self) -> None:
         """The composer's content is on its way; remember it until it has arrived."""
         composer = self._screen.composer
-        self._sent = composer.draft
+        self._sent, self._sent_for = composer.draft, self.editing
         self.editing, self._stash = None, None
         composer.show_mode("")
         conversation = self._screen.conversation
         if conversation is not None:
             self._drafts.put(self._key, "")
-            self._key, self._dirty = conversation.id, True
+            self._key = conversation.id
 
-    def give_back(self, conversation: Conversation) -> None:
-        """A turn failed: unless the question was kept, put it back into an empty composer."""
+    def give_back(self, conversation: Conversation) -> Whereabouts:
+        """A turn failed: unless the question was kept, put it back into an empty composer, where
+        it changes the earlier question that it was to change."""
         sent, self._sent = self._sent, None
         if sent is None:
-            return
+            return "kept"
         self._key = draft_key(conversation)
         questions = _questions(conversation.steps)
-        kept = bool(questions) and questions[-1].turn.text == sent[0].strip()
-        if not kept and self._screen.composer.empty:
-            self._screen.composer.put(*sent)
+        if questions and questions[-1].turn.text == sent[0].strip():
+            return "kept"
+        if not self._screen.composer.empty:
+            return "past"
+        self._screen.composer.put(*sent)
+        ids = [step.id for step in questions]
+        if self._sent_for in ids:
+            self._show_edit(ids, ids.index(self._sent_for))
+        return "back"
 
     def edit_earlier(self) -> None:
         """Change the last question; called again, the one before it."""
@@ -178,10 +186,12 @@ class Drafting:
         else:
             index = len(ids) - 1
             self._stash = composer.draft
-        chosen = questions[index]
-        self.editing = chosen.id
-        composer.put(chosen.turn.text, chosen.turn.attachments)
-        composer.show_mode(
+        composer.put(questions[index].turn.text, questions[index].turn.attachments)
+        self._show_edit(ids, index)
+
+    def _show_edit(self, ids: Sequence[str], index: int) -> None:
+        self.editing = ids[index]
+        self._screen.composer.show_mode(
             f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a version"
         )
         self._screen.status.refresh()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import platformdirs
 
 from q35chat.safe_text import safe_text
-from q35chat.tui.preferences import replace_file
+from q35chat.tui.user_files import alone_with, replace_file
 
 _MOST_BYTES: Final = 64 << 20
 _LONGEST_PATH: Final = 4_096
@@ -46,20 +47,31 @@ _NOTHING: Final = KeptDraft()
 
 
 class Drafts:
-    """Drafts by conversation id; the newest `LIMIT` are kept, `MOST_PICTURES` with each."""
+    """Drafts by conversation id; the newest `LIMIT` are kept, `MOST_PICTURES` with each.
+
+    Other windows write the same file. What is read here is as it was at the start, with what was
+    put since; saved are only the drafts put here, beside what stands in the file by then.
+    """
 
     LIMIT: Final = 50
     MOST_PICTURES: Final = 32
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept = _read(path)
-        self._limit()
+        self._kept = _limited(_read(path))
+        self._known = dict(self._kept)
+        self._put: dict[str, KeptDraft] = {}
+        self._putting = threading.Lock()
 
     @classmethod
     def at_home(cls) -> Drafts:
         """The drafts of this user."""
         return cls(platformdirs.user_state_path("q35chat") / "drafts.json")
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether something was put that no save has taken yet."""
+        return bool(self._put)
 
     def get(self, key: str) -> str:
         """The text of a conversation's draft; empty if there is none."""
@@ -69,25 +81,56 @@ class Drafts:
         """The pictures of a conversation's draft."""
         return self._kept.get(key, _NOTHING).pictures
 
-    def put(self, key: str, text: str, pictures: tuple[KeptPicture, ...] = ()) -> bool:
-        """Remember a draft, or forget it when empty; whether anything changed."""
+    def put(self, key: str, text: str, pictures: tuple[KeptPicture, ...] = ()) -> None:
+        """Remember a draft, or forget it when empty."""
         draft = KeptDraft(text, pictures[: self.MOST_PICTURES])
+        draft = _NOTHING if draft.empty else draft
         if draft == self._kept.get(key, _NOTHING):
-            return False
-        self._kept.pop(key, None)
-        if not draft.empty:
-            self._kept[key] = draft
-        self._limit()
-        return True
+            return
+        _place(self._kept, key, draft)
+        _limited(self._kept)
+        with self._putting:
+            self._put.pop(key, None)
+            self._put[key] = draft
 
     def save(self) -> None:
-        """Write the file. Raises OSError."""
-        document = {key: _written(draft) for key, draft in self._kept.copy().items()}
-        replace_file(self._path, json.dumps(document))
+        """Write what was put here into the file; saves in several threads follow each other, and
+        the last one has the newest. A draft that was forgotten here stays where another window
+        has changed it meanwhile. Raises OSError, then it is still to be saved."""
+        with alone_with(self._path):
+            with self._putting:
+                put, self._put = self._put, {}
+            try:
+                self._merge(put)
+            except OSError:
+                with self._putting:
+                    self._put = put | self._put
+                raise
 
-    def _limit(self) -> None:
-        while len(self._kept) > self.LIMIT:
-            del self._kept[next(iter(self._kept))]
+    def _merge(self, put: dict[str, KeptDraft]) -> None:
+        drafts = _standing(self._path)
+        for key, draft in put.items():
+            known = self._known.get(key, _NOTHING)
+            foreign = drafts.get(key, _NOTHING) != known
+            if draft != known and not (draft.empty and foreign):
+                _place(drafts, key, draft)
+        document = {key: _written(draft) for key, draft in _limited(drafts).items()}
+        replace_file(self._path, json.dumps(document))
+        self._known |= put
+
+
+def _place(drafts: dict[str, KeptDraft], key: str, draft: KeptDraft) -> None:
+    """As the newest; an empty one goes."""
+    drafts.pop(key, None)
+    if not draft.empty:
+        drafts[key] = draft
+
+
+def _limited(drafts: dict[str, KeptDraft]) -> dict[str, KeptDraft]:
+    """The same ones, without the oldest where they are too many."""
+    while len(drafts) > Drafts.LIMIT:
+        del drafts[next(iter(drafts))]
+    return drafts
 
 
 def _written(draft: KeptDraft) -> object:
@@ -102,11 +145,21 @@ def _written(draft: KeptDraft) -> object:
 
 
 def _read(path: Path) -> dict[str, KeptDraft]:
+    """What can be read, all drafts in the file or none."""
+    try:
+        return _standing(path)
+    except OSError:
+        return {}
+
+
+def _standing(path: Path) -> dict[str, KeptDraft]:
+    """The drafts in the file, none where it makes no sense. Raises OSError where it is there and
+    cannot be read."""
     try:
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return {}
         document = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     if not isinstance(document, dict):
         return {}

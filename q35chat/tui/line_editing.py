@@ -6,6 +6,9 @@ one step, one click and one cursor. Knows Textual's document classes and no widg
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import pairwise
+from typing import Final
 from unicodedata import category
 
 from rich.cells import cell_len
@@ -14,15 +17,19 @@ from rich.text import Text
 from textual.document._document import Location
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
-from textual.expand_tabs import get_tab_widths
+from textual.expand_tabs import expand_tabs_inline, get_tab_widths
+from textual.geometry import Offset
 
 from q35chat.tui.graphemes import after, before, clusters, forward
 from q35chat.tui.text import clean
-from q35chat.tui.wrapping import breaks
+from q35chat.tui.wrapping import breaks, breaks_after_edit
+
+_SEPARATORS: Final = frozenset({"Zl", "Zp"})
 
 
 class WrappedScript(WrappedDocument):
-    """Wraps as the conversation does. Made for short documents: an edit wraps the whole again."""
+    """Wraps as the conversation does. An edit within a line wraps only what it moves; one that
+    makes or takes lines wraps the whole again."""
 
     def wrap(self, width: int, tab_width: int | None = None) -> None:
         """Wrap all lines to `width` cells; 0 is no wrapping."""
@@ -30,33 +37,79 @@ class WrappedScript(WrappedDocument):
         self._tab_width = tab_width or self._tab_width
         lines = self.document.lines
         self._tab_width_cache = [
-            [size for _, size in get_tab_widths(line, self._tab_width)] for line in lines
+            [size for _, size in get_tab_widths(line, self._tab_width)] if "\t" in line else []
+            for line in lines
         ]
         self._wrap_offsets = [
             _editor_breaks(line, width, self._tab_width) if width else [] for line in lines
         ]
+        self._lengths = [*map(len, lines)]
+        self._number_rows()
+
+    def wrap_range(self, start: Location, old_end: Location, new_end: Location) -> None:
+        """Wrap after an edit."""
+        row, line = start[0], self.document.get_line(start[0])
+        lines = {start[0], old_end[0], new_end[0]}
+        tabs = bool(self._tab_width_cache[row]) or "\t" in line
+        one_edit = new_end[1] - old_end[1] == len(line) - self._lengths[row]  # undoing may be many
+        if len(lines) > 1 or tabs or not (self._width and one_edit):
+            self.wrap(self._width)
+            return
+        self._lengths[row] = len(line)
+        known = self._wrap_offsets[row]
+        columns = start[1], old_end[1], new_end[1]
+        self._wrap_offsets[row] = breaks_after_edit(line, self._width, known, *columns)
+        if len(known) == len(self._wrap_offsets[row]):
+            return
+        if row == len(self._wrap_offsets) - 1:
+            self._number_last_rows(row)
+        else:
+            self._number_rows()
+
+    def _number_rows(self) -> None:
         self._offset_to_line_info = [
             (index, section)
             for index, offsets in enumerate(self._wrap_offsets)
             for section in range(len(offsets) + 1)
         ]
-        self._line_index_to_offsets = [[] for _ in lines]
-        for y, (index, _) in enumerate(self._offset_to_line_info):
-            self._line_index_to_offsets[index].append(y)
+        self._line_index_to_offsets = []
+        y = 0
+        for offsets in self._wrap_offsets:
+            self._line_index_to_offsets.append([*range(y, y + len(offsets) + 1)])
+            y += len(offsets) + 1
 
-    def wrap_range(self, start: Location, old_end: Location, new_end: Location) -> None:  # noqa: ARG002
-        """Wrap after an edit."""
-        self.wrap(self._width)
+    def _number_last_rows(self, row: int) -> None:
+        old = self._line_index_to_offsets[row]
+        count = len(self._wrap_offsets[row]) + 1
+        del self._offset_to_line_info[old[0] + count :]
+        self._offset_to_line_info += ((row, section) for section in range(len(old), count))
+        self._line_index_to_offsets[row] = [*range(old[0], old[0] + count)]
+
+    def get_sections(self, line_index: int) -> list[str]:
+        """A line as it is wrapped."""
+        line = self.document.get_line(line_index)
+        return [line[start:end] for start, end in pairwise(self._bounds(line_index))]
+
+    def location_to_offset(self, location: Location) -> Offset:
+        """Where a place in the text is on the screen."""
+        row, column = location
+        offsets = self._wrap_offsets[row]
+        section = bisect_right(offsets, column)
+        start = offsets[section - 1] if section else 0
+        part = expand_tabs_inline(self.document.get_line(row)[start:column], self._tab_width)
+        return Offset(cell_len(part), self._line_index_to_offsets[row][section])
 
     def get_target_document_column(self, line_index: int, x_offset: int, y_offset: int) -> int:
         """The column of the character that covers cell `x_offset` of a wrapped line."""
-        sections = self.get_sections(line_index)
-        section = sections[y_offset]
-        start = sum(map(len, sections[:y_offset]))
+        start, end = [*pairwise(self._bounds(line_index))][y_offset]
+        section = self.document.get_line(line_index)[start:end]
         column = _at_cell(section, x_offset, self._tab_width)
-        if y_offset not in {-1, len(sections) - 1} and column == len(section):
+        if y_offset not in {-1, len(self._wrap_offsets[line_index])} and column == len(section):
             column = before(section, column)
         return start + column
+
+    def _bounds(self, row: int) -> list[int]:
+        return [0, *self._wrap_offsets[row], len(self.document.get_line(row))]
 
 
 class ScriptNavigator(DocumentNavigator):
@@ -97,9 +150,11 @@ class ScriptLine(Text):
 def is_text(character: str) -> bool:
     """Whether a key's character belongs into a text, which is more than Python calls printable.
 
-    So are joiners, wide spaces, and emoji newer than this Python.
+    So are joiners, wide spaces, separators of lines, and emoji newer than this Python.
     """
-    return len(character) == 1 and category(character) != "Cc" and clean(character) == character
+    if len(character) != 1 or category(character) == "Cc":
+        return False
+    return category(character) in _SEPARATORS or clean(character) == character
 
 
 def word_left(line: str, column: int) -> int:

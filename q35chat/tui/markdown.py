@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from q35chat.chat.summary import HEADING, quotation
 from q35chat.chat.values import Turn
 
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_MARKS: Final = ("```", "~~~", "    ", "\t")
+"""Each code block has one of these."""
+_TYPES: Final = frozenset({"fence", "code_block"})
 
 
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
-    """What stands in a fence: the language it names, perhaps none, and the lines inside."""
+    """A block of code: the language that its fence names, perhaps none, and the lines inside."""
 
     language: str
     text: str
@@ -31,24 +33,21 @@ class CodeBlock:
         return next((line.strip() for line in self.text.split("\n") if line.strip()), "")
 
 
-def code_blocks(text: str) -> list[CodeBlock]:
-    """The fenced code blocks, in order; an unclosed one counts to the end."""
-    blocks: list[CodeBlock] = []
-    fence, language, lines = "", "", list[str]()
-    for line in text.split("\n"):
-        mark = _FENCE.match(line)
-        if not fence:
-            if mark:
-                fence, lines = mark[1], []
-                language = " ".join(line[mark.end() :].split()[:1])
-        elif mark and mark[1].startswith(fence) and not line.strip().strip(fence[0]):
-            blocks.append(CodeBlock(language, "\n".join(lines)))
-            fence = ""
-        else:
-            lines.append(line)
-    if fence and lines:
-        blocks.append(CodeBlock(language, "\n".join(lines)))
-    return blocks
+@lru_cache(maxsize=2_048)
+def code_blocks(text: str) -> tuple[CodeBlock, ...]:
+    """The code blocks that the screen shows as such, in order, wherever they stand: in lists and
+    quotes, too, and without the indentation they have there. An unclosed one counts to the end,
+    an empty one not at all."""
+    if not any(mark in text for mark in _MARKS):
+        return ()
+
+    from q35chat.tui.markdown_parser import block_tokens  # noqa: PLC0415 - the first paint waits
+
+    return tuple(
+        CodeBlock(" ".join(token.info.split()[:1]), token.content.removesuffix("\n"))
+        for token in block_tokens(text)
+        if token.type in _TYPES and token.content
+    )
 
 
 def numbered_blocks(turns: Iterable[Turn]) -> list[CodeBlock]:

@@ -7,15 +7,14 @@ not. Knows no widget; colours are theme variables, resolved when drawn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Final
 
-from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content
 from textual.highlight import highlight
 
 from q35chat.tui.markdown_inline import inline
+from q35chat.tui.markdown_parser import parser
 from q35chat.tui.markdown_table import table_lines
 from q35chat.tui.wrapping import breaks, folds
 
@@ -27,15 +26,9 @@ _DIM: Final = "$foreground 60%"
 _BLANK: Final = Content("")
 
 
-@lru_cache(maxsize=1)
-def _parser() -> MarkdownIt:
-    """HTML in a model's text is text."""
-    return MarkdownIt("gfm-like", {"html": False})
-
-
 def lay_out(source: str, width: int) -> Lines:
     """The lines of a Markdown text, none wider than `width` cells."""
-    root = SyntaxTreeNode(_parser().parse(source))
+    root = SyntaxTreeNode(parser().parse(source))
     return _blocks(root.children, max(_NARROWEST, width))
 
 

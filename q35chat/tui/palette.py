@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from textual import on, work
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.command import CommandInput, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.markup import escape
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
@@ -16,7 +17,9 @@ from textual.worker import Worker, WorkerError
 from q35chat.counting import counted
 from q35chat.tui.arriving import Arriving
 from q35chat.tui.commands import COMMANDS
+from q35chat.tui.markdown import CodeBlock
 from q35chat.tui.text import one_line
+from q35chat.tui.widgets.in_order import run_in_order
 
 if TYPE_CHECKING:
     from q35chat.tui.screens.chat import ChatScreen
@@ -47,7 +50,8 @@ class CommandTable(Provider):
     async def search(self, query: str) -> Hits:
         """Commands and code blocks whose title matches."""
         matcher = self.matcher(query)
-        for entry in (*self._commands(), *self._blocks()):
+        blocks = await self._chat.copying.blocks()
+        for entry in (*self._commands(), *self._entries(blocks)):
             score = matcher.match(entry.title)
             if score > 0:
                 title = matcher.highlight(entry.title)
@@ -61,8 +65,8 @@ class CommandTable(Provider):
                 run = partial(self._chat.run_command, command.id)
                 yield _Entry(command.title, shown, command.help, run)
 
-    def _blocks(self) -> Iterator[_Entry]:
-        for number, block in enumerate(self._chat.copying.blocks, start=1):
+    def _entries(self, blocks: Sequence[CodeBlock]) -> Iterator[_Entry]:
+        for number, block in enumerate(blocks, start=1):
             title = f"Copy code block {number}"
             facts = " · ".join(part for part in (block.language, counted(block.lines, "line"))
                                if part)  # fmt: skip
@@ -71,12 +75,27 @@ class CommandTable(Provider):
             yield _Entry(title, title, help_text, run)
 
 
+class _Search(CommandInput):
+    """Its keys work in the order they were pressed."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        await run_in_order(self, event)
+
+
 class Palette(CommandPalette):
     """Textual's, but Enter takes what the text finds, not what an earlier text had found."""
 
     def __init__(self) -> None:
         super().__init__(id="--command-palette")
         self._arriving = Arriving()
+
+    def compose(self) -> ComposeResult:
+        """What Textual has, with a search of our own."""
+        for widget in super().compose():
+            if isinstance(widget, CommandInput):
+                yield _Search(placeholder=self._placeholder, select_on_focus=False)
+            else:
+                yield widget
 
     def _gather_commands(self, search_value: str) -> Worker[None]:
         question = self._arriving.ask(search_value)

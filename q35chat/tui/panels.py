@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from q35chat.chat.service import DropPlan, Forecast, Step
 from q35chat.counting import counted
-from q35chat.errors import CapacityError, Q35Error
+from q35chat.errors import CapacityError, Q35Error, RuntimeFailure, StoreError
+from q35chat.tui.drafting import Whereabouts
 from q35chat.tui.text import count, one_line, slots
 from q35chat.tui.widgets.composer import refusal_words
 from q35chat.tui.widgets.panel import Way
@@ -61,8 +62,11 @@ class Panels:
         """Another chat could not be opened; the one on screen stays."""
         self._screen.say(_cause(error), error=True)
 
-    async def turn_failed(self, error: Exception, *, summarising: bool = False) -> None:
-        """A turn ended in an error; what was written stays."""
+    async def turn_failed(
+        self, error: Exception, question: Whereabouts, *, summarising: bool = False
+    ) -> None:
+        """A turn ended in an error; what was written stays. Only a runtime that failed, or what
+        nobody expected, is helped by a restart."""
         if isinstance(error, CapacityError) and summarising:
             await self._capacity("There is no room for a summary", _cause(error), summary=False)
             return
@@ -71,14 +75,33 @@ class Panels:
             then = None if self._screen.composer.empty else self._sending
             await self._capacity(title, _cause(error), then=then)
             return
+        if isinstance(error, Q35Error) and not isinstance(error, RuntimeFailure):
+            title = "The summary failed" if summarising else "The answer failed"
+            ways = [] if question == "past" else [self._again_way(question, summarising)]
+            if isinstance(error, StoreError):
+                ways.append(self._new_way())
+        else:
+            title = "The answer failed; the chat is safe"
+            label = "Restart the model and open this chat again"
+            ways = [Way(label, self._screen.loader.restart)]
+        if self._screen.steps:
+            ways.append(self._export_way())
+        await self._screen.panel.show("error", title, _cause(error), tuple(ways))
+
+    def _again_way(self, question: Whereabouts, summarising: bool) -> Way:
+        """The turn once more: with the question that is back in the composer, else from where the
+        chat stands now."""
         screen = self._screen
-        await screen.panel.show(
-            "error",
-            "The answer failed; the chat is safe",
-            _cause(error),
-            (Way("Restart the model and open this chat again",
-                 self._screen.loader.restart), self._export_way()),
-        )  # fmt: skip
+        last = screen.steps[-1].turn if screen.steps else None
+        if summarising:
+            command = "summarise"
+        elif question == "back" or last is None:
+            return Way("Try again", screen.sending.send)
+        elif last.role == "assistant" and last.finish != "stop":
+            command = "proceed"
+        else:
+            command = "regenerate"
+        return Way("Try again", lambda: screen.run_command(command))
 
     async def restart_failed(self, error: Exception) -> None:
         """The model could not be loaded again; the conversation can still be read."""

@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from q35chat.safe_text import safe_text
 from q35chat.typed import typed_path
 
 PICTURE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"})
 FOLD_CHARACTERS: Final = 2_000
 FOLD_LINES: Final = 15
 _LONGEST_PATH_PASTE: Final = 4_096
+_LINE_END: Final = re.compile("\r\n|[\r\u2028\u2029]")
 _FOLD: Final = re.compile(r"\[paste #([0-9]{1,9}) · [^\]\n]*\]")
+
+
+def plain_text(pasted: str) -> str:
+    """What is written when this is pasted: one kind of line end, no mark at the beginning that a
+    file has for its encoding, and nothing that steers a terminal; all else as it is."""
+    return safe_text(_LINE_END.sub("\n", pasted.removeprefix("\ufeff")))
 
 
 def is_picture(path: Path) -> bool:
@@ -67,7 +75,7 @@ def unfold(text: str, kept: dict[int, str]) -> str:
         pasted = kept.get(number)
         return pasted if pasted is not None and match[0] == fold_label(number, pasted) else match[0]
 
-    return _FOLD.sub(original, text)
+    return _FOLD.sub(original, text) if kept else text
 
 
 def fold_before(line: str, column: int) -> int:

@@ -7,16 +7,16 @@ nothing of conversations.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
-from dataclasses import dataclass, field
+import stat
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import platformdirs
 
 from q35chat.tui.graphics import WISHES, Wish
+from q35chat.tui.user_files import alone_with, replace_file
 
 DEFAULT_THEME: Final = "q35-dark"
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -49,6 +49,8 @@ def preferences_path() -> Path:
 def load_preferences(path: Path) -> Preferences:
     """Read the file; what is missing or wrong keeps its default, and `problem` says so."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for without end
+            return Preferences(problem=f"{path} is no file; the defaults are used")
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return Preferences()
@@ -58,7 +60,7 @@ def load_preferences(path: Path) -> Preferences:
 
     try:
         document = tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _unread(path, error)
     theme, keys = document.get("theme", DEFAULT_THEME), document.get("keys", {})
     pictures = _wish(document.get("pictures", "auto"))
@@ -85,6 +87,19 @@ def _wish(value: object) -> Wish | None:
     return next((wish for wish in WISHES if wish == value), None)
 
 
+def change_preferences(path: Path, *, theme: str = "", pictures: Wish | None = None) -> str:
+    """Change this in the file and leave the rest as it is by now, whoever wrote it; what is wrong
+    with the file, and then nothing is changed. Raises OSError."""
+    with alone_with(path):
+        there = load_preferences(path)
+        if not there.problem:
+            changed = replace(
+                there, theme=theme or there.theme, pictures=pictures or there.pictures
+            )
+            save_preferences(path, changed)
+        return there.problem
+
+
 def save_preferences(path: Path, preferences: Preferences) -> None:
     """Replace the file as a whole. Raises OSError."""
     keys = "".join(f"{_key(name)} = {_quoted(keys)}\n" for name, keys in preferences.keys.items())
@@ -104,16 +119,3 @@ def _key(name: str) -> str:
 def _quoted(text: str) -> str:
     """A TOML string; TOML has no surrogates, and DEL only escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file of the user's as a whole, or leave it as it is. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -84,12 +84,10 @@ class Status:
         screen.transcript.display = not empty
 
     def show_meters(self) -> None:
-        """The meters, where there is room for them."""
+        """The meters; those that are not on screen have the numbers too, for when they are."""
         reading = self._screen.meter.reading()
-        if self._screen.has_class("-narrow"):
-            self._screen.query_one(MeterLine).show(reading)
-        else:
-            self._screen.query_one(Meters).show(reading)
+        self._screen.query_one(MeterLine).show(reading)
+        self._screen.query_one(Meters).show(reading)
 
     def warn(self) -> None:
         """The quiet line about capacity; a panel on screen says it already."""

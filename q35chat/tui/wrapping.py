@@ -6,7 +6,8 @@ Never inside what people see as one character. Widths are in cells, as the scree
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
@@ -20,6 +21,8 @@ _WIDE: Final = (
 )
 _CLOSING: Final = "，。、；：！？）】》」』〉〕％…,.;:!?)\\]}"
 _OPENING: Final = "（【《「『〈〔"
+_PIECE: Final = 2_000
+_UNSURE: Final = 3
 _ASCII_CHUNK: Final = re.compile(r"\S+\s*|\s+")
 
 
@@ -41,6 +44,57 @@ def breaks(text: str, width: int, *, hanging: bool = True) -> list[int]:
         else:
             used += cell_len(chunk)
     return offsets
+
+
+def breaks_after_edit(
+    text: str, width: int, known: Sequence[int], start: int, old_end: int, new_end: int
+) -> list[int]:
+    """What `breaks(text, width, hanging=False)` gives, where `known` was that of the text in which
+    `start` to `old_end` stood for what is now `start` to `new_end`: only lines around the edit are
+    looked at, and those behind it until one begins where one began before.
+
+    A line depends on nothing before its start, unless that is a closing sign of a wide character,
+    and no break depends on what follows behind two more.
+    """
+    found = _sure(text, list(known[: bisect_right(known, start)]))
+    shift = new_end - old_end
+    while True:
+        at = found[-1] if found else 0
+        new, whole = _some_breaks(text, at, width)
+        for offset in new:
+            place = bisect_left(known, offset - shift)
+            same = known[place : place + 1] == [offset - shift]
+            if offset >= new_end and same and _begins(text, offset):
+                return found + [offset + shift for offset in known[place:]]
+            found.append(offset)
+        if whole:
+            return found
+
+
+def _some_breaks(text: str, start: int, width: int) -> tuple[list[int], bool]:
+    """Breaks after the one at `start`, and whether they are all that follow."""
+    size = _PIECE
+    while True:
+        piece = text[start : start + size]
+        offsets = [start + offset for offset in breaks(piece, width, hanging=False)]
+        if start + size >= len(text):
+            return offsets, True
+        if sure := _sure(text, offsets):
+            return sure, False
+        size *= 2
+
+
+def _sure(text: str, offsets: list[int]) -> list[int]:
+    """Shortened to those that stay whatever follows, and to the last where a line begins for
+    itself."""
+    del offsets[-_UNSURE:]
+    while offsets and not _begins(text, offsets[-1]):
+        offsets.pop()
+    return offsets
+
+
+def _begins(text: str, offset: int) -> bool:
+    return text.isascii() or text[offset] not in _CLOSING
 
 
 def folds(text: str, width: int) -> list[int]:
@@ -90,6 +144,9 @@ def _chunk() -> re.Pattern[str]:
 
 
 def _fold(chunk: str, start: int, width: int, offsets: list[int], *, hanging: bool) -> int:
+    if chunk.isascii() and chunk.isprintable() and width > 0 and not (hanging and " " in chunk):
+        offsets += range(start + width, start + len(chunk), width)
+        return (len(chunk) - 1) % width + 1
     used = 0
     for cluster in clusters(chunk):
         size = cell_len(cluster)

@@ -5,19 +5,28 @@ Knows the file's fields; touches no picture.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from q35chat.errors import BundleError
+from q35chat.json_fields import Fields
+from q35chat.json_files import read_json
 
 DEFAULT_MAX_IMAGE_TOKENS = 1024
 """A 12-megapixel photo is about 11,800 tokens under the checkpoint's own limit alone."""
 
-_BICUBIC = 3
-_RESAMPLING_FILTERS = range(6)
+_BICUBIC: Final = 3
+_LAST_FILTER: Final = 5
+_MOST_SIDE: Final = 256
+_MOST_FRAMES: Final = 16
+_MOST_MERGED: Final = 16
+_MOST_PIXELS: Final = 2**40
+_MOST_SCALE: Final = 1e6
+_LEAST_SCALE: Final = 1e-6
+_PATCHES: Final = ("patch_size", "temporal_patch_size", "merge_size")
+_ADVICE: Final = "export the model again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,75 +57,72 @@ class PictureRules:
         """Numbers in one row of patches."""
         return 3 * self.temporal_patch_size * self.patch_size**2
 
+    def check(self, *, patch_size: int, temporal_patch_size: int, merge_size: int) -> None:
+        """Raise BundleError where the model was made for other patches."""
+        model = (patch_size, temporal_patch_size, merge_size)
+        rules = (self.patch_size, self.temporal_patch_size, self.merge_size)
+        for name, wanted, found in zip(_PATCHES, model, rules, strict=True):
+            if found != wanted:
+                raise BundleError(
+                    f"preprocessor_config.json says {name} {found:,}, the model has {wanted:,}; "
+                    f"{_ADVICE}"
+                )
+
     @classmethod
     def read(cls, path: Path) -> PictureRules:
         """The rules in the JSON file at `path`. Raises BundleError."""
         try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BundleError(f"cannot read the picture rules in {path}: {error}") from error
-        if not isinstance(config, dict):
-            raise BundleError(f"{path} holds no JSON object; export the model again")
-        return cls.from_config(config)
+            config = read_json(path)
+        except ValueError as error:
+            raise BundleError(
+                f"cannot read the picture rules in {path}: {error}; {_ADVICE}"
+            ) from error
+        return cls.from_config(config, str(path))
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> PictureRules:
-        """The rules in a decoded `preprocessor_config.json`. Raises BundleError."""
-        try:
-            rules = _parse(config)
-        except (KeyError, TypeError, ValueError) as error:
-            raise BundleError(
-                f"preprocessor_config.json lacks or misstates {error}; export the model again"
-            ) from error
+    def from_config(
+        cls, config: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> PictureRules:
+        """The rules in a decoded `preprocessor_config.json`; `where` names the file in messages.
+
+        Raises BundleError.
+        """
+        fields = Fields(config, where, BundleError, _ADVICE)
         for switch in ("do_resize", "do_rescale", "do_normalize"):
-            if config.get(switch) is False:
-                raise BundleError(
-                    f"preprocessor_config.json sets {switch} to false, which is not supported"
-                )
-        return rules
+            if not fields.flag(switch, default=True):
+                raise BundleError(f"{where} sets {switch} to false, which is not supported")
+        return _rules(fields)
 
 
-def _parse(config: Mapping[str, Any]) -> PictureRules:
-    size = config.get("size") or {}
+def _rules(fields: Fields) -> PictureRules:
+    size = fields.section_or_empty("size")
     # older files name the two limits of the area at the top level, and these win
-    min_pixels = _limit(config.get("min_pixels"), size, "shortest_edge")
-    max_pixels = _limit(config.get("max_pixels"), size, "longest_edge")
+    min_pixels = _pixels(fields, "min_pixels", size, "shortest_edge")
+    max_pixels = _pixels(fields, "max_pixels", size, "longest_edge")
     if min_pixels > max_pixels:
-        raise ValueError(f"size (shortest_edge {min_pixels} over longest_edge {max_pixels})")
+        raise BundleError(
+            f"{size.where}: shortest_edge {min_pixels:,} is over longest_edge {max_pixels:,}; "
+            f"{_ADVICE}"
+        )
     return PictureRules(
-        patch_size=_positive(config, "patch_size"),
-        temporal_patch_size=_positive(config, "temporal_patch_size"),
-        merge_size=_positive(config, "merge_size"),
+        patch_size=fields.whole("patch_size", least=1, most=_MOST_SIDE),
+        temporal_patch_size=fields.whole("temporal_patch_size", least=1, most=_MOST_FRAMES),
+        merge_size=fields.whole("merge_size", least=1, most=_MOST_MERGED),
         min_pixels=min_pixels,
         max_pixels=max_pixels,
-        mean=_channels(config, "image_mean"),
-        std=_channels(config, "image_std", nonzero=True),
-        rescale_factor=float(config.get("rescale_factor", 1 / 255)),
-        resample=_resample(config.get("resample", _BICUBIC)),
+        mean=_channels(fields, "image_mean", -_MOST_SCALE),
+        std=_channels(fields, "image_std", _LEAST_SCALE),
+        rescale_factor=fields.real("rescale_factor", 1 / 255, least=0, most=_MOST_SCALE),
+        resample=fields.whole("resample", _BICUBIC, most=_LAST_FILTER),
     )
 
 
-def _limit(top: object, size: Mapping[str, Any], key: str) -> int:
-    return _positive({key: top if top is not None else size[key]}, key)
+def _pixels(fields: Fields, name: str, size: Fields, below: str) -> int:
+    if fields.has(name):
+        return fields.whole(name, least=1, most=_MOST_PIXELS)
+    return size.whole(below, least=1, most=_MOST_PIXELS)
 
 
-def _positive(config: Mapping[str, Any], key: str) -> int:
-    value = config[key]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{key} ({value!r})")
-    return value
-
-
-def _channels(
-    config: Mapping[str, Any], key: str, *, nonzero: bool = False
-) -> tuple[float, float, float]:
-    values = tuple(float(value) for value in config[key])
-    if len(values) != 3 or (nonzero and 0 in values):
-        raise ValueError(f"{key} ({config[key]!r})")
-    return values
-
-
-def _resample(value: object) -> int:
-    if not isinstance(value, int) or value not in _RESAMPLING_FILTERS:
-        raise ValueError(f"resample ({value!r})")
-    return value
+def _channels(fields: Fields, name: str, least: float) -> tuple[float, float, float]:
+    red, green, blue = fields.reals(name, 3, least=least, most=_MOST_SCALE)
+    return red, green, blue

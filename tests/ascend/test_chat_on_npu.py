@@ -13,9 +13,12 @@ from q35chat.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import PrefillProgress, Token
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
+from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands.graphs import graph_opener
 from q35chat.commands.npu import NpuOptions
 from q35chat.errors import CapacityError, RuntimeFailure
+from q35chat.runtimes.lite_tensors import DeviceMemoryError
+from q35chat.store import Store
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
@@ -154,16 +157,85 @@ def test_a_cancelled_prompt_leaves_a_model_that_answers(open_chat: OpenChat) -> 
 def test_two_engines_after_one_another_leave_nothing_on_the_device(
     open_chat: OpenChat, npu: Npu
 ) -> None:
-    before = npu.used
-    tokens = []
+    before, used, tokens, engines = npu.used, [], [], []
     for _ in range(2):
         engine = open_chat()
-        tokens.append(ask(engine, HELLO).token_ids)
+        picture = engine.attach(PICTURES / "two-circles.jpg", 64)
+        tokens.append(ask(engine, Turn("user", "Look.", (picture,))).token_ids)
         engine.close()
-        del engine
+        engines.append(engine)
+        used.append(npu.used)
 
     assert tokens[0] == tokens[1]
-    assert npu.used == before
+    assert (used, npu.dangling, len(engines)) == ([before] * 2, 0, 2)
+
+
+def test_a_closed_engine_keeps_nothing_to_be_used_again(open_chat: OpenChat) -> None:
+    engine = open_chat()
+    picture = engine.attach(PICTURES / "two-circles.jpg", 64)
+    ask(engine, Turn("user", "Look.", (picture,)))
+    cache, pictures = engine._model.cache, engine._model.pictures
+    place = pictures.place(picture, GREEDY.max_image_tokens)
+    before = bool(cache.snapshots), pictures.is_encoded(place)
+    engine.close()
+
+    assert before == (True, True)
+    assert (cache.snapshots, pictures.is_encoded(place)) == ((), False)
+
+
+def test_a_model_that_could_not_be_loaded_leaves_nothing_while_the_error_is_kept(
+    open_chat: OpenChat, npu: Npu
+) -> None:
+    before = npu.used
+    npu.limit = before + (5 << 19)
+    with pytest.raises(DeviceMemoryError, match="no memory left") as kept:
+        open_chat(npu=NpuOptions(residency="both"))
+
+    assert (npu.used, kept.value.__traceback__ is None) == (before, False)
+    npu.limit = before + (1 << 30)
+    assert ask(open_chat(npu=NpuOptions(residency="both")), HELLO).token_ids
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_restart_needs_no_memory_for_two_while_a_conversation_is_open(
+    open_chat: OpenChat, npu: Npu, tmp_path: Path, fails: bool
+) -> None:
+    before, at_load = npu.used, []
+
+    def load() -> tuple[ChatEngine, ChatSettings]:
+        at_load.append(npu.used)
+        return open_chat(), GREEDY
+
+    with Store(tmp_path / "store") as store:
+        workspace = StoredWorkspace(store, load, reads_ahead=False)
+        workspace.load()
+        chat = workspace.new()
+        wanted = list(chat.send("Hello"))[-1]
+        kept = None
+        if fails:
+            npu.fail_predicts = 1
+            with pytest.raises(RuntimeFailure, match="Execute graph failed") as kept:
+                list(chat.send("Why?"))
+        npu.limit = npu.used + (1 << 10)
+        workspace.restart()
+        again = finished(list(workspace.new().send("Hello")))
+        reopened = workspace.reopen(chat)
+        workspace.wait_idle()
+
+    assert again.token_ids == finished([wanted]).token_ids
+    assert at_load == [before] * 2
+    assert reopened.backend is not chat.backend
+    assert (kept is not None) == fails
+
+
+def test_a_device_too_small_for_the_runs_of_a_turn_beside_all_graphs_swaps_by_itself(
+    open_chat: OpenChat, npu: Npu
+) -> None:
+    wanted, engine = ask(open_chat(), HELLO).token_ids, open_chat()
+    npu.limit, npu.workspace = npu.used + (1 << 19), 1 << 20
+
+    assert ask(engine, HELLO).token_ids == wanted
+    assert npu.dangling == 0
 
 
 def test_a_device_too_small_for_both_graphs_swaps_by_itself(open_chat: OpenChat, npu: Npu) -> None:

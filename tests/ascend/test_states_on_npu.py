@@ -71,14 +71,16 @@ def test_going_back_to_a_snapshot_is_exact(graphs: Open) -> None:
 
 
 def test_two_engines_after_one_another_leave_nothing_behind(graphs: Open, npu: Npu) -> None:
-    before = npu.used
+    before, used = npu.used, []
     first = graphs().decoder()
     wanted = read(first, IDS)
+    snapshot = first.snapshot()
     first.close()
-    del first
+    used.append(npu.used)
     second = graphs().decoder()
     np.testing.assert_array_equal(read(second, IDS), wanted)
     second.close()
-    del second
+    used.append(npu.used)
 
-    assert npu.used == before
+    assert (used, npu.dangling) == ([before] * 2, 0)
+    assert (first.used, second.used, len(snapshot.keys)) == (len(IDS),) * 3

@@ -50,15 +50,18 @@ def test_work_that_fails_is_logged_and_the_next_is_done(
 
 def test_what_is_to_be_done_is_done_before_the_interpreter_ends() -> None:
     program = """
-import threading
+import atexit, sys, threading
+ending, ended = threading.Event(), threading.Event()
+atexit.register(ended.set)  # last of all
 from q35chat.chat.background import Background
-begun, pause = threading.Event(), threading.Event()
+atexit.register(ending.set)  # first of all
+sys.setswitchinterval(60)  # whoever does not wait goes on to the end
 def work():
     begun.set()
-    pause.wait(0.05)
-    print("done", flush=True)
-background = Background()
-background.soon(work)
+    ending.wait()
+    print("too late" if ended.is_set() else "done", flush=True)
+begun = threading.Event()
+Background().soon(work)
 begun.wait()
 """
     done = subprocess.run(

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.journal import Journal
 from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.shown import Shown
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import StoreError
@@ -58,6 +60,10 @@ def kept_settings(workspace: StoredWorkspace, chat: StoredConversation) -> ChatS
         return store.record(chat.id).settings
 
 
+def refuse(self: Store, record: object, turns: object, *, since: object, wait: bool) -> int:
+    raise StoreError("disk full")
+
+
 class SlowStore(Store):
     """Writes only when it is let."""
 
@@ -67,11 +73,16 @@ class SlowStore(Store):
         self.free.set()
 
     def save(
-        self, record: ConversationRecord, turns: Sequence[TurnRecord], *, wait: bool = True
+        self,
+        record: ConversationRecord,
+        turns: Sequence[TurnRecord],
+        *,
+        since: ConversationRecord | None = None,
+        wait: bool = True,
     ) -> int:
         self.writing.set()
         assert self.free.wait(WAIT_S)
-        return super().save(record, turns, wait=wait)
+        return super().save(record, turns, since=since, wait=wait)
 
 
 def test_what_is_shown_waits_for_no_answer_that_is_being_written(tmp_path: Path) -> None:
@@ -173,11 +184,7 @@ def test_leaving_the_program_writes_an_answer_that_could_not_be_written(
     events = chat.send("two")
     next(events)
     with monkeypatch.context() as patch:
-
-        def full(self: Store, record: object, turns: object, *, wait: bool) -> int:
-            raise StoreError("disk full")
-
-        patch.setattr(Store, "save", full)
+        patch.setattr(Store, "save", refuse)
         finish(events)
     workspace.stop_idle()
     assert_reopens_as_it_is(workspace, chat)
@@ -186,10 +193,7 @@ def test_leaving_the_program_writes_an_answer_that_could_not_be_written(
 def test_a_change_that_the_disk_refuses_is_not_made(
     forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Store, record: object, turns: object, *, wait: bool) -> int:
-        raise StoreError("disk full")
-
-    monkeypatch.setattr(Store, "save", full)
+    monkeypatch.setattr(Store, "save", refuse)
     before = forked.steps
     with pytest.raises(StoreError, match="disk full"):
         forked.drop_oldest(1)
@@ -207,3 +211,106 @@ def test_settings_changed_during_an_answer_leave_it_the_last_turn_on_disk(
     chat.change_settings(THINKING)
     assert store_of(workspace).record(chat.id).head == "growing"
     assert chat.steps[-1].id == last.id
+
+
+def test_a_change_that_the_disk_refuses_takes_no_answer_away_that_ended_meanwhile(
+    workspace: StoredWorkspace, chat: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(chat.send("one"))
+    events = chat.send("two")
+    next(events)
+    at_once = Journal._write_at_once
+
+    def after_the_answer(self: Journal) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "save", refuse)
+            finish(events)
+            at_once(self)
+
+    monkeypatch.setattr(Journal, "_write_at_once", after_the_answer)
+    with pytest.raises(StoreError, match="disk full"):
+        chat.drop_oldest(1)
+    assert texts(chat) == ["one", "Answer 1 to: one", "two", "Answer 2 to: two"]
+    assert not any(step.left_out for step in chat.steps)
+    chat.settle()
+    assert_reopens_as_it_is(workspace, chat)
+
+
+def test_a_branch_that_the_disk_refuses_keeps_an_answer_that_ended_meanwhile_the_last_turn(
+    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = forked.send("three")
+    next(events)
+    at_once = Journal._write_at_once
+
+    def after_the_answer(self: Journal) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "save", refuse)
+            finish(events)
+            at_once(self)
+
+    monkeypatch.setattr(Journal, "_write_at_once", after_the_answer)
+    with pytest.raises(StoreError, match="disk full"):
+        forked.choose_branch(0)
+    assert texts(forked)[-2:] == ["three", "Answer 3 to: three"]
+    forked.settle()
+    assert_reopens_as_it_is(workspace, forked)
+
+
+def test_a_change_that_the_disk_refuses_leaves_an_earlier_one_owed(
+    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("q35chat.chat.background.Background.soon", lambda *_: None)
+        with another_writes(workspace):
+            forked.drop_oldest(1)
+        patch.setattr(Store, "save", refuse)
+        last = forked._journal.known(forked.steps[0].id)
+        with pytest.raises(StoreError, match="disk full"):
+            forked._journal.replace([replace(last, note="other")])
+    assert [step.left_out for step in forked.steps] == [True, True, False, False]
+    assert forked.settle() == ""
+    assert_reopens_as_it_is(workspace, forked)
+
+
+def test_a_change_that_another_thread_has_written_meanwhile_is_no_failure(
+    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written_by_another(self: Journal) -> None:
+        assert self._write_owed() == ""
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(Journal, "_write_at_once", written_by_another)
+    forked.drop_oldest(1)
+    forked.choose_branch(0)
+    assert [step.left_out for step in forked.steps] == [True, True, False, False]
+    assert_reopens_as_it_is(workspace, forked)
+
+
+def test_nothing_is_owed_once_a_refused_change_is_taken_back(
+    forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "save", refuse)
+    with pytest.raises(StoreError, match="disk full"):
+        forked.drop_oldest(1)
+    with pytest.raises(StoreError, match="disk full"):
+        forked.choose_branch(0)
+    assert forked.settle() == ""
+
+
+def test_steps_and_the_number_of_their_branch_are_of_one_moment(
+    forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, meanwhile = Shown.path, [lambda: forked.choose_branch(0)]
+    reader = threading.get_ident()
+
+    def then_another_branch(self: Shown) -> tuple[TurnRecord, ...]:
+        found = path(self)
+        if meanwhile and threading.get_ident() == reader:
+            meanwhile.pop()()
+        return found
+
+    monkeypatch.setattr(Shown, "path", then_another_branch)
+    first, again = forked.steps[-1], forked.steps[-1]
+    assert (first.branch, again.branch) == (1, 0)
+    assert first.id != again.id

@@ -29,10 +29,15 @@ class CountingStore(Store):
     most_written = 0
 
     def save(
-        self, record: ConversationRecord, turns: Sequence[TurnRecord], *, wait: bool = True
+        self,
+        record: ConversationRecord,
+        turns: Sequence[TurnRecord],
+        *,
+        since: ConversationRecord | None = None,
+        wait: bool = True,
     ) -> int:
         self.most_written = max(self.most_written, len(turns))
-        return super().save(record, turns, wait=wait)
+        return super().save(record, turns, since=since, wait=wait)
 
 
 def test_a_turn_costs_the_same_however_long_the_conversation_is(

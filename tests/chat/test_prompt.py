@@ -2,16 +2,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from q35chat.chat.detokenize import token_bytes, whole_characters
 from q35chat.chat.pictures import PlacedPicture
 from q35chat.chat.prompt import Prompt, build_prompt
 from q35chat.chat.template import ConversationTemplate
 from q35chat.chat.thinking import ThinkTags
 from q35chat.chat.tokenizer import ChatTokenizer, Message
 from q35chat.chat.values import Attachment, Turn
+from q35chat.demo import demo_checkpoint
 from q35chat.errors import BundleError
 from q35chat.vision.positions import mrope_positions
 from tests.doubles.chat_model import END, PICTURE, THINK, UNTHINK, user
@@ -137,6 +140,29 @@ def test_the_models_own_ids_are_kept(build: Builder) -> None:
 
     assert build.text(own) == "Ġthe"
     assert str(own)[1:-1] in str(prompt.ids.tolist())
+
+
+@pytest.mark.parametrize("text", ["👋 Hello", "龘龘 Hello", "\n\n龘 the", "\u200d👋 the"])
+@pytest.mark.parametrize("folder", ["processor", "demo"])
+def test_own_ids_that_begin_with_a_part_of_a_character_are_kept(
+    build: Builder, processor: Path, folder: str, text: str
+) -> None:
+    tokenizer = build.tokenizer if folder == "processor" else ChatTokenizer.load(demo_checkpoint())
+    own = [token for letter in text for token in tokenizer.encode(letter)]
+    first = next(token for token in own if token_bytes(tokenizer, token).strip(b"\n"))
+    assert not whole_characters(tokenizer, [first])
+    prompt = Builder(tokenizer)(user("a"), wrote(tokenizer, text.lstrip("\n"), "", *own), user("b"))
+
+    assert str(own[own.index(first) :])[1:-1] in str(prompt.ids.tolist())
+
+
+def test_an_answer_that_was_cut_inside_its_first_character_shows_nothing_later(
+    build: Builder,
+) -> None:
+    first = build.tokenizer.encode("👋")[0]
+    prompt = build(user("a"), wrote(build.tokenizer, "", "", first), user("b"))
+
+    assert first not in prompt.ids
 
 
 def test_reasoning_of_earlier_turns_is_dropped_as_the_template_says(build: Builder) -> None:

@@ -61,6 +61,14 @@ def test_a_template_that_refuses_says_why_on_one_line(tokenizer: ChatTokenizer) 
     assert "\n" not in str(e.value)
 
 
+def test_a_template_that_fails_without_a_word_is_named_by_its_failure(copy: Path) -> None:
+    (copy / "chat_template.jinja").write_text("{{ 'a' * 10 ** 18 }}")
+    messages = [{"role": "user", "content": "a"}]
+
+    with pytest.raises(BundleError, match="refused the conversation: MemoryError"):
+        ChatTokenizer.load(copy).render(messages, generation_prompt=True, thinking=False)
+
+
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"has no tokenizer\.json"):
         ChatTokenizer.load(tmp_path)
@@ -114,6 +122,33 @@ def test_a_template_in_the_tokenizers_configuration_is_found(copy: Path) -> None
 
     messages = [{"role": "user", "content": "a"}]
     assert tokenizer.render(messages, generation_prompt=True, thinking=False) == "[a]"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ '%9000000d' % 1 }}", "wrote 18,000,000 characters for a conversation of 5, at most"),
+        ("{{ messages[0].content * 1000000 }}", "wrote 2,000,000 characters"),
+        (r"{{ '\ud800' }}", r"wrote U\+D800, which is no character"),
+    ],
+)
+def test_a_template_that_writes_what_no_tokenizer_should_read_is_refused(
+    copy: Path, template: str, message: str
+) -> None:
+    (copy / "chat_template.jinja").write_text(template * 2)
+    tokenizer = ChatTokenizer.load(copy)
+
+    messages = [{"role": "user", "content": "a"}]
+    with pytest.raises(BundleError, match=message) as error:
+        tokenizer.render(messages, generation_prompt=True, thinking=False)
+    assert str(error.value).endswith("export the bundle again")
+
+
+def test_a_long_conversation_is_no_fault_of_the_template(tokenizer: ChatTokenizer) -> None:
+    text = [{"type": "image"}, {"type": "text", "text": "a" * 3_000_000}]
+    messages = [{"role": "user", "content": text}]
+
+    assert len(tokenizer.render(messages, generation_prompt=True, thinking=False)) > 3_000_000
 
 
 def test_a_length_that_is_no_number_does_not_matter(copy: Path) -> None:

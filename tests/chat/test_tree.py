@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,36 @@ def test_a_tree_with_more_turns_has_their_branches_and_the_one_before_has_not() 
     assert before.ends == ("a",)
     after = before.having((record("a", "q"), record("again", "q")))
     assert (before.ends, after.ends) == (("a",), ("a", "again"))
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("a", "a")],
+        [("a", "b"), ("b", "a")],
+        [("q", None), ("a", "c"), ("b", "a"), ("c", "b")],
+        [("a", "gone"), ("b", "a")],
+    ],
+)
+def test_no_path_is_without_end_whatever_the_parents_are(
+    pairs: list[tuple[str, str | None]],
+) -> None:
+    tree = tree_of(*pairs)
+    for ident, _ in pairs:
+        path = tree.path(ident)
+        assert path[-1].id == ident
+        assert path[0].parent is None
+        assert tree.end_of(ident) in tree.ends
+
+
+def test_a_turn_in_place_of_another_stays_where_that_one_was() -> None:
+    tree = tree_of(("q", None), ("a", "q"), ("b", "a")).having((record("q", "b"),))
+    assert [turn.id for turn in tree.path("b")] == ["q", "a", "b"]
+    assert tree.ends == ("b",)
+
+
+def test_there_is_no_path_to_a_turn_that_is_not_there() -> None:
+    assert tree_of(("q", None)).path("nope") == ()
 
 
 @given(PARENTS)

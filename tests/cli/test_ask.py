@@ -52,7 +52,7 @@ def test_json_replaces_the_stream() -> None:
 def test_stats_go_to_stderr() -> None:
     _, seen = ask(ScriptedBackend(turn_events("Hi")), stats=True)
     assert seen.out.getvalue() == "Hi\n"
-    assert "capacity  104 of 2048 slots used" in seen.err.getvalue()
+    assert "capacity  104 of 2,048 slots used" in seen.err.getvalue()
 
 
 def test_a_cancelled_answer_exits_130() -> None:

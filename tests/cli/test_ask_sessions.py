@@ -46,6 +46,18 @@ def test_a_question_is_kept_and_the_latest_conversation_goes_on() -> None:
     assert (session.id, session.title, session.turns) == (first["session"], "one", 2)
 
 
+def test_a_damaged_chat_is_named_once_and_goes_on() -> None:
+    first, _ = ask("one")
+    with Store() as store, store._database.writing() as connection:
+        connection.execute("UPDATE conversations SET settings = 'null'")
+        connection.execute("UPDATE turns SET parent = id, usage = '{}'")
+    second, seen = ask("two", continues=True)
+    assert second["text"] == "Answer 2 to: two"
+    assert second["session"] == first["session"]
+    said = "The chat 'one' is damaged in the data folder: its settings, counts and order of turns."
+    assert seen.err.getvalue().count(said) == 1
+
+
 def test_a_new_question_begins_a_conversation_of_its_own() -> None:
     first, _ = ask("one")
     second, _ = ask("two")

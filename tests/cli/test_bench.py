@@ -13,7 +13,8 @@ from PIL import Image
 from q35chat.commands import bench
 from q35chat.commands.bench import BenchOptions, run_bench
 from q35chat.commands.npu import log_path
-from q35chat.errors import BundleError, CapacityError, UsageError
+from q35chat.errors import BundleError, CapacityError, OutputError, UsageError
+from q35chat.files import replace_file
 from q35chat.runtimes.native_log import native_log
 from q35export.converter import find_converter
 from q35export.mindir import convert
@@ -24,6 +25,7 @@ from tests.cli.scripted import recorded
 from tests.doubles.mindspore_lite.npu import Npu
 from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
+from tests.support.disk import full_after
 
 SMALL = BenchOptions(prompt=20, tokens=4, contexts=(6, 30), repeat=2, threads=1)
 
@@ -43,6 +45,11 @@ def bundle(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def steady(_threads: int) -> float:
     return 1e10
+
+
+def full(path: Path, content: str | bytes) -> None:
+    with full_after(100):
+        replace_file(path, content)
 
 
 def test_a_table_for_people(bundle: Path) -> None:
@@ -92,6 +99,20 @@ def test_a_saved_result_is_compared_and_drawn(bundle: Path, tmp_path: Path) -> N
     assert "memory bytes read per s" in seen.out.getvalue()
     assert Image.open(drawn).format == "PNG"
     assert str(drawn) in seen.err.getvalue()
+
+
+@pytest.mark.parametrize("name", ["out", "plot"])
+def test_a_result_for_which_there_is_no_room_leaves_the_old_one(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file = tmp_path / "result.png"
+    file.write_text("old", encoding="utf-8")
+    options = replace(SMALL, model_dir=bundle, **{name: file})  # type: ignore[arg-type]
+    monkeypatch.setattr(bench, "replace_file", full)
+    with pytest.raises(OutputError, match=r"cannot write .*File too large") as failure:
+        run_bench(options, recorded().console, steady)
+    assert failure.value.exit_code == 1
+    assert file.read_text(encoding="utf-8") == "old"
 
 
 def test_a_comparison_is_part_of_the_json(bundle: Path, tmp_path: Path) -> None:
@@ -212,8 +233,10 @@ def test_a_bundle_for_the_npu_is_measured_without_a_ceiling(
     convert(tmp_path / "out", find_converter(), PlainReporter(sys.stderr))
     seen = recorded()
     try:
-        options = replace(SMALL, model_dir=tmp_path / "out", as_json=True)
+        options = replace(SMALL, model_dir=tmp_path / "out", as_json=True, threads=None)
         assert run_bench(options, seen.console, steady) == 0
+        with pytest.raises(UsageError, match="--threads is for bundles for the CPU, and this one"):
+            run_bench(replace(options, threads=1), recorded().console, steady)
     finally:
         native_log(log_path()).remove()
     result = json.loads(seen.out.getvalue())

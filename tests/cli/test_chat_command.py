@@ -3,21 +3,24 @@ from __future__ import annotations
 from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import q35chat.adopted
 import q35chat.tui.app
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands import backend
 from q35chat.commands.backend import LoadedModel
-from q35chat.commands.chat import ChatOptions, open_chat
+from q35chat.commands.chat import ChatOptions, open_chat, stored_workspace
 from q35chat.commands.exporting import ChildJob
 from q35chat.commands.model_choice import ModelChoice
+from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import StoreError, UsageError
-from q35chat.settings import settings_path
+from q35chat.settings import Settings, settings_path
 from q35chat.store import Store
 from tests.cli.scripted import ScriptedBackend, Terminal, loaded, recorded, turn_events
 
@@ -116,12 +119,13 @@ def test_thinking_on_the_command_line_wins_over_the_settings_in_new_chats(
         ({"thinking_budget": 50}, "--thinking-budget"),
         ({"thinking": True}, "--thinking"),
         ({"thinking": False}, "--no-thinking"),
+        ({"max_image_tokens": 64}, "--max-image-tokens"),
     ],
 )
 @pytest.mark.parametrize(
     ("opens", "opener"), [({"session": "s1"}, "--session"), ({"continues": True}, "--continue")]
 )
-def test_how_to_think_is_for_new_chats(
+def test_what_an_old_chat_has_its_own_of_is_for_new_chats(
     given: dict[str, Any],
     name: str,
     opens: dict[str, Any],
@@ -134,6 +138,25 @@ def test_how_to_think_is_for_new_chats(
     with pytest.raises(UsageError, match=said):
         open_chat(options, recorded(terminal=True).console)
     assert opened == []
+
+
+@pytest.mark.parametrize("target", ["cpu", "ascend-310p"])
+def test_another_bundle_takes_of_the_command_line_what_suits_its_target(
+    target: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = SimpleNamespace(manifest=SimpleNamespace(target=target))
+    monkeypatch.setattr(q35chat.adopted, "open_bundle", lambda *_, **__: bundle)
+    options = ChatOptions(model_dir=Path("m"), threads=2, npu=NpuOptions(1, "swap"))
+    with Store() as store:
+        workspace = stored_workspace(store, options, Settings(), lambda _: None)
+        workspace.load()
+        workspace.use(Path("other"))
+    on_cpu = target == "cpu"
+    assert opened == [
+        (ModelChoice(Path("m"), npu=options.npu), 2),
+        (ModelChoice(Path("other"), npu=DEFAULT_NPU if on_cpu else options.npu),
+         2 if on_cpu else None),
+    ]  # fmt: skip
 
 
 def test_a_budget_for_no_thinking_is_refused(opened: list[Any]) -> None:

@@ -61,6 +61,15 @@ def failed(*arguments: str) -> tuple[int, str]:
         (["--device-id", "0", "doctor"], "put the options after doctor"),
         (["ask", "--thinking-budget", "0", "a"], "Invalid value for '--thinking-budget'"),
         (["ask", "--no-thinking", "--thinking-budget", "9", "a"], "--no-thinking leaves no"),
+        (["ask", "--temperature", "0", "--top-k", "9", "a"], "--temperature 0 always takes"),
+        (["doctor", "--operators", "--json"], "one report; drop --json or it"),
+        (["doctor", "--operators", "--all"], "one report; drop --all or it"),
+        (["doctor", "--report", "r.json"], "--report is for --operators; add that"),
+        (["doctor", "--device-id", "0"], "--device-id is for --operators; add that"),
+        (["--no-images", "--pictures", "sixel"], "drop --pictures sixel or it"),
+        (["export", "--dry-run", "--verify"], "--dry-run writes nothing to compare"),
+        (["export", "./here", "--source", "modelscope"], "--source is for a hub id, and ./here"),
+        (["export", "./here", "--revision", "main"], "--revision is for a hub id, and ./here"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:

@@ -17,7 +17,7 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "demo-model"
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    monkeypatch.setattr(demo, "_PLACES", (tmp_path / "nowhere", folder))
+    monkeypatch.setattr(demo, "_ASSETS", (tmp_path / "nowhere", tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 
@@ -84,7 +84,8 @@ def test_processes_that_start_at_once_export_once(
 def test_an_installation_without_the_demo_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "_PLACES", (tmp_path,))
+    monkeypatch.setattr(demo, "_ASSETS", (tmp_path,))
+    assert demo.sample_pictures() is None
     with pytest.raises(BundleError, match="no demo model; export one with q35chat export"):
         demo.ensure_demo(_export)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from q35chat.advice import program
+from q35chat.bundle import MANIFEST_NAME
 from q35chat.commands.doctor import run_doctor
+from q35chat.demo import demo_bundle_path, demo_checkpoint
 from q35chat.diagnosis import ascend, machine, runtimes
 from q35chat.diagnosis.runtimes import Library
 from q35export.mindir import convert
@@ -167,7 +171,7 @@ def test_on_a_machine_with_everything_only_the_conversion_is_missing(
     assert run_doctor(exported / "ascend-310p", seen.console, as_json=False) == 1
     last = seen.out.getvalue().splitlines()[-4:]
     assert last[0].split()[:2] == ["missing", "converted"]
-    assert "-> run q35chat convert" in last[1]
+    assert f"-> run {program()} convert {exported}/ascend-310p" in last[1]
 
 
 def test_a_converted_bundle_can_run_on_a_machine_with_everything(
@@ -201,6 +205,27 @@ def test_settings_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
 
     run_doctor(None, seen.console, as_json=False)
     assert seen.out.getvalue().startswith("Settings\n  warning  settings")
+
+
+def test_the_demo_that_was_used_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = demo_bundle_path(demo_checkpoint())
+    made.mkdir(parents=True)
+    (made / MANIFEST_NAME).write_text("{}", encoding="utf-8")
+    seen = recorded()
+
+    assert run_doctor(None, seen.console, as_json=False) == 0
+    assert f"the demo, made before: {made}\n" in seen.out.getvalue()
+
+
+def test_the_demo_is_shown_with_the_pictures_to_ask_it_about() -> None:
+    seen = recorded()
+
+    assert run_doctor(None, seen.console, as_json=False) == 0
+    (line,) = re.findall(r"  info     sample pictures  (.*)", seen.out.getvalue())
+    assert any(path.suffix == ".png" for path in Path(line).iterdir())
 
 
 def test_a_folder_that_is_no_bundle_cannot_run(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from q35chat.commands.export import export_model
 from q35chat.commands.export_estimate import estimate
 from q35chat.commands.graphs import graph_opener
 from q35chat.commands.model_choice import make_demo
+from q35chat.commands.npu import NpuOptions
 from q35chat.errors import RuntimeFailure, UsageError
 from q35export import pipeline
 from q35export.components import builders_for
@@ -197,6 +198,41 @@ def test_an_export_ends_with_the_comparison_where_torch_is_there(
     code = export_model(request(checkpoint, out), recorded().console, verify=verify)
     assert calls == ([(out, checkpoint)] if compared else [])
     assert code == (1 if compared else 0)
+
+
+@pytest.mark.parametrize("verify", [None, True])
+def test_a_bundle_that_was_there_is_compared_where_that_was_asked_for(
+    verify: bool | None, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export_model(request(checkpoint, tmp_path / "out"), recorded().console, verify=False)
+    calls: list[tuple[Path, Path]] = []
+
+    def compare(bundle: Path, folder: Path, *_: object) -> int:
+        calls.append((bundle, folder))
+        return 1
+
+    monkeypatch.setattr(command, "find_spec", lambda name: object())
+    monkeypatch.setattr(command, "compare", compare)
+    code = export_model(request(checkpoint, tmp_path / "out"), recorded().console, verify=verify)
+    assert calls == ([(tmp_path / "out", checkpoint)] if verify else [])
+    assert code == (1 if verify else 0)
+
+
+@pytest.mark.parametrize(
+    ("npu", "option"),
+    [
+        (NpuOptions(device_id=1), "--device-id"),
+        (NpuOptions(residency="swap"), "--residency"),
+        (NpuOptions(host_state_roundtrip=True), "--host-state-roundtrip"),
+    ],
+)
+def test_options_of_an_npu_are_refused_for_a_bundle_for_the_cpu(
+    npu: NpuOptions, option: str, checkpoint: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    export_model(request(checkpoint, out), recorded().console, verify=False)
+    with pytest.raises(UsageError, match=f"^{option} is for bundles for an NPU, and this one is"):
+        graph_opener(Bundle.open(out), threads=None, npu=npu)
 
 
 def test_half_a_bundle_is_not_compared(

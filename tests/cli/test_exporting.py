@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,15 +142,18 @@ def test_the_export_ends_with_its_parent(wish: BundleWish, tmp_path: Path) -> No
     )
     line = [sys.executable, "-c", script, wish.model, str(wish.folder)]
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with running(line, environment=paths, stderr=None) as parent:
+    with running(line, environment=paths) as parent:
         assert parent.stdout is not None
         assert b"text\n" in iter(parent.stdout.readline, b""), "it ended before its last graph"
         lock = tmp_path / ".out.q35-lock"
         assert lock.exists()
-    patience = time.monotonic() + PATIENCE_S
-    while names(tmp_path) and time.monotonic() < patience:
-        time.sleep(0.01)
-    assert names(tmp_path) == []
+        assert parent.stderr is not None
+        parent.kill()
+        end = threading.Thread(target=parent.stderr.read, daemon=True)
+        end.start()  # of the pipe that parent and worker write to: both are gone
+        end.join(PATIENCE_S)
+        assert not end.is_alive()
+        assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(

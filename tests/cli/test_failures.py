@@ -82,3 +82,10 @@ def test_a_stderr_that_cannot_be_written_hides_the_line_and_not_the_exit_code() 
 
     seen.err.write = full  # type: ignore[method-assign]
     assert report(_raised(UsageError("bad option")), seen.console, debug=True) == 2
+
+
+def test_a_traceback_steers_no_terminal() -> None:
+    seen = recorded()
+    report(_raised(ZeroDivisionError("a\x1b[2J\nb")), seen.console, debug=True)
+    assert "\x1b" not in seen.err.getvalue()
+    assert "ZeroDivisionError: a␛[2J\nb\nq35chat: unexpected" in seen.err.getvalue()

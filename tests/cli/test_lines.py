@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -176,6 +177,16 @@ def test_the_prompt_is_shown_and_asked_before_what_is_typed(
     line_chat(backend, seen).talk("one \x1b")
     assert "> one ␛\n" in seen.err.getvalue()
     assert [turn.text for turn in backend.asked[1][0]] == ["one \x1b", "Hi", "two"]
+
+
+def test_a_models_name_steers_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch)
+    seen = recorded()
+    backend = ScriptedBackend()
+    backend.model = replace(backend.model, name="\x1b]0;hi\x07 one\ntwo")
+    assert line_chat(backend, seen).talk() == 0
+    assert seen.err.getvalue().startswith("␛]0;hi␇ one␊two. /help shows the commands")
+    assert "\x1b" not in seen.err.getvalue()
 
 
 @pytest.mark.parametrize(

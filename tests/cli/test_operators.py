@@ -11,12 +11,13 @@ import pytest
 from q35chat.commands import operators
 from q35chat.commands.operators import Outcome, try_operators
 from q35chat.diagnosis.checks import Check, Group
-from q35chat.errors import UsageError
+from q35chat.errors import OutputError
 from q35chat.runtimes.native_log import native_log
 from q35export.operator_cases import OperatorCase, operator_cases
 from tests.cli.scripted import recorded
 from tests.doubles.mindspore_lite.npu import Npu
 from tests.support.converter import install_converter
+from tests.support.disk import full_after
 
 GROUPS = [Group("NPU", (Check("NPU 0", "ok", "310P3"),))]
 NAMES = [
@@ -137,9 +138,22 @@ def test_the_report_names_the_kernel_that_is_being_tried(
 def test_a_report_that_cannot_be_written_is_told_before_anything_is_tried(
     machine: Npu, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=r"cannot write the report .*gone.*; name another file"):
+    with pytest.raises(OutputError, match=r"cannot write the report .*gone.*; name another file"):
         run(tmp_path / "gone", [first("Scatter")])
     assert machine.builds == 0
+
+
+def test_a_report_for_which_there_is_no_room_leaves_the_old_one(
+    machine: Npu, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    report.write_text("old", encoding="utf-8")
+    with full_after(100), pytest.raises(OutputError, match="File too large") as failure:
+        try_operators(
+            recorded().console, GROUPS, device_id=0, report=report, cases=[first("Scatter")]
+        )
+    assert failure.value.exit_code == 1
+    assert report.read_text(encoding="utf-8") == "old"
 
 
 def test_a_file_that_lost_its_names_is_fed_in_order(

@@ -117,6 +117,16 @@ def test_a_reader_that_left_before_the_output_was_written_is_141_too(
     assert (result.returncode, result.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("size", ["9" * 20, "0", "-5", "x", "٣", "99999"])
+def test_a_size_that_no_terminal_has_is_not_believed(size: str) -> None:
+    sizes = {"COLUMNS": size, "LINES": size, "TERMINAL_WIDTH": size}
+    with running([*SCRIPTED, "brief", "--help"], environment=sizes) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert b"Chat with Qwen3.5 on this machine" in out
+    assert max(map(len, out.decode().splitlines())) < 500
+
+
 UNWRITABLE = "< /dev/null"
 """What a full disk does to a stream happens on every system to one that is open for reading."""
 

@@ -90,7 +90,7 @@ def test_markup_from_the_model_is_printed_as_it_is() -> None:
             "stopped at the capacity of 2,048 slots; export with a larger --max-seq-len\n",
         ),
         ("cancelled", "stopped\n"),
-        ("loop", "stopped because the text was repeating itself\n"),
+        ("loop", "stopped after 3 answer tokens: the text was repeating itself\n"),
     ],
 )
 def test_an_ending_that_the_model_did_not_choose_is_explained(reason: str, said: str) -> None:

@@ -34,7 +34,7 @@ def test_stats_name_speed_latency_and_capacity() -> None:
         ),
         "answer    4 tokens, 1 of them reasoning; first token after 850 ms",
         "decode    2.0 ms a token (p50), 4.0 ms (p95), 400.0 tokens/s; 1.2 ms mean in the runtime",
-        "capacity  104 of 2048 slots used",
+        "capacity  104 of 2,048 slots used",
     ]
 
 

@@ -22,6 +22,15 @@ def test_greedy_is_temperature_zero() -> None:
     assert chosen_sampling(DEFAULTS, {}, greedy=True).temperature == 0
 
 
-def test_greedy_with_an_option_it_would_ignore_is_refused() -> None:
-    with pytest.raises(UsageError, match="drop --top-p or it"):
-        chosen_sampling(DEFAULTS, {"top_p": 0.5}, greedy=True)
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("name", ["top_p", "top_k", "min_p"])
+def test_greedy_with_an_option_it_would_ignore_is_refused(name: str, greedy: bool) -> None:
+    given: dict[str, float] = {name: 0.5} if greedy else {name: 0.5, "temperature": 0.0}
+    said = f"{'--greedy' if greedy else '--temperature 0'} always .*; drop --{name[:3]}-. or it"
+    with pytest.raises(UsageError, match=said):
+        chosen_sampling(DEFAULTS, given, greedy=greedy)
+
+
+def test_greedy_with_a_temperature_is_refused() -> None:
+    with pytest.raises(UsageError, match="--greedy always takes the likeliest token; drop --temp"):
+        chosen_sampling(DEFAULTS, {"temperature": 0.5}, greedy=True)

@@ -75,7 +75,7 @@ def test_an_empty_list_says_how_to_begin(store: Store, capsys: pytest.CaptureFix
         store.delete(session.id)
     code, out, err = run(capsys, "list")
     assert (code, out) == (0, "")
-    assert "q35chat ask" in err
+    assert "q35chat begins one" in err
 
 
 def test_show_prints_the_conversation_and_nothing_that_steers(
@@ -101,6 +101,36 @@ def test_the_command_is_part_of_the_program(
     assert "Tea" in capsys.readouterr().out
     assert cli.run(["sessions", "show", "nope"]) == 1
     assert "no chat 'nope'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show",),
+        ("export", "-f", "json"),
+        ("export", "-o", "out"),
+        ("export", "-f", "json", "-o", "x"),
+    ],
+)
+def test_a_damaged_chat_is_shown_as_far_as_it_can_be_read_and_named(
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with store._database.writing() as connection:
+        connection.execute("UPDATE conversations SET settings = '{}x', updated = 1e300")
+        connection.execute("UPDATE turns SET usage = '{}'")
+    code, out, err = run(capsys, *command[:1], "aaaa1", *command[1:])
+    assert code == 0
+    assert out
+    assert err.startswith(
+        "The chat 'Tea' is damaged in the data folder: its dates, settings and counts."
+    )
+    assert len(err.splitlines()) == 1
+    assert run(capsys, "list")[0] == 0
 
 
 def test_search_prints_the_turns_that_match(

@@ -222,6 +222,13 @@ def test_the_demo_needs_the_cpu_runtime() -> None:
     )
 
 
+def test_the_demo_is_told_to_be_made_or_where_it_was_made(tmp_path: Path) -> None:
+    first, again = (next(bundle.bundle(None, [], demo=demo)) for demo in (None, tmp_path))
+
+    assert first.found == "the demo, made when it is first used"
+    assert again.found == f"the demo, made before: {tmp_path}"
+
+
 def test_a_folder_that_is_no_bundle_is_missing(tmp_path: Path) -> None:
     check = only(bundle.bundle(tmp_path, []))
 

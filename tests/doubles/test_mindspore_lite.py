@@ -253,6 +253,26 @@ def test_weights_take_memory_of_the_device(npu: Npu, tmp_path: Path) -> None:
         build(path)
 
 
+def test_a_predict_without_room_says_so_and_the_model_is_poisoned(npu: Npu, tmp_path: Path) -> None:
+    model = build(model_file(tmp_path / "m.mindir"))
+    npu.limit, npu.workspace = npu.used + 100, 200
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="predict failed!"):
+            model.predict(feeds())
+        npu.workspace = 0
+
+
+def test_an_output_tensor_that_goes_before_its_model_is_counted(npu: Npu, tmp_path: Path) -> None:
+    model = build(model_file(tmp_path / "m.mindir"))
+    outputs = [on_device(1, 1), on_device(1, 4)]
+    model.predict(feeds(), outputs)
+    del outputs[0]
+    gone = npu.dangling
+    del model, outputs
+
+    assert (gone, npu.dangling) == (1, 1)
+
+
 def test_the_number_of_inputs_is_checked(npu: Npu, tmp_path: Path) -> None:
     model = build(model_file(tmp_path / "m.mindir"))
 

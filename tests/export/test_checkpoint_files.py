@@ -76,7 +76,9 @@ def test_an_index_that_points_outside_its_folder_is_refused(tmp_path: Path, plac
         Checkpoint.open(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"weight_map": []}', '{"weight_map": {}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "[" * 20_000, '{"weight_map": []}', '{"weight_map": {}}']
+)
 def test_a_damaged_index_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / INDEX).write_text(text)
     with pytest.raises(CheckpointError, match=f"{INDEX}.*download it again"):
@@ -111,6 +113,12 @@ def test_what_is_not_safetensors_is_refused(tmp_path: Path, data: bytes) -> None
         Checkpoint.open(tmp_path)
 
 
+def test_a_header_that_is_nested_deep_is_refused(tmp_path: Path) -> None:
+    (tmp_path / SINGLE).write_bytes((20_000).to_bytes(8, "little") + b"[" * 20_000)
+    with pytest.raises(CheckpointError, match="is not a safetensors file"):
+        Checkpoint.open(tmp_path)
+
+
 def test_a_git_lfs_pointer_is_recognised(tmp_path: Path) -> None:
     (tmp_path / SINGLE).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
     with pytest.raises(CheckpointError, match="git lfs pull"):
@@ -125,6 +133,12 @@ def test_a_git_lfs_pointer_is_recognised(tmp_path: Path) -> None:
         (entry(offsets=(-4, 0)), "does not fit"),
         (entry(shape=(-1,)), "does not fit"),
         (entry(shape=None), "is damaged"),
+        (entry(shape=(float("inf"),)), "is damaged"),
+        (entry(shape=(10**400,)), "is damaged"),
+        (entry(shape="11"), "is damaged"),
+        (entry(shape=(1,) * 100_000), "is damaged"),
+        (entry(offsets=(0, 10**400)), "is damaged"),
+        (entry(offsets=(0, float("nan"))), "is damaged"),
         (entry(offsets=(0,)), "is damaged"),
         ({"x": 1}, "is damaged"),
         ({"x": {}}, "is damaged"),

@@ -100,3 +100,11 @@ def test_a_terminal_gets_a_bar_that_ends_full() -> None:
 )
 def test_sizes_are_given_in_the_unit_that_suits_them(count: int, text: str) -> None:
     assert readable_size(count) == text
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_a_note_steers_no_terminal(stream: io.StringIO) -> None:
+    with reporter_for(stream) as reporter:
+        reporter.note("model \x1b]0;hi\x07")
+    assert "model ␛]0;hi␇" in stream.getvalue()
+    assert "\x1b]" not in stream.getvalue()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from q35chat.errors import RuntimeFailure
+from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.lite_tensors import (
     DeviceBuffer,
     DeviceMemoryError,
@@ -31,7 +32,11 @@ def log(tmp_path: Path) -> Iterator[NativeLog]:
 
 def on_device(log: NativeLog, *shape: int) -> DeviceBuffer:
     log.install()
-    return DeviceBuffer(lite, shape, FLOAT, "ascend:0", log)
+    return DeviceBuffer(lite, shape, FLOAT, Lifetime("toy"), "ascend:0", log)
+
+
+def on_host(*shape: int) -> HostBuffer:
+    return HostBuffer(lite, shape, FLOAT, Lifetime("toy"))
 
 
 def test_fresh_device_memory_is_zeros_not_what_lay_there(npu: Npu, log: NativeLog) -> None:
@@ -45,6 +50,16 @@ def test_a_device_without_room_is_told_with_numbers(npu: Npu, log: NativeLog) ->
         on_device(log, 1024, 1024)
 
 
+def test_a_block_that_could_not_be_filled_is_given_back_while_the_error_is_kept(
+    npu: Npu, log: NativeLog
+) -> None:
+    before, npu.fail_uploads = npu.used, 1
+
+    with pytest.raises(RuntimeFailure, match="cannot copy to the NPU") as kept:
+        on_device(log, 2)
+    assert (npu.used, kept.value.__traceback__ is None) == (before, False)
+
+
 def test_a_failed_upload_is_an_error(npu: Npu, log: NativeLog) -> None:
     buffer = on_device(log, 2)
     npu.fail_uploads = 1
@@ -56,7 +71,7 @@ def test_a_failed_upload_is_an_error(npu: Npu, log: NativeLog) -> None:
 @pytest.mark.parametrize("kind", ["host", "device"])
 def test_arrays_in_any_order_of_memory_arrive_whole(npu: Npu, log: NativeLog, kind: str) -> None:
     turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    buffer = on_device(log, 3, 2) if kind == "device" else HostBuffer(lite, (3, 2), FLOAT)
+    buffer = on_device(log, 3, 2) if kind == "device" else on_host(3, 2)
     buffer.write(turned)
 
     np.testing.assert_array_equal(buffer.host(), turned)
@@ -69,14 +84,14 @@ def test_arrays_in_any_order_of_memory_arrive_whole(npu: Npu, log: NativeLog, ki
 def test_what_the_library_would_take_silently_is_refused(
     npu: Npu, log: NativeLog, kind: str, array: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 ) -> None:
-    buffer = on_device(log, 3, 2) if kind == "device" else HostBuffer(lite, (3, 2), FLOAT)
+    buffer = on_device(log, 3, 2) if kind == "device" else on_host(3, 2)
 
     with pytest.raises(ValueError, match=r"buffer is float32\(3, 2\), array is"):
         buffer.write(array)
 
 
 def test_a_host_buffer_is_read_by_the_library_where_it_lies(npu: Npu) -> None:
-    buffer = HostBuffer(lite, (2,), FLOAT)
+    buffer = on_host(2)
     buffer.write(np.array([1, 2], np.float32))
 
     assert buffer.tensor.get_data_to_numpy().tolist() == [1, 2]

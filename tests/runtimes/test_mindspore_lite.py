@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from q35chat.advice import program
 from q35chat.engine.session import Array, Buffer
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import RuntimeOptions, graph_kind, opener
 from q35chat.runtimes.lite_tensors import DeviceMemoryError
 from q35chat.runtimes.mindspore_lite import GearError, LiteDevice, LiteRun, LiteSession
 from q35chat.runtimes.native_log import NativeLog
-from q35chat.runtimes.residency import Residency
+from q35chat.runtimes.residency import Mode, Residency
 from tests.doubles.mindspore_lite.modelfile import variables_of, write_model
 from tests.doubles.mindspore_lite.npu import Npu
 from tests.doubles.numpy_session import NumpyBuffer
@@ -229,7 +231,8 @@ def test_a_file_that_is_no_model_is_one_line(make: Maker) -> None:
 
     with pytest.raises(RuntimeFailure, match=r"cannot load .*m\.mindir: parse model failed; log: "):
         LiteSession(path, "toy", ON_NPU, make.log)
-    with pytest.raises(RuntimeFailure, match=r"gone\.mindir is missing: run `q35chat convert`"):
+    wanted = rf"gone\.mindir is missing: run `{re.escape(program())} convert`"
+    with pytest.raises(RuntimeFailure, match=wanted):
         LiteSession(make.folder / "gone.mindir", "toy", ON_NPU, make.log)
 
 
@@ -245,6 +248,59 @@ def test_graphs_that_do_not_fit_together_take_turns(make: Maker, npu: Npu) -> No
     assert residency.swaps
     assert (first.is_loaded, second.is_loaded) == (True, False)
     assert first.reload_ms > 0
+
+
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_a_run_that_does_not_fit_beside_another_graph_makes_it_leave(
+    make: Maker, npu: Npu, failed_before: bool
+) -> None:
+    residency = Residency("auto")
+    first, second = (make(residency=residency, weights=1000) for _ in range(2))
+    (run_first, one), (run_second, two) = bound(first), bound(second)
+    npu.limit, npu.workspace = npu.used + 100, 200
+    if failed_before:
+        npu.fail_predicts = 1
+        with pytest.raises(RuntimeFailure, match="Execute graph failed"):
+            run_second()
+    run_second()
+
+    assert two["double"].host().tolist() == [[6]]
+    assert (first.is_loaded, residency.swaps) == (False, True)
+    run_first()
+    assert one["double"].host().tolist() == [[6]]
+    assert (second.is_loaded, npu.dangling) == (False, 0)
+
+
+def test_a_graph_that_failed_is_built_again_where_another_has_taken_the_room(
+    make: Maker, npu: Npu
+) -> None:
+    residency = Residency("auto")
+    first, second = (make(residency=residency, weights=1000) for _ in range(2))
+    run, buffers = bound(second)
+    npu.fail_predicts = 1
+    with pytest.raises(RuntimeFailure):
+        run()
+    npu.limit = npu.used - 500
+    run()
+
+    assert (buffers["double"].host().tolist(), first.is_loaded) == ([[6]], False)
+
+
+@pytest.mark.parametrize("mode", ["both", "swap", "auto"])
+def test_a_run_that_never_fits_is_an_error_with_advice_and_can_be_tried_again(
+    make: Maker, npu: Npu, mode: Mode
+) -> None:
+    residency = Residency(mode)
+    first, second = (make(residency=residency, weights=1000) for _ in range(2))
+    run, buffers = bound(second)
+    npu.limit, npu.workspace = npu.used + 100, 10000
+
+    with pytest.raises(DeviceMemoryError, match=r"failed: Malloc .*; the device has no memory"):
+        run()
+    assert first.is_loaded == (mode == "both")
+    npu.workspace = 0
+    run()
+    assert buffers["double"].host().tolist() == [[6]]
 
 
 def test_both_that_do_not_fit_are_an_error_with_advice(make: Maker, npu: Npu) -> None:
@@ -276,9 +332,20 @@ def test_a_closed_session_refuses_everything_and_frees_its_memory(make: Maker, n
         run()
     with pytest.raises(RuntimeFailure, match="the toy graph is closed"):
         session.allocate((1,), FLOAT)
-    del run, buffers
-    gc.collect()
-    assert npu.used == before
+    assert (npu.used, npu.dangling, len(buffers)) == (before, 0, 4)
+
+
+def test_a_file_that_cannot_be_described_leaves_nothing_loaded_while_the_error_is_kept(
+    make: Maker, npu: Npu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, residency = npu.used, Residency("auto")
+    with monkeypatch.context() as patch:
+        patch.setattr("q35chat.runtimes.lite_tensors._TYPES", {})
+        with pytest.raises(RuntimeFailure, match="cannot hold") as kept:
+            make(residency=residency, weights=1000)
+
+    assert (npu.used, kept.value.__traceback__ is None) == (before, False)
+    assert not residency.make_room(make(residency=residency))
 
 
 def test_nothing_native_reaches_the_screen(
@@ -328,7 +395,8 @@ def test_a_missing_package_says_what_to_install(
 def test_the_target_chooses_this_runtime_and_wants_converted_graphs(tmp_path: Path) -> None:
     open_graph = opener("ascend-310p", RuntimeOptions(log=tmp_path / "native.log"))
 
-    with pytest.raises(RuntimeFailure, match=r"model\.onnx is not converted .* q35chat convert"):
+    wanted = rf"model\.onnx is not converted .* `{re.escape(program())} convert`"
+    with pytest.raises(RuntimeFailure, match=wanted):
         open_graph(tmp_path / "decode" / "model.onnx")
 
 

@@ -9,9 +9,10 @@ import onnxruntime
 import pytest
 
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.session import Array
+from q35chat.engine.session import Array, Buffer
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import open_session
+from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.onnxruntime import OrtBuffer, OrtSession
 from tests.doubles.numpy_session import FLOAT, NumpyBuffer
 from tests.doubles.onnx_text import CAPACITY, STATES, VOCAB, WIDTH, write_text_graph
@@ -43,18 +44,19 @@ def test_declared_tensors_and_metadata_are_those_of_the_file(session: OrtSession
 
 
 def test_buffers_are_aligned_zeros_that_share_memory_with_the_library() -> None:
-    buffer = OrtBuffer((3, 5), FLOAT)
+    buffer = OrtBuffer((3, 5), FLOAT, Lifetime("text"))
     buffer.write(np.ones((3, 5), FLOAT))
 
     assert buffer.host().ctypes.data % 64 == 0
     np.testing.assert_array_equal(buffer.value.numpy(), np.ones((3, 5)))
-    assert (OrtBuffer((2, 0), FLOAT).shape, OrtBuffer((4,), FLOAT).host().sum()) == ((2, 0), 0)
+    assert OrtBuffer((2, 0), FLOAT, buffer.life).shape == (2, 0)
+    assert OrtBuffer((4,), FLOAT, buffer.life).host().sum() == 0
 
 
 @pytest.mark.parametrize("array", [np.zeros((2, 2), FLOAT), np.zeros((2, 3), np.float64)])
 def test_buffers_refuse_another_shape_or_dtype(array: Array) -> None:
     with pytest.raises(ValueError, match="buffer is float32"):
-        OrtBuffer((2, 3), FLOAT).write(array)
+        OrtBuffer((2, 3), FLOAT, Lifetime("text")).write(array)
 
 
 @pytest.mark.parametrize("chunk", range(1, 7))
@@ -117,12 +119,20 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, made: list[s
 
 def test_a_state_read_and_written_in_one_run_is_refused(tmp_path: Path) -> None:
     session = OrtSession(write_text_graph(tmp_path / "model.onnx", in_place=False))
-    inputs = {spec.name: OrtBuffer(concrete(spec.shape), spec.dtype) for spec in session.inputs}
-    outputs = {spec.name: OrtBuffer(concrete(spec.shape), spec.dtype) for spec in session.outputs}
+    inputs, outputs = buffers(session)
     outputs["present_key_1"] = inputs["past_key_1"]
 
     with pytest.raises(ValueError, match="past_key_1 would be read and written in one run"):
         session.bind(inputs, outputs)
+
+
+def buffers(session: OrtSession) -> tuple[dict[str, Buffer], dict[str, Buffer]]:
+    """One for each input, one for each output."""
+    inputs, outputs = (
+        {spec.name: session.allocate(concrete(spec.shape), spec.dtype) for spec in specs}
+        for specs in (session.inputs, session.outputs)
+    )
+    return inputs, outputs
 
 
 def concrete(shape: tuple[int | None, ...]) -> tuple[int, ...]:
@@ -131,7 +141,7 @@ def concrete(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 
 def test_a_forgotten_tensor_is_named(session: OrtSession) -> None:
     with pytest.raises(ValueError, match="not bound one to one: attention_mask"):
-        session.bind({"input_ids": OrtBuffer((1, 1), np.dtype(np.int64))}, {})
+        session.bind({"input_ids": session.allocate((1, 1), np.dtype(np.int64))}, {})
 
 
 def test_a_buffer_of_another_runtime_is_refused(session: OrtSession) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import StoreError
-from q35chat.store import Store
+from q35chat.store import Store, opening
 from q35chat.store.folder import data_folder
 from q35chat.store.migrations import SCHEMA, STEPS
 from q35chat.store.opening import NAME
@@ -120,6 +120,72 @@ def test_a_damaged_file_is_set_aside_whole_and_a_new_one_begun(
         store.create(conversation(), ())
     with Store(tmp_path) as store:
         assert store.message == ""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "PRAGMA user_version = 0",
+        "PRAGMA user_version = 1",
+        "PRAGMA user_version = 2",
+        "PRAGMA user_version = -5",
+        "PRAGMA user_version = -2147483648",
+        "DROP TABLE turns",
+        "DROP TABLE conversations",
+        "DROP TABLE turn_pictures",
+        "ALTER TABLE conversations DROP COLUMN summary",
+        "ALTER TABLE turns RENAME COLUMN text TO words",
+        "DROP TABLE turns; PRAGMA user_version = 1",
+    ],
+)
+def test_a_file_whose_tables_are_not_those_of_its_schema_is_set_aside_and_never_deleted(
+    tmp_path: Path, statement: str
+) -> None:
+    with Store(tmp_path) as store:
+        store.create(conversation(head="u"), (user("u", None, "precious"),))
+    connection = sqlite3.connect(tmp_path / NAME)
+    connection.executescript(statement)
+    connection.close()
+    left = (tmp_path / NAME).read_bytes()
+    with Store(tmp_path) as store:
+        (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
+        assert f"is kept as {aside}" in store.message
+        assert len(store.message.splitlines()) == 1
+        assert aside.read_bytes() == left
+        store.create(conversation(), ())
+    with Store(tmp_path) as store:
+        assert store.message == ""
+        assert [session.id for session in store.sessions()] == ["c1"]
+
+
+def test_tables_and_columns_of_others_are_no_damage(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / NAME)
+    connection.executescript(
+        "CREATE TABLE notes (text); ALTER TABLE turns ADD COLUMN stars; ANALYZE;"
+    )
+    connection.close()
+    with Store(tmp_path) as store:
+        store.create(conversation(head="u"), (user("u", None, "fine"),))
+        assert store.message == ""
+        assert [hit.turn for hit in store.search("fine")] == ["u"]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_search_index_that_is_missing_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    with Store(tmp_path) as store:
+        store.create(conversation(head="u"), (user("u", None, "precious"),))
+        assert [hit.turn for hit in store.search("precious")] == ["u"]
+    connection = sqlite3.connect(tmp_path / NAME)
+    connection.execute("DROP TABLE turn_search")
+    connection.close()
+    if large:
+        monkeypatch.setattr(opening, "AT_ONCE", 0)
+    with Store(tmp_path) as store:
+        assert store.message == ""
+        assert [hit.turn for hit in store.search("precious")] == ["u"]
 
 
 def test_files_set_aside_never_replace_each_other(tmp_path: Path) -> None:

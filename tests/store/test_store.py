@@ -245,6 +245,23 @@ def test_sessions_come_latest_first_and_count_questions(store: Store) -> None:
     assert [(found.id, found.turns) for found in store.sessions()] == [("new", 1), ("old", 0)]
 
 
+def test_questions_of_the_branch_being_read_are_counted_and_not_of_every_version(
+    store: Store,
+) -> None:
+    turns = (
+        user("u", None, "q"),
+        answer("a", "u", "x"),
+        user("v", "a", "more"),
+        answer("b", "u", "y"),
+        user("w", None, "q, said otherwise"),
+        answer("c", "w", "z"),
+    )
+    store.create(conversation(head="v"), turns)
+    for head, questions in (("v", 2), ("b", 1), ("c", 1)):
+        store.save(conversation(head=head), ())
+        assert [found.turns for found in store.sessions()] == [questions]
+
+
 def test_rename_stays_when_the_conversation_is_saved_later(store: Store) -> None:
     store.create(conversation(title="first words"), ())
     store.rename("c1", "My title")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from PIL import Image
 from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
+from textual.worker import Worker, WorkerError
 
 from q35chat.tui.app import ChatApp
 from q35chat.tui.drafts import Drafts
@@ -24,6 +25,8 @@ from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorks
 PANEL_FROM = 100
 WIDE = (120, 36)
 NARROW = (80, 24)
+HELD = frozenset({"generate", "load", "export"})
+"""Groups of workers that scenes stop half-way."""
 
 
 class ListeningApp(ChatApp):
@@ -123,13 +126,22 @@ class Chat:
         """Wait until the turn has so many tokens on the meter."""
         await self.until(lambda: self.screen.meter.made >= tokens)
 
-    async def settled(self, looks: int = 6) -> str:
-        """The screen once it has stayed the same for so many looks."""
-        seen = [self.text]
-        while len(seen) < looks:
-            await self.pilot.pause(0.05)
-            seen = [*seen, self.text] if self.text == seen[-1] else [self.text]
-        return seen[-1]
+    async def settled(self) -> str:
+        """The screen once all that is on its way has come: what rests before it is asked for, what
+        workers bring, and what that draws. A worker that a test holds at a gate is left alone."""
+        while True:
+            before, busy = self.text, self._busy()
+            for worker in busy:
+                with suppress(WorkerError):
+                    await worker.wait()
+            await self.pilot.pause()
+            busy = busy or self._busy()
+            if self.text == before and not (busy or self.screen.forecasting._timer):
+                return before
+
+    def _busy(self) -> list[Worker[Any]]:
+        """The workers that end by themselves."""
+        return [it for it in self.app.workers if it.group not in HELD and not it.is_finished]
 
     async def idle(self) -> None:
         """Wait until no turn runs and the screen has settled."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from q35chat.chat.values import Turn
 from q35chat.tui.markdown import CodeBlock, code_blocks, numbered_blocks
+from q35chat.tui.markdown_layout import lay_out
+from q35chat.tui.markdown_parser import parser
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
@@ -35,7 +39,42 @@ def test_blocks_are_numbered_from_the_newest_answer_in_reading_order() -> None:
     assert [block.text for block in numbered_blocks(turns)] == [
         "a = 1", "[red]b[/red] [/nope]\nc", "make",
     ]  # fmt: skip
-    assert code_blocks(OLDER) == [CodeBlock("sh", "make")]
+    assert code_blocks(OLDER) == (CodeBlock("sh", "make"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1. first\n\n   ```py\n   def f():\n       pass\n   ```\n", "py: def f():\n    pass"),
+        ("- a\n  - b\n    - c\n\n      ```sh\n      make\n      ```\n", "sh: make"),
+        ("> said\n>\n> ```\n> quoted\n>   in\n> ```\n", ": quoted\n  in"),
+        ("> - a\n>\n>   ~~~ c++ title\n>   int x;\n>   ~~~\n", "c++: int x;"),
+        ("text\n\n    indented\n\n      more\n\ntext\n", ": indented\n\n  more"),
+        ("- item\n\n      in a list\n", ": in a list"),
+        ("\ttab\n", ": tab"),
+        ("```py\nx = 1\n\n```\n", "py: x = 1\n"),
+        ("1. a\n   ```\n   still open", ": still open"),
+        ("```\n```\n", None),
+        ("say ```code``` here, or\n    go on\n", None),
+        ("<pre>\n```\n</pre>\n", ": </pre>"),
+    ],
+)
+def test_a_block_is_copied_as_the_screen_shows_it_wherever_it_stands(
+    text: str, found: str | None
+) -> None:
+    blocks = [f"{block.language}: {block.text}" for block in code_blocks(text)]
+    assert blocks == ([] if found is None else [found])
+    shown = "\n".join(line.plain for line in lay_out(text, 60))
+    for block in code_blocks(text):
+        assert all(line.strip() in shown for line in block.text.split("\n"))
+
+
+@given(st.lists(st.sampled_from(["- ", "  ", "> ", "```", "~~~", "\n", "x", "    ", "1. "])))
+def test_the_blocks_are_those_that_the_whole_parser_finds(parts: list[str]) -> None:
+    text = "".join(parts)
+    tokens = [it for it in parser().parse(text) if it.type in {"fence", "code_block"}]
+    found = [token.content.removesuffix("\n") for token in tokens if token.content]
+    assert [block.text for block in code_blocks(text)] == found
 
 
 async def test_any_block_is_chosen_from_a_list_that_shows_it() -> None:

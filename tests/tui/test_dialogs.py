@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,11 @@ from textual.widgets import Input
 from q35chat.chat.values import Turn
 from q35chat.counting import turns_said
 from q35chat.errors import BundleError, StoreError
-from q35chat.tui.commands import BY_SLASH, COMMANDS
+from q35chat.tui.commands import COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
+from tests.doubles.scripted_exporter import ScriptedExporter
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
-from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
+from tests.tui.support import NARROW, WIDE, list_of_chats, opened, picture_file
 
 
 async def test_conversations_are_found_as_you_type_and_opened() -> None:
@@ -170,71 +170,6 @@ async def test_the_palette_runs_commands() -> None:
         await chat.see("Temperature")
 
 
-_LOADING = "The model is still loading"
-SAYS: dict[str, tuple[str, str]] = {
-    "regenerate": (_LOADING, "version 2 of 2"),
-    "edit": (_LOADING, "editing question 1 of 1"),
-    "continue": (_LOADING, "The last answer is complete"),
-    "earlier": (_LOADING, "There is only one version"),
-    "later": (_LOADING, "There is only one version"),
-    "drop": (_LOADING, "There is only one turn"),
-    "summarise": (_LOADING, "This chat starts from the summary"),
-    "new": (_LOADING, "q35chat · new chat"),
-    "sessions": (_LOADING, "Search titles and texts"),
-    "think": (_LOADING, "Thinking on"),
-    "image": ("Attach a picture", "Attach a picture"),
-    "copy": ("There is no answer to copy yet", "copy the answer"),
-    "code": ("There is no code block to copy yet", "There is no code block to copy yet"),
-    "copychat": ("There is nothing to copy yet", "copy the chat"),
-    "export": ("There is nothing to export yet", "Written to"),
-    "end": ("", ""),
-    "more": ("", ""),
-    "setup": (_LOADING, ""),
-    "settings": (_LOADING, "Temperature"),
-    "help": ("Keys and commands", "Keys and commands"),
-    "quit": ("", ""),
-}
-"""What each command says or shows, without a conversation and with one; some say nothing."""
-
-
-async def say(chat: Chat, slash: str, words: str) -> None:
-    """Type the command; it does what it should and leaves nothing in the composer."""
-    await chat.press(*f"/{slash}", "enter")
-    if slash == "quit":
-        await chat.until(lambda: not chat.app.is_running)
-        return
-    if words:
-        await chat.until(lambda: words in chat.said or words in chat.flat)
-    else:
-        await chat.pilot.pause()
-        assert (chat.said, len(chat.app.screen_stack)) == ("", 2)
-    assert chat.screen.composer.editor.text == ("hello" if "editing" in words else "")
-    assert chat.app.is_running
-
-
-def test_every_slash_command_is_tried_below() -> None:
-    assert SAYS.keys() == BY_SLASH.keys()
-
-
-@pytest.mark.parametrize("slash", sorted(SAYS))
-async def test_every_slash_command_does_something_with_a_conversation(
-    slash: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    async with opened() as chat:
-        await chat.ask("hello")
-        await say(chat, slash, SAYS[slash][1])
-
-
-@pytest.mark.parametrize("slash", sorted(SAYS))
-async def test_every_slash_command_runs_without_a_conversation(slash: str) -> None:
-    gate = threading.Event()
-    async with opened(ScriptedWorkspace(load_gate=gate), loaded=False) as chat:
-        await say(chat, slash, SAYS[slash][0])
-        assert chat.screen.conversation is None
-        gate.set()
-
-
 async def test_the_picker_shows_a_picture_and_attaches_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,3 +315,21 @@ async def test_where_no_model_could_be_loaded_nothing_says_that_one_is_loading()
             assert "loading" not in chat.text
             await chat.press("ctrl+n")
             await chat.hear("There is no model yet; the panel says why")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("ctrl+l", "Search"), ("f2", "Temperature"), ("f1", "Keys and commands"),
+     ("ctrl+o", "Attach a picture"), ("f9", "Get a real model")],
+)  # fmt: skip
+async def test_no_palette_without_commands_opens_over_a_dialog(key: str, words: str) -> None:
+    async with opened() as chat:
+        chat.app.exporter = ScriptedExporter()
+        await chat.press(key)
+        await chat.see(words)
+        await chat.press("ctrl+p")
+        await chat.settled()
+        assert len(chat.app.screen_stack) == 3
+        assert not chat.app.messages
+        await chat.press("escape", "ctrl+p")
+        await chat.see("Search for commands")

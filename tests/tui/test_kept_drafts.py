@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from q35chat.chat.values import Attachment
+from q35chat.tui import drafts as kept
 from q35chat.tui.drafts import Drafts, KeptPicture
 from q35chat.tui.screens.chat import Opening
+from q35chat.tui.user_files import replace_file
 from tests.doubles.scripted_workspace import PATIENCE_S, ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import pictures, read, stored, written
 from tests.tui.support import Chat, opened, picture_file
@@ -181,3 +184,175 @@ def test_too_many_drafts_and_pictures_are_cut_and_texts_can_be_shown_and_kept(
     assert drafts.get("last").isprintable()
     drafts.save()
     assert Drafts(file).get("last") == drafts.get("last")
+
+
+# -- several windows, one file
+
+
+def windows(file: Path, **drafts: str) -> tuple[Drafts, Drafts]:
+    """Two windows opened over the same drafts."""
+    first = Drafts(file)
+    for key, text in drafts.items():
+        first.put(key, text)
+    first.save()
+    return Drafts(file), Drafts(file)
+
+
+def put(drafts: Drafts, key: str, text: str) -> None:
+    drafts.put(key, text)
+    drafts.save()
+
+
+def texts(file: Path, *keys: str) -> list[str]:
+    drafts = Drafts(file)
+    return [drafts.get(key) for key in keys]
+
+
+def test_a_window_keeps_the_drafts_that_another_has_saved_since_it_began(tmp_path: Path) -> None:
+    file = tmp_path / "drafts.json"
+    one, other = windows(file, c1="old")
+    put(one, "c2", "of the first")
+    put(other, "c3", "of the second")
+    put(one, "c1", "")
+    put(other, "c4", "later")
+    assert texts(file, "c1", "c2", "c3", "c4") == ["", "of the first", "of the second", "later"]
+
+
+def test_a_draft_forgotten_in_one_window_does_not_come_back_from_another(tmp_path: Path) -> None:
+    file = tmp_path / "drafts.json"
+    one, other = windows(file, c1="sent soon", c2="stays")
+    put(one, "c1", "")
+    put(other, "c3", "new")
+    assert texts(file, "c1", "c2", "c3") == ["", "stays", "new"]
+
+
+def test_a_draft_forgotten_here_stays_where_another_window_has_written_on(tmp_path: Path) -> None:
+    file = tmp_path / "drafts.json"
+    one, other = windows(file, new="a thought")
+    put(one, "new", "a thought of the first")
+    put(other, "new", "")
+    assert texts(file, "new") == ["a thought of the first"]
+
+
+def test_a_draft_written_on_here_is_the_newest(tmp_path: Path) -> None:
+    file = tmp_path / "drafts.json"
+    one, other = windows(file, c1="a")
+    put(one, "c1", "")
+    put(other, "c1", "a and b")
+    assert texts(file, "c1") == ["a and b"]
+
+
+def test_a_draft_changed_and_changed_back_is_left_to_the_window_that_changed_it(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "drafts.json"
+    one, other = windows(file, c1="a")
+    other.put("c1", "a and b")
+    put(one, "c1", "a and c")
+    put(other, "c1", "a")
+    assert texts(file, "c1") == ["a and c"]
+
+
+def test_many_windows_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "drafts.json"
+    all_drafts = [Drafts(file) for _ in range(8)]
+
+    def write(number: int) -> None:
+        for count in range(5):
+            put(all_drafts[number], f"c{number}-{count}", "text")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert len(json.loads(file.read_text())) == 40
+
+
+def test_a_file_broken_meanwhile_is_not_trusted_and_written_anew(tmp_path: Path) -> None:
+    file = tmp_path / "drafts.json"
+    one, other = windows(file, c1="old")
+    file.write_text('{"c1": {"pictures": 7}, "c2": ["x"], "c3": "whole"}')
+    put(one, "c4", "mine")
+    assert json.loads(file.read_text()) == {"c3": "whole", "c4": "mine"}
+    file.write_text("{broken")
+    put(other, "c5", "other")
+    assert json.loads(file.read_text()) == {"c5": "other"}
+
+
+def test_a_file_that_cannot_be_read_now_is_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "drafts.json"
+    one, _ = windows(file, c1="old")
+    one.put("c2", "mine")
+
+    def refuse(*_: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", refuse)
+        with pytest.raises(PermissionError):
+            one.save()
+    assert one.unsaved
+    one.save()
+    assert texts(file, "c1", "c2") == ["old", "mine"]
+
+
+def test_an_earlier_save_that_is_late_never_replaces_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, begun, go_on = tmp_path / "drafts.json", threading.Event(), threading.Event()
+    written: list[str] = []
+
+    def late(path: Path, text: str) -> None:
+        if not written:
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+        written.append(text)
+        replace_file(path, text)
+
+    monkeypatch.setattr(kept, "replace_file", late)
+    drafts = Drafts(file)
+    drafts.put("c1", "one")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(drafts.save)
+        assert begun.wait(PATIENCE_S)
+        drafts.put("c1", "one and two")
+        second = pool.submit(drafts.save)
+        go_on.set()
+        first.result(PATIENCE_S)
+        second.result(PATIENCE_S)
+    assert texts(file, "c1") == ["one and two"]
+    assert [json.loads(text)["c1"] for text in written] == ["one", "one and two"]
+
+
+async def test_two_windows_keep_both_drafts_when_they_are_left(tmp_path: Path) -> None:
+    workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
+    norway, pasta = stored(workspace, "Norway", "Pasta")
+    late = Drafts(file)
+    for drafts, conversation in ((Drafts(file), norway), (late, pasta)):
+        opening = Opening(conversation.id)
+        async with opened(workspace, drafts=drafts, opening=opening) as chat:
+            await chat.write(f"about {conversation.title}")
+            await chat.press("ctrl+q")
+            await chat.until(lambda app=chat.app: not app.is_running)  # type: ignore[misc]
+    assert texts(file, norway.id, pasta.id) == ["about Norway", "about Pasta"]
+
+
+async def test_a_save_that_failed_is_made_up_for_when_leaving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, tried = tmp_path / "drafts.json", threading.Event()
+
+    def refuse(*_: object) -> None:
+        tried.set()
+        raise OSError(28, "No space left on device")
+
+    async with opened(drafts=Drafts(file)) as chat:
+        with monkeypatch.context() as patch:
+            patch.setattr(kept, "replace_file", refuse)
+            await chat.write("half a thought")
+            chat.screen.drafting.save()
+            await chat.until(tried.is_set)
+            await chat.until(lambda: not any(it.group == "drafts" for it in chat.app.workers))
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+    assert texts(file, "new") == ["half a thought"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+import threading
 from io import BytesIO
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.settings import SettingsScreen
 from q35chat.tui.widgets.picture import Picture
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.tui.on_the_way import Hold
 from tests.tui.support import NARROW, Chat, opened, picture_bytes, picture_file
 
 CELL = (10, 20)
@@ -196,3 +199,21 @@ def test_pictures_are_a_setting_of_the_interface(written: str, wish: str, tmp_pa
     assert load_preferences(path).pictures == wish
     path.write_text("pictures = 3\n")
     assert "pictures one of auto, kitty" in load_preferences(path).problem
+
+
+async def test_a_screen_has_not_settled_while_a_picture_is_decoded_again_for_its_new_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Hold, gate: threading.Event
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    picture_file(tmp_path)
+    async with opened() as chat:
+        await chat.press("ctrl+o")
+        await chat.until(lambda: "▀▀▀▀▀" in chat.text)
+        hold(Picture, "_decode")
+        await chat.pilot.resize_terminal(*NARROW)
+        settled = asyncio.ensure_future(chat.settled())
+        await chat.pilot.pause()
+        assert not settled.done()
+        gate.set()
+        assert await settled == chat.text
+        assert "▀▀▀▀▀" in chat.text

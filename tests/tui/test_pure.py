@@ -352,9 +352,11 @@ def test_drafts_forget_what_is_empty_and_keep_the_newest(tmp_path: Path) -> None
     for number in range(Drafts.LIMIT + 5):
         drafts.put(f"c{number}", f"text {number}")
     assert drafts.get("c0") == ""
-    assert drafts.put("c9", "")
-    assert not drafts.put("c9", "")
+    drafts.put("c9", "")
+    assert drafts.unsaved
     drafts.save()
+    drafts.put("c9", " ")
+    assert not drafts.unsaved
     again = Drafts(path)
     assert (again.get("c9"), again.get("c50")) == ("", "text 50")
     path.write_text("{broken")

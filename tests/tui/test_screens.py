@@ -32,7 +32,7 @@ async def shots(chat: Chat, themes: Sequence[str]) -> Shot:
     taken = []
     for theme in themes:
         chat.app.theme = theme
-        await chat.settled(3)
+        await chat.settled()
         taken.append(shoot(chat.app, theme))
     return side_by_side(taken)
 

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.errors import BundleError, CheckpointError, ExportError
-from q35chat.tui.exporting import Occupied, Phase, Standing
+from q35chat.choices import LEAST_CAPACITY
+from q35chat.errors import BundleError, CheckpointError, UsageError
+from q35chat.tui.exporting import Phase
 from q35chat.tui.widgets.choices import Choices
+from q35export.request import ExportRequest
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
-from tests.tui.setting_up import DEMO, exporting, looked_up, put, setting_up, setup_of
+from tests.tui.setting_up import DEMO, looked_up, put, setting_up, setup_of
 from tests.tui.support import NARROW, opened
 
 # -- the way there
@@ -125,8 +127,8 @@ async def test_another_model_or_hub_is_looked_up_again() -> None:
     ("field", "text", "words"),
     [
         ("model", " ", "Model: give a hub id such as Qwen/Qwen3.5-0.8B, or a folder"),
-        ("capacity", "many", "Capacity must be a whole number from 16 to"),
-        ("capacity", "3", "Capacity must be from 16 to"),
+        ("capacity", "many", "Capacity must be a whole number from 17 to"),
+        ("capacity", "16", "Capacity must be from 17 to"),
         ("folder", "", "Folder: say where the bundle goes"),
     ],
 )
@@ -145,10 +147,22 @@ async def test_a_capacity_beyond_the_model_is_refused_before_the_export() -> Non
     async with setting_up(exporter) as chat:
         await looked_up(chat)
         put(chat, "capacity", "262145")
-        await chat.see("from 16 to 262,144")
+        await chat.see("from 17 to 262,144")
         await chat.press("enter")
-        await chat.see("Capacity must be from 16 to 262,144")
+        await chat.see("Capacity must be from 17 to 262,144")
         assert len(exporter.jobs) == 1
+
+
+async def test_the_least_capacity_of_the_form_is_the_exporters() -> None:
+    async with setting_up(ScriptedExporter()) as chat:
+        put(chat, "capacity", str(LEAST_CAPACITY))
+        least = setup_of(chat).form.wish().capacity
+        put(chat, "capacity", str(LEAST_CAPACITY - 1))
+        with pytest.raises(ValueError, match="must be from"):
+            setup_of(chat).form.wish()
+    assert ExportRequest(max_seq_len=least).max_seq_len == least
+    with pytest.raises(UsageError, match=f"at least {least}"):
+        ExportRequest(max_seq_len=least - 1)
 
 
 async def test_a_disk_that_is_too_small_is_seen_before_the_export() -> None:
@@ -201,179 +215,29 @@ async def test_model_names_are_never_markup() -> None:
         await chat.see("[bold]x[/bold] is ready")
 
 
-# -- exporting
-
-
-async def test_phases_have_percent_bytes_and_time_left() -> None:
-    exporter = ScriptedExporter(
-        phases=(Phase("download", 900 * MIB, 1800 * MIB),), gate=threading.Event()
-    )
-    gate = exporter.gate
-    assert gate is not None
-    gate.set()
-    async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        gate.clear()
+async def test_what_is_said_is_whole_wherever_the_form_is_scrolled_to() -> None:
+    said = "cannot fetch the model; check the network, " + "or try again " * 8
+    exporter = ScriptedExporter(errors=[CheckpointError(said)])
+    async with setting_up(exporter, size=(60, 20)) as chat:
         await chat.press("enter")
-        await chat.see("▸ download")
-        await chat.see("50%")
-        await chat.see("900.0 MiB of 1.8 GiB")
-        await chat.see("s left")
-        assert chat.flat.index("download") < chat.flat.index("vision") < chat.flat.index("text")
-        gate.set()
-        await chat.see("is ready")
+        await chat.see("cannot fetch the model")
+        body = setup_of(chat).query_one("#setup-body")
+        assert body.max_scroll_y > 0
+        for place in (0, body.max_scroll_y):
+            body.scroll_to(y=place, animate=False)
+            await chat.settled()
+            assert body.scroll_y == place
+            assert said.strip() in chat.flat.replace(" │ │ ", " ").replace(" │╮ │ ", " ")
+            assert "Esc close" in chat.flat
 
 
-async def test_escape_asks_and_stops_the_export() -> None:
-    exporter = ScriptedExporter()
-    async with setting_up(exporter) as chat:
-        await exporting(chat, exporter)
-        await chat.press("escape")
-        await chat.see("Stop the export?")
-        await chat.press("n")
-        await chat.until(lambda: len(chat.app.screen_stack) == 3)
-        assert not exporter.jobs[-1].cancelled
-        await chat.press("escape")
-        await chat.see("Stop the export?")
-        await chat.press("y")
-        await chat.see("Stopped; nothing was written")
-        assert exporter.jobs[-1].cancelled
-
-
-async def test_an_export_that_ends_under_the_question_takes_the_question_away() -> None:
-    exporter = ScriptedExporter()
-    async with setting_up(exporter) as chat:
-        gate = await exporting(chat, exporter)
-        await chat.press("escape")
-        await chat.see("Stop the export?")
-        gate.set()
-        await chat.see("F5 Open it now")
-        assert len(chat.app.screen_stack) == 3
-
-
-async def test_quitting_asks_while_an_export_runs() -> None:
-    exporter = ScriptedExporter()
-    async with setting_up(exporter) as chat:
-        await exporting(chat, exporter)
-        await chat.press("ctrl+q")
-        await chat.see("An export is running. Stop it and quit?")
-        await chat.press("y")
-        await chat.until(lambda: not chat.app.is_running)
-    assert exporter.jobs[-1].cancelled
-
-
-async def test_a_failed_export_is_a_panel_with_the_cause_and_the_form_comes_back() -> None:
-    exporter = ScriptedExporter()
-    async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        exporter.errors.append(ExportError("the bundle needs 3.3 GiB, 1.0 GiB are free"))
+async def test_a_message_of_any_length_leaves_the_keys_on_screen() -> None:
+    exporter = ScriptedExporter(errors=[CheckpointError("no such model " * 60)])
+    async with setting_up(exporter, size=(60, 20)) as chat:
         await chat.press("enter")
-        await chat.see("✗ The export failed")
-        assert "the bundle needs 3.3 GiB, 1.0 GiB are free" in chat.flat
-        await chat.press("f6")
-        await chat.see("is ready")
-
-
-async def test_escape_on_a_failure_goes_back_to_the_form() -> None:
-    exporter = ScriptedExporter()
-    async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        exporter.errors.append(ZeroDivisionError("division by zero"))
-        await chat.press("enter")
-        await chat.see("Unexpected ZeroDivisionError: division by zero")
-        await chat.press("escape")
-        await chat.see("of memory")
-        assert "The export failed" not in chat.flat
-        await chat.press("enter")
-        await chat.see("is ready")
-
-
-@pytest.mark.parametrize(
-    ("there", "said"),
-    [
-        (Standing("Qwen/Qwen3.5-0.8B", "int8", 2048), "out holds an int8 bundle, not int4; it is"),
-        (Standing("Qwen/Qwen3.5-0.8B", "int4", 4096), "a bundle of 4,096 slots, not 2,048; it is"),
-        (Standing("Qwen/Qwen3.5-4B", "int4", 2048), "out holds a bundle of Qwen/Qwen3.5-4B; it is"),
-    ],
-)
-async def test_another_bundle_in_the_folder_is_said_before_the_export(
-    there: Standing, said: str
-) -> None:
-    exporter = ScriptedExporter(there=there)
-    async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        await chat.see(said)
-        assert len(exporter.wishes) == 1
-
-
-async def test_the_same_bundle_in_the_folder_is_no_warning() -> None:
-    exporter = ScriptedExporter(there=Standing("Qwen/Qwen3.5-0.8B", "int4", 2048))
-    async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        await chat.see("Choose how exact and how long; Enter exports")
-        assert "holds" not in chat.flat
-
-
-async def test_a_bundle_in_the_way_is_replaced_only_by_its_own_key() -> None:
-    exporter = ScriptedExporter()
-    async with setting_up(exporter) as chat:
-        await looked_up(chat)
-        exporter.errors.append(Occupied("out holds an int8 bundle, not int4"))
-        await chat.press("enter")
-        await chat.see("F6 Replace the bundle that is there")
-        assert "✗ A bundle is there already" in chat.flat
-        assert "failed" not in chat.flat
-        assert chat.flat.count("int8 bundle") == 1
-        await chat.press("enter")
-        await chat.see("of memory")
-        exporter.errors.append(Occupied("out holds an int8 bundle, not int4"))
-        await chat.press("enter")
-        await chat.see("F6 Replace the bundle that is there")
-        await chat.press("f6")
-        await chat.see("is ready")
-    assert [wish.replace for wish in exporter.wishes] == [False, False, False, True]
-
-
-# -- opening the result
-
-
-async def test_the_new_model_takes_over_the_open_conversation() -> None:
-    workspace = ScriptedWorkspace([Reply("the demo's"), Reply("the real one's")], info=DEMO)
-    async with opened(workspace) as chat:
-        await chat.ask("hello")
-        chat.app.exporter = ScriptedExporter()
-        await chat.press("f9")
-        await chat.see("hub id or folder")
-        await looked_up(chat)
-        put(chat, "folder", "real-model")
-        await chat.press("enter")
-        await chat.see("Next time: q35chat --model-dir real-model")
-        await chat.press("f5")
-        await chat.until(lambda: len(chat.app.screen_stack) == 2)
-        await chat.see("answers from now on · next time: q35chat --model-dir real-model")
-        assert "the demo's" in chat.flat
-        assert "real-model" in chat.text.split("\n")[0]
-        await chat.ask("and now?")
-        assert "the real one's" in chat.flat
-
-
-async def test_a_new_model_that_cannot_be_opened_leaves_the_present_one() -> None:
-    workspace = ScriptedWorkspace([Reply("still here")])
-    async with opened(workspace) as chat:
-        chat.app.exporter = ScriptedExporter()
-        await chat.press("f9")
-        await chat.see("hub id or folder")
-        await looked_up(chat)
-        await chat.press("enter")
-        await chat.see("is ready")
-        workspace.load_error = BundleError("out/text is damaged; export it again")
-        await chat.press("enter")
-        await chat.see("the present model stays")
-        assert "out/text is damaged; export it again" in chat.flat
-        await chat.press("escape")
-        await chat.ask("hello")
-        assert "still here" in chat.flat
-        workspace.load_error = None
+        await chat.see("✗ no such model")
+        assert "Esc close" in chat.flat
+        assert setup_of(chat).query_one("#setup-body").size.height >= 4
 
 
 @pytest.mark.parametrize("size", [(60, 20), NARROW, (120, 36)])

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import psutil
 
+from q35chat.advice import program
 from q35chat.bundle import Bundle
 from q35chat.errors import BundleError, Q35Error
 from q35export.config import ModelConfig
@@ -47,7 +48,7 @@ def check_graphs(bundle: Bundle) -> None:
         if bundle.graph_path(name).suffix != ".onnx":
             raise BundleError(
                 f"{bundle.path} is converted for its NPU, and only ONNX graphs can be compared: "
-                "export again, and compare before q35chat convert"
+                f"export again, and compare before {program()} convert"
             )
 
 

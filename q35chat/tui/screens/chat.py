@@ -116,7 +116,7 @@ class ChatScreen(Screen[None]):
                 yield Panel()
                 yield MeterLine()
                 yield self.messages
-                yield Composer()
+                yield Composer(self._send, self.attaching.add)
             yield Meters()
         yield Hints()
 
@@ -246,11 +246,8 @@ class ChatScreen(Screen[None]):
         self.drafting.changed()
         self.forecasting.soon()
 
-    @on(Composer.Sent)
-    async def _sent(self, event: Composer.Sent) -> None:
-        if event.filled != self.composer.editor.filled:
-            return
-        text = event.text.rstrip()
+    async def _send(self, text: str) -> None:
+        text = text.rstrip()
         if self.is_command(text):
             await self._run_slash(text)
             return
@@ -273,10 +270,6 @@ class ChatScreen(Screen[None]):
             return
         self.composer.editor.put("")
         await self.run_command(parsed[0].id, parsed[1])
-
-    @on(Composer.PicturesNamed)
-    def _pictures_named(self, event: Composer.PicturesNamed) -> None:
-        self.attaching.add(event.paths)
 
     # -- a running turn
 
@@ -317,8 +310,8 @@ class ChatScreen(Screen[None]):
         await self.transcript.settle(conversation.steps)
         self.meter.idle(conversation)
         if ended.error is not None:
-            self.drafting.give_back(conversation)
-            await self.panels.turn_failed(ended.error, summarising=following is not None)
+            question = self.drafting.give_back(conversation)
+            await self.panels.turn_failed(ended.error, question, summarising=following is not None)
         elif ended.finished is not None and ended.finished.reason == "capacity":
             await self.panels.capacity_reached()
         self.status.warn()

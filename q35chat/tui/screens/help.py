@@ -45,7 +45,7 @@ def help_content(keymap: Keymap, width: int) -> Content:
             lines.append(_row(panel, "", "Take a way on that a panel offers", width))
         lines.append(Content(""))
     for note in _notes():
-        lines += [Content.styled(line, _DIM) for line in wrap(note, width)]
+        lines += [Content.styled(line, _DIM) for line in wrap(note, max(_LEAST_TEXT, width))]
     return Content("\n").join(lines)
 
 

@@ -20,6 +20,7 @@ from q35chat.counting import readable_size
 from q35chat.tui.arriving import Arriving
 from q35chat.tui.completion import Choice, listing
 from q35chat.tui.text import clean
+from q35chat.tui.widgets.in_order import LineField
 from q35chat.tui.widgets.picture import Picture
 
 _MOST_PREVIEWED = 32 << 20
@@ -59,7 +60,7 @@ class PickerScreen(ModalScreen[Path | None]):
         """Path above, list and preview below."""
         with Vertical(classes="dialog"):
             yield Static("Attach a picture", classes="dialog-title")
-            yield Input(placeholder="Type a path", id="path")
+            yield LineField(placeholder="Type a path", id="path")
             with Horizontal(id="picker-body"):
                 yield OptionList()
                 with Vertical(id="picker-side"):

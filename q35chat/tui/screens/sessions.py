@@ -21,6 +21,7 @@ from q35chat.errors import Q35Error
 from q35chat.tui.arriving import Arriving
 from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.text import one_line
+from q35chat.tui.widgets.in_order import LineField
 from q35chat.tui.widgets.messages import Messages
 
 _DIM = "$foreground 60%"
@@ -77,7 +78,7 @@ class SessionsScreen(ModalScreen[str | None]):
         """Search above, list below."""
         with Vertical(classes="dialog"):
             yield Static("Chats", classes="dialog-title", id="sessions-title")
-            yield Input(placeholder="Search titles and texts", id="search")
+            yield LineField(placeholder="Search titles and texts", id="search")
             yield OptionList()
             yield self.messages
             yield Static(_FOOT, id="sessions-foot", classes="dialog-foot", markup=False)
@@ -184,7 +185,14 @@ class SessionsScreen(ModalScreen[str | None]):
             return
         self._renaming = chosen.id
         self._head("New title", _RENAMING_FOOT)
-        self.query_one(Input).value = one_line(chosen.title, 200)
+        self._fill(one_line(chosen.title, 200))
+        self.query_one(Input).action_select_all()
+
+    def _fill(self, text: str) -> None:
+        """Put a text into the field, the cursor behind it."""
+        field = self.query_one(Input)
+        field.value = text
+        field.cursor_position = len(text)
 
     def _head(self, title: str, foot: str) -> None:
         self.query_one("#sessions-title", Static).update(title)
@@ -200,9 +208,8 @@ class SessionsScreen(ModalScreen[str | None]):
 
     def _back_to_search(self) -> None:
         self._head("Chats", _FOOT)
-        search = self.query_one(Input)
         with self.prevent(Input.Changed):
-            search.value = self._query
+            self._fill(self._query)
         self._renaming = None
         self._search(self._query)
 

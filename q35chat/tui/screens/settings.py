@@ -18,6 +18,7 @@ from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
 from q35chat.tui.graphics import WISHES, Way, Wish
+from q35chat.tui.widgets.in_order import LineField, TextField
 from q35chat.tui.widgets.messages import Messages
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class SettingsScreen(ModalScreen[str]):
                 for field in LIMIT_FIELDS:
                     yield from self._row(field)
                 yield Static(f"SYSTEM PROMPT {_CHAT}", classes="section")
-                yield TextArea(settings.system_prompt, id="system_prompt", compact=True)
+                yield TextField(settings.system_prompt, id="system_prompt", compact=True)
                 yield Static(f"THEME {_PROGRAM}", classes="section")
                 yield self._themes()
                 yield Static(f"PICTURES {_PROGRAM}", classes="section")
@@ -78,7 +79,7 @@ class SettingsScreen(ModalScreen[str]):
     def _row(self, field: Field) -> ComposeResult:
         with Horizontal(classes="row"):
             yield Label(field.label, markup=False)
-            yield Input(
+            yield LineField(
                 field.show(self._conversation.settings()), id=field.id, select_on_focus=True
             )
             yield Static(field.help, id=f"{field.id}-help", classes="help", markup=False)

@@ -47,6 +47,7 @@ Tone = Literal["error", "warning", "note"]
 _ENDS: Final = ("made", "failed")
 _FRAME_S: Final = 0.1
 _ROWS_AROUND, _LEAST_ROWS = 8, 4
+_WIDEST, _BESIDE = 88, 6
 _TITLE: Final = "Get a real model"
 _LEAD: Final = "A checkpoint becomes a bundle for this machine, once; then offline."
 _SIGNS: Final[dict[Tone, str]] = {"error": "✗", "warning": "▲", "note": "●"}
@@ -75,15 +76,15 @@ class SetupScreen(ModalScreen[Made | None]):
         self.state: State = "form"
 
     def compose(self) -> ComposeResult:
-        """Form or progress, a line that says what is wrong, a panel, the keys."""
+        """Form, progress or a panel, what is to be said about it, the keys."""
         with Vertical(classes="dialog"):
             yield Static(classes="dialog-title", id="setup-title", markup=False)
             yield Static(id="setup-lead", markup=False)
             with VerticalScroll(id="setup-body", can_focus=False):
                 yield SetupForm()
                 yield ExportProgress()
-                yield Static(id="setup-message", markup=False)
                 yield Panel()
+            yield Static(id="setup-message", markup=False)
             with Horizontal(id="setup-foot"):
                 yield Static(id="setup-hints", markup=False)
                 yield Button(id="setup-go", compact=True, variant="primary")
@@ -94,9 +95,16 @@ class SetupScreen(ModalScreen[Made | None]):
         self._ask_room()
 
     def on_resize(self) -> None:
-        """What does not fit is scrolled; title and keys stay."""
-        most = self.size.height * 95 // 100 - _ROWS_AROUND
-        self.query_one("#setup-body").styles.max_height = max(_LEAST_ROWS, most)
+        """What does not fit is scrolled; title, message and keys stay."""
+        self._limit()
+
+    def _limit(self) -> None:
+        line, size = self.query_one("#setup-message", Static), self.size
+        width = min(_WIDEST, size.width * 95 // 100) - _BESIDE
+        said = line.get_content_height(size, size, width) + 1 if line.display else 0
+        rows = max(_LEAST_ROWS + 2, size.height * 95 // 100 - _ROWS_AROUND)
+        line.styles.max_height = rows - _LEAST_ROWS - 1
+        self.query_one("#setup-body").styles.max_height = max(_LEAST_ROWS, rows - said)
 
     def on_unmount(self) -> None:
         """However the screen goes, nothing works on without it."""
@@ -158,8 +166,7 @@ class SetupScreen(ModalScreen[Made | None]):
         line.display = bool(text)
         sign = (f"{_SIGNS[tone]} ", f"{_COLOURS[tone]} bold")
         line.update(Content.assemble(sign, (clean(text), _COLOURS[tone])))
-        if text:
-            self.call_after_refresh(line.scroll_visible, animate=False)
+        self._limit()
 
     # -- the form
 

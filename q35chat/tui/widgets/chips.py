@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from textual import events
-from textual.containers import Horizontal
+from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
 from q35chat.chat.values import Attachment
 from q35chat.tui.text import one_line, picture_caption
+from q35chat.tui.widgets.flow import Flow
 
 Waiting = Attachment | Path
 """A picture that waits to be sent: as it was read, or the file that is still to be read."""
+
+ROWS: Final = 3
+_AROUND: Final = 3
+_MORE: Final = len("+99 more")
 
 
 class Chip(Static):
@@ -31,28 +37,33 @@ class Chip(Static):
     def __init__(self, picture: Waiting) -> None:
         super().__init__(markup=False, classes="chip")
         self.picture = picture
+        self.update(self._words)
 
     @property
     def attachment(self) -> Attachment | None:
         """The picture, once it has been read."""
         return self.picture if isinstance(self.picture, Attachment) else None
 
-    def on_mount(self) -> None:
-        """Show what is known."""
-        self._show()
+    @property
+    def columns(self) -> int:
+        """How much of a row it takes, with the space after it."""
+        return self._words.cell_length + _AROUND
 
     def ready(self, attachment: Attachment) -> None:
         """The picture has been read."""
         self.picture = attachment
-        self._show()
+        self.update(self._words)
+        if isinstance(self.parent, Chips):
+            self.parent.fit()
 
-    def _show(self) -> None:
+    @property
+    def _words(self) -> Content:
         if isinstance(self.picture, Path):
             name = one_line(self.picture.name, 24)
             text = Content.styled(f"{name}  reading…", "$foreground 60%")
         else:
             text = Content(picture_caption(self.picture))
-        self.update(Content.assemble(("▣ ", "$accent"), text, ("  ×", "$error bold")))
+        return Content.assemble(("▣ ", "$accent"), text, ("  ×", "$error bold"))
 
     def on_click(self, event: events.Click) -> None:
         """Any click on the chip removes it."""
@@ -60,17 +71,56 @@ class Chip(Static):
         self.post_message(self.Removed(self))
 
 
-class Chips(Horizontal):
-    """The row of chips; takes no room while empty. What changes here holds at once: the screen
-    follows by itself."""
+def shown(columns: Sequence[int], width: int, rows: int, more: int) -> int:
+    """How many chips of these widths have room in so many rows; where not all have, `more` columns
+    are left for the words that say so."""
+    row = used = 0
+    fitting = 0
+    for place, wide in enumerate(columns):
+        if used and used + wide - 1 > width:
+            row, used = row + 1, 0
+        if row == rows:
+            return fitting
+        used += wide
+        if row + 1 < rows or used + more <= width:
+            fitting = place + 1
+    return len(columns)
+
+
+class Chips(Flow):
+    """The chips, in as many rows as they need up to `ROWS`; then how many more there are. Takes no
+    room while empty. What changes here holds at once: the screen follows by itself."""
 
     def __init__(self) -> None:
         super().__init__()
         self._chips: list[Chip] = []
+        self._more = Static(markup=False, classes="more-chips")
+        self._more.display = False
+
+    def compose(self) -> ComposeResult:
+        """What stands behind the chips."""
+        yield self._more
 
     def on_mount(self) -> None:
         """Hidden until there is a picture."""
-        self.display = False
+        self.display = bool(self._chips)
+
+    def on_resize(self) -> None:
+        """Another width has room for others."""
+        self.fit()
+
+    def fit(self) -> None:
+        """Show the chips that have room."""
+        width = self.size.width
+        if not width:
+            return
+        columns = [chip.columns for chip in self._chips]
+        fitting = max(1, shown(columns, width, ROWS, _MORE))
+        for place, chip in enumerate(self._chips):
+            chip.display = place < fitting
+        left = len(columns) - fitting
+        self._more.display = left > 0
+        self._more.update(f"+{left} more")
 
     @property
     def chips(self) -> Sequence[Chip]:
@@ -97,7 +147,8 @@ class Chips(Horizontal):
         chip = Chip(picture)
         self._chips.append(chip)
         self.display = True
-        self.mount(chip)
+        self.mount(chip, before=self._more)
+        self.fit()
 
     def drop(self, chip: Chip) -> None:
         """Remove a chip, if it is still there."""
@@ -105,6 +156,7 @@ class Chips(Horizontal):
             self._chips.remove(chip)
             chip.remove()
             self.display = bool(self._chips)
+            self.fit()
 
     def put(self, pictures: Sequence[Waiting]) -> None:
         """Replace all chips."""

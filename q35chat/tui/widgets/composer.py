@@ -1,12 +1,12 @@
 """The composer: text, pictures, suggestions, and what sending would take.
 
-Says what the user did in messages; `ChatScreen` decides what follows.
+Asks the screen to send and to attach, which decides what follows; keys, pastes and what they ask
+for are dealt with one after the other, so that the text is what it was when a key was pressed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -62,29 +62,28 @@ class Composer(Vertical):
     class Changed(Message):
         """The text or the pictures changed."""
 
-    @dataclass
-    class Sent(Message):
-        """Enter, in the text that the editor had been filled with `filled` times by then."""
+        def can_replace(self, message: Message) -> bool:
+            """Of many that wait, one tells all."""
+            return isinstance(message, Composer.Changed)
 
-        text: str
-        filled: int
-
-    @dataclass
-    class PicturesNamed(Message):
-        """Files to attach."""
-
-        paths: tuple[Path, ...]
-
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        send: Callable[[str], Awaitable[None]],
+        attach: Callable[[Sequence[Path]], None],
+    ) -> None:
         super().__init__()
+        self._send = send
+        self.attach = attach
         self._arriving = Arriving()
+        self._seen = ""
+        self._suggesting = False
 
     def compose(self) -> ComposeResult:
         """Suggestions, pictures, text, status."""
         yield Suggestions()
         yield Static(id="mode", markup=False)
         yield Chips()
-        yield Editor()
+        yield Editor(self)
         yield FittingLine(id="status")
 
     def on_mount(self) -> None:
@@ -134,8 +133,14 @@ class Composer(Vertical):
         event.stop()
         if not self.editor.text:
             self.editor.pasted = False
-        self._suggest()
+        self._catch_up()
         self.post_message(self.Changed())
+
+    def _catch_up(self) -> None:
+        """Suggest for the text as it is, once for each."""
+        if self.editor.text != self._seen:
+            self._seen = self.editor.text
+            self._suggest()
 
     @on(TextArea.SelectionChanged)
     def _cursor_moved(self, event: TextArea.SelectionChanged) -> None:
@@ -144,26 +149,41 @@ class Composer(Vertical):
         if asked is not None and path_word(self.editor.before_cursor) != asked:
             self._suggest()
 
-    @on(Editor.Submitted)
-    def _submitted(self, event: Editor.Submitted) -> None:
-        event.stop()
-        self._when_listed(partial(self._enter, event.filled))
+    def takes(self, key: str) -> bool:
+        """Whether a key is for sending or for the suggestions to the text as it is now."""
+        self._catch_up()
+        editor, suggestions = self.editor, self.query_one(Suggestions)
+        completes = key == "tab" and path_word(editor.before_cursor) is not None
+        if not (key == "enter" or completes or self._suggesting):
+            return False
+        match key:
+            case "enter":
+                # as soon as this key is done, before the next one
+                self._when_listed(partial(editor.call_next, self._enter, editor.filled))
+            case "up":
+                self._when_listed(partial(suggestions.move, -1))
+            case "down":
+                self._when_listed(partial(suggestions.move, 1))
+            case "escape":
+                self._close()
+            case _:
+                self._when_listed(self._complete)
+        return True
 
-    def _enter(self, filled: int) -> None:
+    def _complete(self) -> None:
+        self._accept(self.query_one(Suggestions).chosen, send=False)
+
+    async def _enter(self, filled: int) -> None:
+        """Send, or take the chosen suggestion; nothing where the text is another one by now than
+        when the editor had been filled `filled` times."""
+        if filled != self.editor.filled:
+            return
         choice = self.query_one(Suggestions).chosen
-        if choice is None:
-            self.post_message(self.Sent(self.editor.full_text, filled))
-        else:
-            self._accept(choice, send=True)
+        if choice is None or self._accept(choice, send=True):
+            await self._send(self.editor.full_text)
 
-    @on(Editor.PicturesPasted)
-    def _pasted(self, event: Editor.PicturesPasted) -> None:
-        event.stop()
-        self.post_message(self.PicturesNamed(event.paths))
-
-    @on(Editor.BackspacedEmpty)
-    def _remove_last(self, event: Editor.BackspacedEmpty) -> None:
-        event.stop()
+    def backspaced_empty(self) -> None:
+        """Backspace in an empty text takes away the last picture."""
         if self.chips.chips:
             self._drop(self.chips.chips[-1])
 
@@ -186,7 +206,7 @@ class Composer(Vertical):
             self._arriving.forget()
             self._offer(commands)
         elif word != self._arriving.asked:
-            self.editor.suggesting = True
+            self._suggesting = True
             self._list_paths(word, self._arriving.ask(word))
 
     @work(thread=True, exclusive=True, group="paths")
@@ -208,43 +228,30 @@ class Composer(Vertical):
 
     def _offer(self, choices: tuple[Choice, ...]) -> None:
         self.query_one(Suggestions).offer(choices)
-        self.editor.suggesting = bool(choices)
+        self._suggesting = bool(choices)
 
-    @on(Editor.SuggestionKey)
-    def _suggestion_key(self, event: Editor.SuggestionKey) -> None:
-        event.stop()
-        suggestions = self.query_one(Suggestions)
-        match event.key:
-            case "up":
-                self._when_listed(partial(suggestions.move, -1))
-            case "down":
-                self._when_listed(partial(suggestions.move, 1))
-            case "escape":
-                self._arriving.forget()
-                self._offer(())
-            case _:
-                self._when_listed(lambda: self._accept(suggestions.chosen, send=False))
+    def _close(self) -> None:
+        self._arriving.forget()
+        self._offer(())
 
     @on(Suggestions.Picked)
     def _picked(self, event: Suggestions.Picked) -> None:
         event.stop()
         self._accept(event.choice, send=False)
 
-    def _accept(self, choice: Choice | None, *, send: bool) -> None:
-        self._arriving.forget()
-        self._offer(())
+    def _accept(self, choice: Choice | None, *, send: bool) -> bool:
+        """Take a suggestion into the text; whether `send` sends what stands there now."""
+        self._close()
         if choice is None:
-            return
+            return False
         editor = self.editor
         if choice.insert.startswith("/"):
             exact = editor.text.strip() == choice.insert.strip()
-            if send and (exact or " " not in choice.label):
-                editor.put(choice.insert.strip())
-                self.post_message(self.Sent(editor.text, editor.filled))
-            else:
-                editor.put(choice.insert)
-            return
+            whole = send and (exact or " " not in choice.label)
+            editor.put(choice.insert.strip() if whole else choice.insert)
+            return whole
         word = path_word(editor.before_cursor)
         editor.insert_picture_word(len(word or "") + 1, choice.insert)
         if choice.picture is not None:
-            self.post_message(self.PicturesNamed((choice.picture,)))
+            self.attach((choice.picture,))
+        return False

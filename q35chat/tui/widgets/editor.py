@@ -1,17 +1,18 @@
-"""The text box of the composer. Enter asks to send; a paste never does."""
+"""The text box of the composer. Enter asks to send; a paste never does.
+
+What follows from a key is asked of an `Owner` at once, before the next key is looked at.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Protocol
 
 from rich.text import Text
 from textual import events
-from textual.document._document import Location
-from textual.message import Message
-from textual.widgets import TextArea
+from textual.document._document import EditResult, Location
+from textual.document._edit import Edit
 
-from q35chat.tui.completion import path_word
 from q35chat.tui.history import History
 from q35chat.tui.line_editing import (
     ScriptLine,
@@ -21,36 +22,37 @@ from q35chat.tui.line_editing import (
     word_left,
     word_right,
 )
-from q35chat.tui.paste import fold_before, fold_label, folds, picture_paths, unfold
-from q35chat.tui.text import clean
+from q35chat.tui.paste import (
+    fold_before,
+    fold_label,
+    folds,
+    picture_paths,
+    plain_text,
+    unfold,
+)
+from q35chat.tui.widgets.in_order import TextField
+
+_OWNERS: Final = frozenset({"enter", "up", "down", "tab", "escape"})
 
 
-class Editor(TextArea):
+class Owner(Protocol):
+    """Who decides what a key means beyond the text."""
+
+    def takes(self, key: str) -> bool:
+        """Whether a key, Enter or one for a list of suggestions, was not for the text."""
+
+    def backspaced_empty(self) -> None:
+        """Backspace in an empty box."""
+
+    def attach(self, paths: tuple[Path, ...]) -> None:
+        """A paste named picture files."""
+
+
+class Editor(TextField):
     """Multi-line, grows with its text, remembers what was sent. `filled` counts how often the
     whole text was replaced: a key pressed before that means another text."""
 
-    @dataclass
-    class Submitted(Message):
-        """Enter was pressed, whether or not there are suggestions; `filled` is as it was then."""
-
-        filled: int
-
-    class BackspacedEmpty(Message):
-        """Backspace in an empty box."""
-
-    @dataclass
-    class PicturesPasted(Message):
-        """A paste named picture files."""
-
-        paths: tuple[Path, ...]
-
-    @dataclass
-    class SuggestionKey(Message):
-        """A key for the list of suggestions, open or on its way."""
-
-        key: str
-
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner) -> None:
         super().__init__(
             id="editor",
             compact=True,
@@ -58,8 +60,8 @@ class Editor(TextArea):
             placeholder="Ask anything · @ attaches a picture · / for commands",
         )
         self.cursor_blink = False
+        self._owner = owner
         self.past = History()
-        self.suggesting = False
         self.pasted = False
         self.filled = 0
         self._folded: dict[int, str] = {}
@@ -119,25 +121,24 @@ class Editor(TextArea):
         row, column = self.cursor_location
         return self.document.get_line(row)[:column]
 
+    def edit(self, edit: Edit) -> EditResult:
+        """Change the text. In an empty one nothing is pasted."""
+        result = super().edit(edit)
+        self.pasted = self.pasted and bool(self.text)
+        return result
+
     async def _on_key(self, event: events.Key) -> None:
+        character = event.character or ""
         if self._handled(event.key):
             event.stop()
             event.prevent_default()
-            return
-        if event.character and not event.is_printable and is_text(event.character):
+        elif not event.is_printable and is_text(character):
             event.stop()
             event.prevent_default()
-            self._replace_via_keyboard(event.character, *self.selection)
-            return
-        await super()._on_key(event)
+            self._replace_via_keyboard(plain_text(character), *self.selection)
 
     def _handled(self, key: str) -> bool:
-        if key == "enter":
-            self.post_message(self.Submitted(self.filled))
-            return True
-        completes = key == "tab" and path_word(self.before_cursor) is not None
-        if completes or (self.suggesting and key in {"up", "down", "tab", "escape"}):
-            self.post_message(self.SuggestionKey(key))
+        if key in _OWNERS and self._owner.takes(key):
             return True
         if key in {"ctrl+j", "shift+enter", "alt+enter"}:
             self._replace_via_keyboard("\n", *self.selection)
@@ -170,10 +171,10 @@ class Editor(TextArea):
         event.prevent_default()
         paths = picture_paths(event.text)
         if paths:
-            self.post_message(self.PicturesPasted(paths))
+            self._owner.attach(paths)
             return
         self.pasted = True
-        text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        text = plain_text(event.text)
         if folds(text):
             number = len(self._folded) + 1
             self._folded[number] = text
@@ -186,7 +187,7 @@ class Editor(TextArea):
     def action_delete_left(self) -> None:
         """Delete backwards; a folded paste goes as one."""
         if not self.text:
-            self.post_message(self.BackspacedEmpty())
+            self._owner.backspaced_empty()
             return
         row, column = self.cursor_location
         length = 0

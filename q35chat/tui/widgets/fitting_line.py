@@ -25,8 +25,8 @@ class FittingLine(Widget):
         return next(fitting, self._wordings[-1])
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
-        """One line, or as many as the last wording takes."""
-        return max(1, self._at(width).get_height({}, width))
+        """One line, or as many as the last wording takes; a layout may ask for no width at all."""
+        return self._at(width).get_height({}, width) if width > 0 else 1
 
     def render(self) -> Content:
         """The wording for the present width."""

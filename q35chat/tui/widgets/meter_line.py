@@ -12,10 +12,11 @@ from q35chat.tui.widgets.latency_graph import spark
 
 _DIM = "$foreground 60%"
 _GAP = "   "
+_NARROWEST_GRAPH, _WIDEST_GRAPH = 4, 12
 
 
 def line(reading: Reading, width: int) -> Content:
-    """As much as fits: capacity, then progress, the draft or speed, then the graph."""
+    """As much as fits: capacity, then progress, the draft, or speed and steps."""
     capacity = reading.capacity
     if not capacity.total:
         return Content.styled("no model yet", _DIM)
@@ -25,7 +26,7 @@ def line(reading: Reading, width: int) -> Content:
     if reading.progress is not None:
         return _fit(head, [_progress(reading.progress), _free(capacity)], width)
     if (reading.made and not capacity.turn) or reading.running:
-        return _fit(head, [_free(capacity), *_speed(reading)], width)
+        return _running(head, reading, width)
     return _fit(head, _parts(capacity), width, gap=" · ")
 
 
@@ -43,15 +44,22 @@ def _free(capacity: Capacity) -> Content:
     return Content.styled(f"{count(capacity.free)} free", _DIM)
 
 
-def _speed(reading: Reading) -> list[Content]:
+def _running(head: Content, reading: Reading, width: int) -> Content:
+    """The numbers first; the graph takes the room they leave, and what is left after it tells the
+    runtime's share of a step."""
     speed = Content.styled(rate(reading.tokens_per_s), "$success bold")
+    numbers = _fit(head, [_free(reading.capacity), speed], width)
     if not reading.steps:
-        return [speed]
-    return [
-        speed,
-        spark(reading, 12),
-        Content.styled(f"p50 {_digits(reading.p50)} p95 {_digits(reading.p95)} ms", _DIM),
-    ]
+        return numbers
+    percentiles = f"p50 {_digits(reading.p50)} p95 {_digits(reading.p95)} ms"
+    tail = [Content.styled(percentiles, _DIM)]
+    room = width - _fit(numbers, tail, width, first=_GAP).cell_length - len(_GAP)
+    if room >= _NARROWEST_GRAPH:
+        tail.insert(0, spark(reading, min(room, _WIDEST_GRAPH)))
+    if reading.wall:
+        share = f"{reading.predict / reading.wall:.0%} runtime"
+        tail.append(Content.styled(share, _DIM))
+    return _fit(numbers, tail, width, first=_GAP)
 
 
 def _digits(value: float) -> str:
@@ -68,10 +76,12 @@ def _progress(progress: Progress) -> Content:
     )
 
 
-def _fit(head: Content, parts: list[Content], width: int, gap: str = _GAP) -> Content:
+def _fit(
+    head: Content, parts: list[Content], width: int, gap: str = _GAP, first: str = "  "
+) -> Content:
     shown = head
     for number, part in enumerate(parts):
-        between = gap if number else "  "
+        between = gap if number else first
         if shown.cell_length + len(between) + part.cell_length > width:
             break
         shown = Content.assemble(shown, (between, _DIM), part)

@@ -138,7 +138,11 @@ def _pair(name: str, value: str, other_name: str, other: str) -> Content:
 
 
 class Meters(Vertical):
-    """The side panel."""
+    """The side panel. Draws the newest reading, once it is on screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reading = Reading()
 
     def compose(self) -> ComposeResult:
         """Capacity, progress while reading, step latency, speed, model."""
@@ -157,6 +161,15 @@ class Meters(Vertical):
 
     def show(self, reading: Reading) -> None:
         """Draw a reading."""
+        self._reading = reading
+        if self.display:
+            self._draw(reading)
+
+    def on_show(self) -> None:
+        """The screen has room for it now."""
+        self._draw(self._reading)
+
+    def _draw(self, reading: Reading) -> None:
         self.query_one(CapacityBar).show(reading.capacity)
         self.query_one(LatencyGraph).show(reading)
         self._put("#capacity-head", capacity_head(reading))

@@ -1,8 +1,11 @@
-"""The model's reasoning: a box that grows with it and folds when the answer starts."""
+"""The model's reasoning: a box that grows with it and folds when the answer starts.
+
+While it grows it is low and follows its end; what the reader opens is there as a whole.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,6 +17,9 @@ from q35chat.counting import counted
 from q35chat.tui.text import clean, seconds
 from q35chat.tui.widgets.follow_scroll import FollowScroll
 
+if TYPE_CHECKING:
+    from q35chat.tui.app import ChatApp
+
 _CHUNK: Final = 1_500
 
 
@@ -24,7 +30,7 @@ class Reasoning(Vertical):
         super().__init__()
         self._chunks = _chunks(clean(text))
         self._folded = folded
-        self._by_reader = False
+        self._by_reader = self._into_view = False
         self._tokens = 0
         self._seconds = 0.0
         self._live = False
@@ -58,6 +64,7 @@ class Reasoning(Vertical):
         if not self._live:
             self._live = True
             self.display = True
+            self.add_class("-growing")
             self._set_folded(False)
             body.follow()
         self._tokens, self._seconds = self._tokens + tokens, spent_s
@@ -77,15 +84,24 @@ class Reasoning(Vertical):
         if not self._live:
             return
         self._live = False
+        self.remove_class("-growing")
         if not self._by_reader:
             self._set_folded(True)
         self._refresh_head()
 
-    def toggle(self) -> None:
-        """Fold or unfold by the reader's wish."""
+    def toggle(self, *, into_view: bool = False) -> None:
+        """Fold or unfold by the reader's wish; what is unfolded comes `into_view`, its head on
+        top."""
         self._by_reader = True
         self._set_folded(not self._folded)
+        self._into_view = into_view and not self._folded
         self._refresh_head()
+
+    def on_resize(self) -> None:
+        """What was unfolded has its place."""
+        if self._into_view:
+            self._into_view = False
+            self.scroll_visible(top=True, animate=False)
 
     def on_click(self, event: events.Click) -> None:
         """A click on the head folds or unfolds."""
@@ -104,6 +120,9 @@ class Reasoning(Vertical):
             parts.append(counted(self._tokens, "token"))
         if self._seconds:
             parts.append(seconds(self._seconds))
+        key = cast("ChatApp", self.app).keymap.label("reasoning")
+        if key:
+            parts.append(key)
         self.query_one(".reasoning-head", Static).update(Content(" · ".join(parts)))
 
 

@@ -16,18 +16,20 @@ from textual.message import Message
 from textual.widgets import Input, Label, Static
 
 from q35chat.advice import DEFAULT_OUT, REAL_MODEL
+from q35chat.choices import LEAST_CAPACITY
 from q35chat.counting import readable_size
 from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub, Standing
 from q35chat.tui.fields import whole
 from q35chat.tui.text import clean, count
 from q35chat.tui.widgets.choices import Choices, Option
+from q35chat.tui.widgets.in_order import LineField
 from q35chat.typed import typed_path
 
 _HUBS: Final = (Option("huggingface", "Hugging Face"), Option("modelscope", "ModelScope"))
 _PRECISIONS: Final = tuple(Option(name, name) for name in ("int4", "int8", "fp32"))
 _WORDS: Final = {"int4": "smallest", "int8": "closer", "fp32": "exact"}
 _CAPACITY: Final = 2048
-_LEAST, _MOST = 16, 1_048_576
+_MOST: Final = 1_048_576
 _ROOMY: Final = 70
 
 
@@ -50,7 +52,7 @@ class SetupForm(Vertical):
         """A row for each part of the wish."""
         with Horizontal(classes="row"):
             yield Label("Model")
-            yield Input(REAL_MODEL, id="model")
+            yield LineField(REAL_MODEL, id="model")
             yield Static("hub id or folder", classes="help")
         with Horizontal(classes="row"):
             yield Label("Hub")
@@ -60,11 +62,11 @@ class SetupForm(Vertical):
             yield Choices(_PRECISIONS, "int4", id="precision")
         with Horizontal(classes="row"):
             yield Label("Capacity")
-            yield Input(str(_CAPACITY), id="capacity")
+            yield LineField(str(_CAPACITY), id="capacity")
             yield Static("slots, answer included", id="capacity-help", classes="help")
         with Horizontal(classes="row"):
             yield Label("Folder")
-            yield Input(DEFAULT_OUT, id="folder")
+            yield LineField(DEFAULT_OUT, id="folder")
             yield Static(id="folder-help", classes="help")
 
     def on_mount(self) -> None:
@@ -168,7 +170,7 @@ class SetupForm(Vertical):
         try:
             capacity = self._capacity()
         except ValueError:
-            hint.update(Content.styled(f"from {_LEAST} to {count(most)}", "$error"))
+            hint.update(Content.styled(f"from {LEAST_CAPACITY} to {count(most)}", "$error"))
         else:
             hint.update("slots, answer included")
             for cost in self._estimate.costs if self._estimate else ():
@@ -185,7 +187,7 @@ class SetupForm(Vertical):
     def _capacity(self) -> int:
         most = _MOST if self._estimate is None else self._estimate.longest
         try:
-            return whole(self._text("capacity"), min(_LEAST, most), most)
+            return whole(self._text("capacity"), min(LEAST_CAPACITY, most), most)
         except ValueError as problem:
             raise ValueError(f"Capacity {problem}") from None
 

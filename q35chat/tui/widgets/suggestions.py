@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 from textual.message import Message
@@ -12,6 +13,9 @@ from textual.widget import Widget
 from q35chat.tui.completion import Choice
 from q35chat.tui.text import clean, one_line
 from q35chat.tui.wrapping import padded
+
+_SIGN, _APART = 2, 2
+_COLUMN, _LEAST = 30, 12
 
 
 class Suggestions(Widget):
@@ -49,17 +53,17 @@ class Suggestions(Widget):
 
     def render(self) -> Content:
         """Label and detail, the highlighted line marked by sign and colour."""
-        width = max(20, self.content_size.width - 28)
+        details = [clean(choice.detail) for choice in self.choices]
+        room = self.content_size.width - _SIGN - _APART - max(map(cell_len, details), default=0)
+        labels = [one_line(choice.label, max(_LEAST, room)) for choice in self.choices]
+        column = max(_COLUMN if room >= _COLUMN else 0, *map(cell_len, labels), 0)
         lines = [
             Content.assemble(
                 ("› " if index == self.index else "  ", "$accent bold"),
-                (
-                    padded(one_line(choice.label, width), 30),
-                    "bold" if index == self.index else "",
-                ),
-                (f"  {clean(choice.detail)}", "$foreground 55%"),
+                (padded(label, column), "bold" if index == self.index else ""),
+                (f"{' ' * _APART}{detail}", "$foreground 55%"),
             )
-            for index, choice in enumerate(self.choices)
+            for index, (label, detail) in enumerate(zip(labels, details, strict=True))
         ]
         return Content("\n").join(lines)
 

@@ -66,6 +66,7 @@ class Transcript(FollowScroll):
         self._steps: list[Step] = []
         self._start = 0
         self._views: list[TurnView] = []
+        self._followed = False
 
     def compose(self) -> ComposeResult:
         """What was said before, then the edges; turns are mounted between them."""
@@ -211,6 +212,23 @@ class Transcript(FollowScroll):
         if self.hidden_after:
             await self.show(self._steps)
         self.follow()
+
+    def turn_reasoning(self) -> bool:
+        """Open the reasoning of the answers in sight, or fold it where all of it is open; whether
+        there is any. What was opened is scrolled to, the last of several; folded again, the text
+        is followed as before."""
+        from q35chat.tui.widgets.reasoning import Reasoning  # noqa: PLC0415
+
+        seen = [view for view in self._views if view.region.overlaps(self.region)]
+        boxes = [box for view in seen for box in view.query(Reasoning) if box.text]
+        folded = [box for box in boxes if box.folded]
+        if folded:
+            self._followed = self.following
+        for box in folded or boxes:
+            box.toggle(into_view=box in folded[-1:])
+        if self._followed and not folded:
+            self.follow()
+        return bool(boxes)
 
     async def _trim_start(self) -> None:
         surplus = len(self._views) - MOST_MOUNTED

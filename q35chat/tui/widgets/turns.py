@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
@@ -24,6 +24,7 @@ from q35chat.tui.text import (
     usage_items,
 )
 from q35chat.tui.widgets.answer import Answer
+from q35chat.tui.widgets.flow import Flow
 from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
 from q35chat.tui.widgets.steady import SteadyHeight
@@ -77,10 +78,10 @@ class Question(TurnView):
     """What the user asked."""
 
     def compose(self) -> ComposeResult:
-        """Pictures in a row, then the text and the foot."""
+        """Pictures beside each other where there is room, then the text and the foot."""
         turn = self.step.turn
         if turn.attachments:
-            with Horizontal(classes="pictures"):
+            with Flow(classes="pictures"):
                 for attachment in turn.attachments:
                     yield from self._picture(attachment)
         if turn.text:

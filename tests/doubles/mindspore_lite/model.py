@@ -172,6 +172,7 @@ class Model:
             self._fail("dyn_shape_process.cc:250] SetDynamicDims]", "Not support dynamic input")
         if self._ascend and given:
             self._check_outputs(given)
+        self._check_room()
         try:
             results = file.graph.run(arrays)
         except Exception as error:  # noqa: BLE001  (the real one tells nothing either)
@@ -224,6 +225,11 @@ class Model:
             if native.from_numpy:
                 native_log.warning("tensor_numpy_impl.h:56] SetShape]", "can not set shape")
 
+    def _check_room(self) -> None:
+        if self._ascend and NPU.used + NPU.workspace > NPU.limit:
+            self._poisoned = True
+            self._fail("model_process.cc:1290] Execute]", "Malloc device memory of a run failed")
+
     def _write(self, read: list[Native], given: list[Native], results: list[Array]) -> None:
         sources = {id(native.memory) for native in read if native.memory is not None}
         for native, result in zip(given, results, strict=True):
@@ -243,7 +249,7 @@ class Model:
             else:
                 native.fill(result)
                 NPU.downloaded += result.nbytes if native.memory is None else 0
-        self._given = [weakref.ref(native) for native in given]
+        self._given = [weakref.ref(native, _gone) for native in given]
 
     def _own(self, results: list[Array]) -> list[Tensor]:
         self._given = []
@@ -262,6 +268,11 @@ class Model:
     def _fail(self, place: str, message: str) -> NoReturn:
         native_log.error(place, message)
         raise RuntimeError("predict failed!")
+
+
+def _gone(_: weakref.ref[Native]) -> None:
+    """A model that is alive has an output tensor that is not."""
+    NPU.dangling += 1
 
 
 def _compiled(port: Port, shape: str) -> Port:

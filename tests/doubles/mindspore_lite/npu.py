@@ -24,12 +24,15 @@ class Memory:
 class Npu:
     """What a machine has (`cann`), and what happened on it since `reset`.
 
-    `limit` is its memory in bytes. `fail_uploads`, `fail_predicts` and `fail_allocations` are
-    countdowns of calls that go wrong, in the way that the real library does.
+    `limit` is its memory in bytes, of which a predict takes `workspace` while it runs. `dangling`
+    counts output tensors that went while a model still pointed at them. `fail_uploads`,
+    `fail_predicts` and `fail_allocations` are countdowns of calls that go wrong, in the way that
+    the real library does.
     """
 
     cann: bool = True
     limit: int = 1 << 40
+    workspace: int = 0
     used: int = 0
     allocations: int = 0
     uploaded: int = 0
@@ -38,6 +41,7 @@ class Npu:
     resizes: int = 0
     predicts: int = 0
     aliased: int = 0
+    dangling: int = 0
     fail_uploads: int = 0
     fail_predicts: int = 0
     fail_allocations: int = 0

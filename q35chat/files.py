@@ -1,0 +1,46 @@
+"""Writing a file as a whole: whoever reads it finds the old content or the new, never half of one.
+
+Knows nothing of what stands in it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_EVERYBODY: Final = 0o666
+_NAME: Final = 40
+
+
+def replace_file(path: Path, content: str | bytes, *, mode: int = _EVERYBODY) -> None:
+    """Put `content`, a text as UTF-8, into `path`, or leave what stands there as it is.
+
+    A new file gets `mode` as far as the user's mask allows it, an old one keeps its own. A link
+    stays one, and what is no file but a pipe or a device is written to. Raises OSError, also for a
+    folder that is not there.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    target = Path(os.path.realpath(path))
+    try:
+        found = target.stat().st_mode
+    except FileNotFoundError:
+        found = None
+    if found is not None and not stat.S_ISREG(found):
+        target.write_bytes(data)
+        return
+    part = target.with_name(f".{target.name[:_NAME]}.{secrets.token_hex(4)}.new")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, mode), "wb") as file:
+            if found is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(found))
+            file.write(data)
+        part.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,146 @@
+"""Typed access to a JSON object that somebody else wrote: each value is of the kind and in the
+range that its reader needs, or one line says which field it is and what is wanted.
+
+A leaf. Knows no file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from q35chat.errors import Q35Error
+
+MOST: Final = 2**63 - 1
+_MOST_REAL: Final = 1e30
+_SHOWN: Final = 60
+
+
+class Fields:
+    """One JSON object. `where` leads to it in messages; `error` is raised, and ends with `advice`.
+
+    A field that is not there is its default's; without a default it must be there.
+    """
+
+    def __init__(
+        self, data: object, where: str, error: Callable[[str], Q35Error], advice: str
+    ) -> None:
+        self.where = where
+        self._error = error
+        self._advice = advice
+        if not isinstance(data, dict):
+            raise error(f"{where} must be an object, found {_shown(data)}; {advice}")
+        self._data: dict[str, Any] = data
+
+    def names(self) -> list[str]:
+        """The fields that are there."""
+        return list(self._data)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._data.get(name) is not None
+
+    def raw(self, name: str) -> object:
+        """The field as it is; None where there is none."""
+        return self._data.get(name)
+
+    def text(self, name: str) -> str:
+        """A text."""
+        value = self._get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name, "a text", value)
+        return value
+
+    def text_or_none(self, name: str) -> str | None:
+        """A text or null."""
+        return None if self._get(name) is None else self.text(name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self._get(name)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(name, "a list of texts", value)
+        return tuple(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false; null is the default."""
+        value = self._data.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.wrong(name, "true or false", value)
+        return default if value is None else value
+
+    def whole(
+        self, name: str, default: int | None = None, *, least: int = 0, most: int = MOST
+    ) -> int:
+        """A whole number from `least` to `most`."""
+        value = self._get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.wrong(name, f"a whole number from {least:,} to {most:,}", value)
+        return value
+
+    def wholes(self, name: str, default: tuple[int, ...], *, most: int = MOST) -> tuple[int, ...]:
+        """As many whole numbers from 0 to `most` as the default has."""
+        return tuple(
+            item.whole(name, most=most) for item in self._items(name, default, len(default))
+        )
+
+    def real(
+        self,
+        name: str,
+        default: float | None = None,
+        *,
+        least: float = -_MOST_REAL,
+        most: float = _MOST_REAL,
+    ) -> float:
+        """A finite number from `least` to `most`."""
+        value = self._get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(name, "a number", value)
+        if not least <= value <= most:  # NaN is neither
+            raise self.wrong(name, f"a number from {least:g} to {most:g}", value)
+        return float(value)
+
+    def reals(self, name: str, count: int, *, least: float, most: float) -> tuple[float, ...]:
+        """A list of `count` numbers, each from `least` to `most`."""
+        items = self._items(name, None, count)
+        return tuple(item.real(name, least=least, most=most) for item in items)
+
+    def section(self, name: str) -> Fields:
+        """The object in this field."""
+        value = self._get(name)
+        if not isinstance(value, dict):
+            raise self.wrong(name, "an object", value)
+        return self._below(name, value)
+
+    def section_or_empty(self, name: str) -> Fields:
+        """The object in this field; one without fields where there is none."""
+        return self.section(name) if self.has(name) else self._below(name, {})
+
+    def wrong(self, name: str, wanted: str, value: object) -> Q35Error:
+        """The error for a field that holds `value`, where `wanted` was needed."""
+        return self._error(
+            f"{self.where}: field {name!r} must be {wanted}, found {_shown(value)}; {self._advice}"
+        )
+
+    def _get(self, name: str, default: object = None) -> object:
+        if name in self._data:
+            return self._data[name]
+        if default is None:
+            raise self._error(f"{self.where} lacks the field {name!r}; {self._advice}")
+        return default
+
+    def _items(self, name: str, default: object, count: int) -> list[Fields]:
+        """Each item of a list as an object with the one field `name`."""
+        value = self._get(name, default)
+        if not isinstance(value, list | tuple) or len(value) != count:
+            raise self.wrong(name, f"a list of {count} numbers", value)
+        return [Fields({name: item}, self.where, self._error, self._advice) for item in value]
+
+    def _below(self, name: str, data: object) -> Fields:
+        return Fields(data, f"{self.where}: {name}", self._error, self._advice)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

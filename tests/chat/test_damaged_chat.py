@@ -1,0 +1,34 @@
+"""A chat with damaged rows opens, shows what can be read, and can be gone on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from q35chat.chat.events import Finished
+from q35chat.chat.values import ChatSettings
+from q35chat.chat.workspace import StoredWorkspace
+from q35chat.store import Store
+from tests.doubles.scripted_backend import ScriptedBackend
+from tests.store.damages import ALL, TEXTS, UNSEEN, damaged
+
+
+@pytest.mark.parametrize("statement", (ALL | UNSEEN).values(), ids=ALL | UNSEEN)
+def test_a_damaged_chat_is_shown_and_gone_on_with(tmp_path: Path, statement: str) -> None:
+    statement += "; DELETE FROM turn_pictures"
+    with damaged(tmp_path, statement) as store:
+        workspace = StoredWorkspace(store, lambda: (ScriptedBackend(), ChatSettings()))
+        workspace.load()
+        chat = workspace.open("c1")
+        assert [step.turn.text for step in chat.steps] == TEXTS
+        (*_, finished) = chat.send("And then?")
+        assert isinstance(finished, Finished)
+        workspace.stop_idle()
+        texts = [*TEXTS, "And then?", finished.text]
+        assert [step.turn.text for step in chat.steps] == texts
+        list(chat.regenerate())
+        assert (chat.steps[-1].branch, chat.steps[-1].branches) == (1, 2)
+        workspace.stop_idle()
+    with Store(tmp_path) as store:
+        assert "And then?" in store.markdown("c1")

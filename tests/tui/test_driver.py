@@ -1,0 +1,76 @@
+"""Keys that come faster than they are done with wait outside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+from textual.app import App
+from textual.drivers.headless_driver import HeadlessDriver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Key
+from textual.message import Message
+
+from q35chat.tui.driver import AT_ONCE, PatientDriver, driver_for
+
+
+class Counting(PatientDriver):
+    """Counts the keys that nobody is done with; `waits` once the first have been sent."""
+
+    sent = most = handled = 0
+
+    def __init__(self) -> None:
+        super().__init__(cast("App[Any]", None))
+        self.waits = threading.Event()
+        self._key_thread = threading.Thread(target=self._send_all)
+
+    def run(self) -> threading.Thread:
+        assert self._key_thread is not None
+        self._key_thread.start()
+        self.waits.wait()
+        return self._key_thread
+
+    def _send_all(self) -> None:
+        for _ in range(5 * AT_ONCE):
+            self.send_message(Key("a", "a"))
+        self.waits.set()
+
+    def _wait(self) -> None:
+        self.waits.set()
+        super()._wait()
+
+    def done(self) -> None:
+        self.handled += 1
+
+
+@pytest.fixture(autouse=True)
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(driver: Counting, _: Message) -> None:
+        driver.sent += 1
+        driver.most = max(driver.most, driver.sent - driver.handled)
+        driver._loop.call_soon_threadsafe(driver.done)
+
+    monkeypatch.setattr(LinuxDriver, "send_message", send)
+
+
+async def test_a_burst_of_keys_waits_until_those_before_are_done_with() -> None:
+    driver = Counting()
+    thread = driver.run()
+    await asyncio.to_thread(thread.join)
+    assert driver.most == AT_ONCE
+    assert driver.handled == 5 * AT_ONCE
+
+
+async def test_what_waits_goes_when_the_application_ends() -> None:
+    driver = Counting()
+    thread = driver.run()
+    driver.exit_event.set()
+    thread.join()
+    assert driver.handled == 0
+
+
+def test_only_the_driver_of_terminals_is_replaced() -> None:
+    assert driver_for(LinuxDriver) is PatientDriver
+    assert driver_for(HeadlessDriver) is HeadlessDriver

@@ -1,0 +1,104 @@
+"""More pictures than one row has room for: none is cut off without a sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from q35chat.tui.widgets.chips import ROWS, Chip, Chips, shown
+from q35chat.tui.widgets.flow import Flow
+from tests.tui.support import Chat, opened, picture_file
+
+SIZES = ((120, 36), (80, 24), (60, 24), (44, 30))
+NAMES = ("house.png", "holiday-at-the-sea.png", "a.png", "a-diagram-with-a-long-name.png", "e.png")
+
+
+async def attach(chat: Chat, folder: Path) -> None:
+    chat.screen.attaching.add(picture_file(folder, name) for name in NAMES)
+    await chat.until(lambda: len(chat.screen.composer.chips.attachments) == len(NAMES))
+    await chat.settled()
+
+
+def inside(chat: Chat) -> list[Chip]:
+    """The chips on screen; each lies inside the row of chips and over no other."""
+    chips = [chip for chip in chat.screen.query(Chip) if chip.display]
+    edge = chat.screen.query_one(Chips).content_region
+    for place, chip in enumerate(chips):
+        assert edge.contains_region(chip.region)
+        assert not any(chip.region.overlaps(other.region) for other in chips[:place])
+    return chips
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_chips_go_on_in_further_rows_and_then_say_how_many_more_there_are(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    async with opened(size=size) as chat:
+        await attach(chat, tmp_path)
+        chips = inside(chat)
+        left = len(NAMES) - len(chips)
+        assert chips
+        assert chat.screen.query_one(Chips).size.height <= ROWS
+        assert (f"+{left} more" in chat.flat) is bool(left)
+        assert "+0" not in chat.flat
+
+
+async def test_chips_that_had_no_room_come_up_as_others_go(tmp_path: Path) -> None:
+    async with opened(size=(60, 24)) as chat:
+        await attach(chat, tmp_path)
+        await chat.see("+2 more")
+        await chat.pilot.click(inside(chat)[0])
+        await chat.see("+1 more")
+        await chat.press("backspace")
+        await chat.settled()
+        assert "more" not in chat.flat
+        assert len(inside(chat)) == 3
+
+
+async def test_chips_that_had_no_room_come_up_as_the_screen_grows(tmp_path: Path) -> None:
+    async with opened(size=(44, 30)) as chat:
+        await attach(chat, tmp_path)
+        few = len(inside(chat))
+        await chat.pilot.resize_terminal(160, 40)
+        await chat.settled()
+        assert len(inside(chat)) == len(NAMES) > few
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_pictures_in_the_conversation_go_on_in_further_rows(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    async with opened(size=size) as chat:
+        await attach(chat, tmp_path)
+        await chat.ask("which?")
+        await chat.settled()
+        (row,) = chat.screen.transcript.query(Flow)
+        cards = list(row.query(".picture-card"))
+        assert len(cards) == len(NAMES)
+        for place, card in enumerate(cards):
+            assert row.region.contains_region(card.region)
+            assert not any(card.region.overlaps(other.region) for other in cards[:place])
+
+
+@given(st.lists(st.integers(8, 60), max_size=12), st.integers(20, 120), st.integers(1, 4))
+def test_as_many_chips_are_shown_as_the_rows_hold(
+    columns: list[int], width: int, rows: int
+) -> None:
+    fitting = shown(columns, width, rows, 8)
+    assert 0 <= fitting <= len(columns)
+    assert fitting == len(columns) or rows_of(columns[: fitting + 1], width, 8) > rows
+    assert rows_of(columns[:fitting], width, 8 if fitting < len(columns) else 0) <= rows or (
+        fitting == 0
+    )
+
+
+def rows_of(columns: list[int], width: int, more: int) -> int:
+    rows, used = 1, 0
+    for wide in [*columns, *([more + 1] if more else [])]:
+        if used and used + wide - 1 > width:
+            rows, used = rows + 1, 0
+        used += wide
+    return rows
