@@ -46,9 +46,11 @@ class Drafting:
         self.editing: str | None = None
 
     def turn_to(self, key: str) -> None:
-        """Keep the draft there is, show that of another chat; the same chat's stays as it is."""
+        """Keep the draft there is, show that of another chat; the same chat's stays as it is.
+        What waits to be sent is the draft there was."""
         if key == self._key:
             return
+        self._screen.sending.forget()
         self.cancel_edit()
         self._keep()
         self._key, self._sent = key, None

@@ -32,6 +32,8 @@ SAYS: dict[str, tuple[str, str]] = {
     "end": ("", ""),
     "more": ("", ""),
     "setup": (_LOADING, ""),
+    "reasoning": ("have no reasoning", "have no reasoning"),
+    "meters": ("", ""),
     "settings": (_LOADING, "Temperature"),
     "help": ("Keys and commands", "Keys and commands"),
     "quit": ("", ""),
