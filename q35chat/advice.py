@@ -34,6 +34,11 @@ def export_command() -> str:
     return f"{program()} export {REAL_MODEL} --out {DEFAULT_OUT}/"
 
 
+def install_command(package: str) -> str:
+    """Puts a package where this program's Python finds it."""
+    return f"{quoted(_typed(Path(sys.executable)))} -m pip install {quoted(package)}"
+
+
 def _typed(path: Path) -> str:
     try:
         path = path.absolute()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+from q35chat.advice import install_command
 from q35chat.bundle import Bundle
 from q35chat.commands.console import Console
 from q35chat.commands.next_command import as_typed_here, lacking, next_step
@@ -26,7 +27,7 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
     _check(request, verify=verify)
     has_torch = find_spec("torch") is not None
     if verify and not has_torch:
-        raise UsageError("--verify needs torch: pip install 'q35chat[verify]', or use --no-verify")
+        raise UsageError(f"--verify needs PyTorch: {install_command('torch')}, or use --no-verify")
     with reporter_for(console.err) as reporter:
         result = export(request, reporter)
     if result.status == "planned" and result.plan:

@@ -104,7 +104,7 @@ def _work(asked: dict[str, Any], lines: Lines) -> None:
     from q35export.request import ExportRequest  # noqa: PLC0415
 
     dry_run = asked.pop("dry_run")
-    request = ExportRequest(**asked | {"out": typed_path(asked["out"]).resolve()})
+    request = ExportRequest(**asked | {"out": typed_path(asked["out"]).absolute()})
     if dry_run:
         from q35chat.commands.export_estimate import estimate  # noqa: PLC0415
 

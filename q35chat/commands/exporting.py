@@ -119,7 +119,7 @@ class ChildJob:
                     tell(Phase(*value))
                 elif kind == "failed":
                     name, message = value
-                    typed = message.replace(str(wish.folder.resolve()), str(wish.folder))
+                    typed = message.replace(str(wish.folder.absolute()), str(wish.folder))
                     raise _error(name, typed)
                 elif kind in {"estimate", "made"}:
                     answer: dict[str, Any] = value

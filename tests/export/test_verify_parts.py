@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,10 @@ def test_a_report_passes_only_while_tensors_and_tokens_hold() -> None:
     assert not report(equal=7).passed
 
 
+def test_the_name_of_a_bundle_is_no_markup() -> None:
+    assert "[bold]out[/x] (fp32)" in replace(report(), bundle="[bold]out[/x]").table()
+
+
 def test_the_table_names_what_is_broken() -> None:
     assert "BROKEN" not in report().table()
     table = report(equal=7).table()
@@ -205,5 +210,5 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(
 
 def test_without_torch_the_message_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(Q35Error, match=r"pip install 'q35chat\[verify\]'"):
+    with pytest.raises(Q35Error, match="-m pip install torch$"):
         require_torch()

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from q35chat.advice import install_command
 from q35chat.errors import Q35Error
 from q35export.verify.samples import Sample
 
@@ -74,7 +75,7 @@ def require_torch() -> Opaque:
         import torch  # noqa: PLC0415
     except ImportError as error:
         raise TorchMissingError(
-            "comparing with transformers needs PyTorch: pip install 'q35chat[verify]'"
+            f"comparing with transformers needs PyTorch: {install_command('torch')}"
         ) from error
     return torch
 

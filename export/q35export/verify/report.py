@@ -97,11 +97,12 @@ def render(report: Report) -> Table:
     """The report as a rich table; states show their worst layer."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     names = {row.comparison for row in report.tensors}
     legend = "\n".join(f"{name}: {MEANING[name]}" for name in MEANING if name in names)
     table = Table(
-        title=f"{report.bundle} ({report.precision}) against transformers",
+        title=Text(f"{report.bundle} ({report.precision}) against transformers"),
         caption=legend,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
