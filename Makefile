@@ -4,8 +4,9 @@ BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.11 python3.12 python3.13,\
   $(shell $(name) -c 'import sys; print("$(name)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 SOURCES := q35chat export tools tests
-# A file stays in one worker: its bundles are made once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# A file stays in one worker: its bundles are made once. Many tests wait for a screen, so three
+# workers fill two cores.
+PYTEST := $(BIN)/python -m pytest --dist loadfile
 
 .PHONY: chat test test-parity test-tmux screens check format goldens clean
 
@@ -13,17 +14,17 @@ chat: $(VENV)/ready-base ## Chat with the demo model, or with the bundle in out/
 	@$(BIN)/q35chat $(ARGS)
 
 test: $(VENV)/ready-dev ## Tests without PyTorch, against golden files
-	$(PYTEST) -m "not parity and not tmux" $(ARGS)
+	$(PYTEST) -n 3 -m "not parity and not tmux" $(ARGS)
 
 test-parity: $(VENV)/ready-parity ## Live comparison with transformers' PyTorch model
-	$(PYTEST) -m parity $(ARGS)
+	$(PYTEST) -n 2 -m parity $(ARGS)
 
 test-tmux: $(VENV)/ready-dev ## The whole program in a real terminal; needs tmux
 	@command -v tmux >/dev/null || { echo "install tmux to run these tests" >&2; exit 1; }
-	$(PYTEST) -m tmux tests/tui $(ARGS)
+	$(PYTEST) -n 2 -m tmux tests/tui $(ARGS)
 
 screens: $(VENV)/ready-dev ## Write the stored screens again; read the diff afterwards
-	REWRITE_SCREENS=1 $(PYTEST) tests/tui/test_screens.py $(ARGS)
+	REWRITE_SCREENS=1 $(PYTEST) -n 2 tests/tui/test_screens.py $(ARGS)
 
 goldens: $(VENV)/ready-parity ## Write the golden files again from transformers
 	$(BIN)/python -m tests.parity.rewrite_goldens $(ARGS)
