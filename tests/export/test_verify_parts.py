@@ -210,5 +210,5 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(
 
 def test_without_torch_the_message_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(Q35Error, match="-m pip install torch$"):
+    with pytest.raises(Q35Error, match=r"-m pip install torch$"):
         require_torch()
