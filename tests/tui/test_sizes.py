@@ -16,9 +16,8 @@ JUMPS = [
 
 
 SCREENS = [
-    "empty", "load_failed", "thinking", "streaming", "pictures", "too_large", "failed", "slash",
-    "sessions", "settings", "help_page", "picker", "code_blocks", "confirm", "setup_form",
-    "setup_progress",
+    "empty", "thinking", "streaming", "pictures", "too_large", "failed", "slash", "sessions",
+    "settings", "help_page", "picker", "code_blocks", "confirm", "setup_form",
 ]  # fmt: skip
 """Scenes with widgets of their own."""
 
