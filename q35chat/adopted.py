@@ -16,13 +16,12 @@ from typing import Final
 from q35chat.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source, is_bundle
 from q35chat.errors import BundleError
 from q35chat.integrity import Depth
-from q35chat.json_fields import Fields
+from q35chat.json_fields import MOST_COUNT, Fields
 from q35chat.json_files import read_json
 
 _KINDS = ("vision", "prefill", "decode")
 _NEEDED_KINDS = ("prefill", "decode")
 _PROCESSOR = ("processor", "tokenizer", ".")
-_MOST: Final = 2**31 - 1
 _ADVICE: Final = "copy the config.json of the Qwen3.5 checkpoint"
 _NEEDED = ("tokenizer.json", "config.json", "preprocessor_config.json")
 
@@ -109,19 +108,15 @@ def _facts(file: Path) -> ModelFacts:
         raise BundleError(f"{file} is no config.json of Qwen3.5: {error}; {_ADVICE}") from error
     text, vision = config.section("text_config"), config.section("vision_config")
     return ModelFacts(
-        vocab_size=_count(text, "vocab_size"),
-        hidden_size=_count(text, "hidden_size"),
-        image_token_id=config.whole("image_token_id", most=_MOST),
-        vision_start_token_id=config.whole("vision_start_token_id", most=_MOST),
-        vision_end_token_id=config.whole("vision_end_token_id", most=_MOST),
-        patch_size=_count(vision, "patch_size"),
-        temporal_patch_size=_count(vision, "temporal_patch_size"),
-        spatial_merge_size=_count(vision, "spatial_merge_size"),
-        position_grid_side=math.isqrt(_count(vision, "num_position_embeddings")),
+        vocab_size=text.count("vocab_size"),
+        hidden_size=text.count("hidden_size"),
+        image_token_id=config.whole("image_token_id", most=MOST_COUNT),
+        vision_start_token_id=config.whole("vision_start_token_id", most=MOST_COUNT),
+        vision_end_token_id=config.whole("vision_end_token_id", most=MOST_COUNT),
+        patch_size=vision.count("patch_size"),
+        temporal_patch_size=vision.count("temporal_patch_size"),
+        spatial_merge_size=vision.count("spatial_merge_size"),
+        position_grid_side=math.isqrt(vision.count("num_position_embeddings")),
         layer_types=text.texts("layer_types") if text.has("layer_types") else (),
-        num_hidden_layers=_count(text, "num_hidden_layers"),
+        num_hidden_layers=text.count("num_hidden_layers"),
     )
-
-
-def _count(fields: Fields, name: str) -> int:
-    return fields.whole(name, least=1, most=_MOST)

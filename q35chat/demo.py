@@ -5,10 +5,9 @@ Knows where the checkpoint is and where its bundle goes; what a bundle is, the e
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -17,6 +16,7 @@ from q35chat import __version__
 from q35chat.advice import export_command
 from q35chat.bundle import is_bundle
 from q35chat.errors import BundleError, ExportError
+from q35chat.locks import locked
 
 _PACKAGE = Path(__file__).parent
 _ASSETS = (_PACKAGE / "assets", _PACKAGE.parent / "assets")
@@ -67,16 +67,15 @@ def ensure_demo(export: Export) -> Path:
 
 @contextmanager
 def _one_at_a_time(bundle: Path) -> Iterator[None]:
-    try:
-        bundle.parent.mkdir(parents=True, exist_ok=True)
-        lock = bundle.with_name(f".{bundle.name}.lock").open("w", encoding="ascii")
-    except OSError as error:
-        raise ExportError(
-            f"cannot write the demo model to {bundle.parent}: {error.strerror}; "
-            "set XDG_CACHE_HOME to a folder that can be written"
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        try:
+            bundle.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(bundle.with_name(f".{bundle.name}.lock")))
+        except OSError as error:
+            raise ExportError(
+                f"cannot write the demo model to {bundle.parent}: {error.strerror}; "
+                "set XDG_CACHE_HOME to a folder that can be written"
+            ) from error
         yield
 
 

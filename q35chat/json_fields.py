@@ -13,6 +13,7 @@ from typing import Any, Final
 from q35chat.errors import Q35Error
 
 MOST: Final = 2**63 - 1
+MOST_COUNT: Final = 2**31 - 1
 _MOST_REAL: Final = 1e30
 _SHOWN: Final = 60
 
@@ -78,6 +79,10 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self.wrong(name, f"a whole number from {least:,} to {most:,}", value)
         return value
+
+    def count(self, name: str) -> int:
+        """How many of something a model has: at least one, and no more than a graph can name."""
+        return self.whole(name, least=1, most=MOST_COUNT)
 
     def wholes(self, name: str, default: tuple[int, ...], *, most: int = MOST) -> tuple[int, ...]:
         """As many whole numbers from 0 to `most` as the default has."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from q35chat.errors import BundleError
-from q35chat.json_fields import Fields
+from q35chat.json_fields import MOST_COUNT, Fields
 from q35chat.json_files import parse_json
 from q35chat.safe_text import json_safe
 
@@ -20,7 +20,6 @@ SCHEMA = 1
 
 OptionValue = str | int
 
-_MOST: Final = 2**31 - 1
 _REPAIR: Final = "export its model into this folder again, with --force"
 
 
@@ -147,19 +146,15 @@ def _file(fields: Fields) -> FileEntry:
 
 def _model(fields: Fields) -> ModelFacts:
     return ModelFacts(
-        vocab_size=_count(fields, "vocab_size"),
-        hidden_size=_count(fields, "hidden_size"),
-        image_token_id=fields.whole("image_token_id", most=_MOST),
-        vision_start_token_id=fields.whole("vision_start_token_id", most=_MOST),
-        vision_end_token_id=fields.whole("vision_end_token_id", most=_MOST),
-        patch_size=_count(fields, "patch_size"),
-        temporal_patch_size=_count(fields, "temporal_patch_size"),
-        spatial_merge_size=_count(fields, "spatial_merge_size"),
-        position_grid_side=_count(fields, "position_grid_side"),
+        vocab_size=fields.count("vocab_size"),
+        hidden_size=fields.count("hidden_size"),
+        image_token_id=fields.whole("image_token_id", most=MOST_COUNT),
+        vision_start_token_id=fields.whole("vision_start_token_id", most=MOST_COUNT),
+        vision_end_token_id=fields.whole("vision_end_token_id", most=MOST_COUNT),
+        patch_size=fields.count("patch_size"),
+        temporal_patch_size=fields.count("temporal_patch_size"),
+        spatial_merge_size=fields.count("spatial_merge_size"),
+        position_grid_side=fields.count("position_grid_side"),
         layer_types=fields.texts("layer_types"),
-        num_hidden_layers=_count(fields, "num_hidden_layers"),
+        num_hidden_layers=fields.count("num_hidden_layers"),
     )
-
-
-def _count(fields: Fields, name: str) -> int:
-    return fields.whole(name, least=1, most=_MOST)

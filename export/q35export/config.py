@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from q35chat.errors import CheckpointError
-from q35chat.json_fields import Fields
+from q35chat.json_fields import MOST_COUNT, Fields
 from q35chat.json_files import read_json
 
 LayerType = Literal["linear_attention", "full_attention"]
@@ -22,7 +22,6 @@ _MOST_LAYERS: Final = 512
 _MOST_WIDTH: Final = 1 << 24
 _MOST_HEADS: Final = 1 << 16
 _MOST_SIDE: Final = 1024
-_MOST_ID: Final = 2**31 - 1
 _LEAST_THETA: Final = 1e-6
 _KINDS: Final = ("linear_attention", "full_attention")
 _SHOWN: Final = 60
@@ -164,9 +163,9 @@ def parse_config(raw: Json, where: str = "config.json") -> ModelConfig:
     config = ModelConfig(
         text=text,
         vision=_vision(_section(fields, "vision_config"), text.hidden_size),
-        image_token_id=fields.whole("image_token_id", 248056, most=_MOST_ID),
-        vision_start_token_id=fields.whole("vision_start_token_id", 248053, most=_MOST_ID),
-        vision_end_token_id=fields.whole("vision_end_token_id", 248054, most=_MOST_ID),
+        image_token_id=fields.whole("image_token_id", 248056, most=MOST_COUNT),
+        vision_start_token_id=fields.whole("vision_start_token_id", 248053, most=MOST_COUNT),
+        vision_end_token_id=fields.whole("vision_end_token_id", 248054, most=MOST_COUNT),
     )
     _check(config)
     return config
@@ -234,7 +233,7 @@ def _text(fields: Fields, model: Fields) -> TextConfig:
         tied=model.flag(
             "tie_word_embeddings", default=fields.flag("tie_word_embeddings", default=False)
         ),
-        max_positions=fields.whole("max_position_embeddings", 32768, least=1, most=_MOST_ID),
+        max_positions=fields.whole("max_position_embeddings", 32768, least=1, most=MOST_COUNT),
         mtp_layers=fields.whole("mtp_num_hidden_layers", 0, most=_MOST_LAYERS),
         mtp_own_embeddings=fields.flag("mtp_use_dedicated_embeddings", default=False),
     )

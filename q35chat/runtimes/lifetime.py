@@ -6,6 +6,7 @@ runtime.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 from weakref import WeakSet
 
@@ -33,13 +34,17 @@ class Lifetime:
         if self._is_over:
             raise RuntimeFailure(f"the {self._name} graph is closed: open the bundle again")
 
-    def ends_run(self, run: Releasable) -> None:
-        """`run` ends with the session: it is of its graph, or bound to one of its buffers."""
-        self._runs.add(run)
-
     def ends_buffer(self, buffer: Releasable) -> None:
         """`buffer` ends with the session."""
         self._buffers.add(buffer)
+
+    @staticmethod
+    def of_run(run: Releasable, lives: Iterable[Lifetime]) -> tuple[Lifetime, ...]:
+        """Those that `run` ends with, of its graph and of its buffers: each once."""
+        each = tuple(dict.fromkeys(lives))
+        for life in each:
+            life._runs.add(run)
+        return each
 
     def end(self) -> None:
         """Release all runs, then the buffers that they were bound to."""

@@ -186,12 +186,7 @@ class LiteSession:
         self._life.check()
         if not self._device.keeps_states:
             return HostBuffer(self._library, shape, dtype, self._life)
-        try:
-            return self._on_device(shape, dtype)
-        except DeviceMemoryError:
-            if not self._residency.make_room(self):
-                raise
-        return self._on_device(shape, dtype)
+        return self._residency.with_room(self, lambda: self._on_device(shape, dtype))
 
     def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> LiteRun:
         """Bind every input and output by name. Raises ValueError where that is not what is given,
@@ -217,13 +212,7 @@ class LiteSession:
         """
         for life in run.lives:
             life.check()
-        try:
-            self._run(run)
-            return
-        except DeviceMemoryError:
-            if not self._residency.make_room(self):
-                raise
-        self._run(run)
+        self._residency.with_room(self, lambda: self._run(run))
 
     def forget(self, run: LiteRun) -> None:
         """`run` is about to lose its buffers, which after its run are the graph's own outputs."""
@@ -365,9 +354,7 @@ class LiteRun:
         self.reads = reads
         self.writes = writes
         session.name_outputs(writes)
-        self.lives = tuple(dict.fromkeys((life, *(buffer.life for buffer in (*reads, *writes)))))
-        for each in self.lives:
-            each.ends_run(self)
+        self.lives = Lifetime.of_run(self, (life, *(buffer.life for buffer in (*reads, *writes))))
 
     def __call__(self) -> None:
         """Run once. Raises RuntimeFailure with the native log's cause."""

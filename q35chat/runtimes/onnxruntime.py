@@ -188,9 +188,7 @@ class OrtRun:
         self.binding: ort.IOBinding | None = binding
         self.options = ort.RunOptions()
         self.options.log_severity_level = _FATAL
-        self.lives = tuple(dict.fromkeys((life, *(buffer.life for buffer in buffers))))
-        for each in self.lives:
-            each.ends_run(self)
+        self.lives = Lifetime.of_run(self, (life, *(buffer.life for buffer in buffers)))
 
     def __call__(self) -> None:
         """Run once. Raises RuntimeFailure with ONNX Runtime's cause."""

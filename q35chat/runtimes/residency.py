@@ -6,8 +6,10 @@ unloaded, and how long that took; nothing of what it computes.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeVar
 
+Made = TypeVar("Made")
 Mode = Literal["auto", "both", "swap"]
 
 
@@ -51,13 +53,17 @@ class Residency:
             return
         if self.swaps:
             self._unload_others(member)
+        self.with_room(member, member.load)
+
+    def with_room(self, keep: Loadable, work: Callable[[], Made]) -> Made:
+        """What `work` gives. Where it has no memory and other graphs than `keep` can leave, they
+        do, and it is tried once more."""
         try:
-            member.load()
-            return
+            return work()
         except MemoryError:
-            if not self.make_room(member):
+            if not self.make_room(keep):
                 raise
-        member.load()
+        return work()
 
     def make_room(self, keep: Loadable) -> bool:
         """Unload every graph but `keep` and swap from now on; whether that freed anything."""

@@ -25,6 +25,13 @@ def is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE
 
 
+def damage(what: str) -> sqlite3.DatabaseError:
+    """An error that `is_damage`, as SQLite itself would raise it."""
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 def check(connection: sqlite3.Connection, *, thorough: bool = False) -> None:
     """Look at every page of the file, and `thorough`ly at what the indexes say of them.
 
@@ -33,9 +40,7 @@ def check(connection: sqlite3.Connection, *, thorough: bool = False) -> None:
     pragma = "integrity_check" if thorough else "quick_check"
     (verdict,) = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
     if verdict != "ok":
-        error = sqlite3.DatabaseError(verdict.splitlines()[-1])
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
+        raise damage(verdict.splitlines()[-1])
 
 
 def mark(path: Path) -> None:

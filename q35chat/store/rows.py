@@ -67,12 +67,12 @@ def update_conversation(
 ) -> int | None:
     """Write everything but title and summary, of head and settings only what changed `since`; the
     new revision, or None when it is gone."""
-    settings = settings_to_text(record.settings)
     stored = None if since is None else read_conversation(connection, record.id, Damage())
+    same = False
     if since is not None and stored is not None:
         record = record.on(stored, since)
         same = record.settings == stored.settings  # and then also what is damaged of them stays
-        settings = None if same else settings_to_text(record.settings)
+    settings = None if same else settings_to_text(record.settings)
     row = connection.execute(
         "UPDATE conversations SET updated = ?, head = ?, settings = coalesce(?, settings), "
         "revision = revision + 1 WHERE id = ? RETURNING revision",

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from functools import cache
 
+from q35chat.store.checking import damage
 from q35chat.store.migrations import SCHEMA, STEPS, m0002_search
 
 _SEARCH = m0002_search.SQL[0]
@@ -18,14 +19,12 @@ Columns = frozenset[tuple[str, str]]
 
 
 def check_tables(connection: sqlite3.Connection, version: int) -> None:
-    """Raises sqlite3.DatabaseError, marked as damage, where the columns of our tables are not those
+    """Raises sqlite3.DatabaseError that is damage, where the columns of our tables are not those
     of schema `version`, or there is no such schema. Columns and tables of others do not matter."""
     known = _columns_of(SCHEMA)
     found = frozenset(_columns(connection)) & known
     if version not in range(SCHEMA + 1) or found != _columns_of(version):
-        error = sqlite3.DatabaseError(f"its tables are not those of schema {version}")
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
+        raise damage(f"its tables are not those of schema {version}")
 
 
 def lacks_search(connection: sqlite3.Connection, version: int) -> bool:

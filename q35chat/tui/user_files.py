@@ -5,14 +5,13 @@ Knows nothing of what stands in them.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from q35chat import files
+from q35chat.locks import locked
 
 _PRIVATE: Final = 0o600
 
@@ -22,13 +21,8 @@ def alone_with(path: Path) -> Iterator[None]:
     """Nobody else who asks for the same file goes on meanwhile, in no process and no thread: what
     is read here is what stands there until it is replaced. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    handle = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(path.with_name(f".{path.name}.lock")):
         yield
-    finally:
-        os.close(handle)
 
 
 def replace_file(path: Path, text: str) -> None:
