@@ -67,10 +67,10 @@ def test_a_link_stays_a_link(tmp_path: Path, there: bool) -> None:
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     pipe, read = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
     reader.start()
     replace_file(pipe, "to whoever reads")
-    reader.join()
+    reader.join(30.0)
     assert read == ["to whoever reads"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 

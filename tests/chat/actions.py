@@ -159,7 +159,7 @@ class User:
                 self._chat.plan_drop(action.number % 3)
                 self._chat.drop_oldest(action.number % 3)
             case "branch":
-                self._chat.choose_branch(action.cut)
+                self._chat.choose_branch(action.cut % self._chat.steps[-1].branches)
             case "reopen":
                 self._reopen()
             case "settings":

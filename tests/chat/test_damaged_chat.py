@@ -9,14 +9,18 @@ import pytest
 from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.workspace import StoredWorkspace
+from q35chat.errors import StoreError
 from q35chat.store import Store
 from tests.doubles.scripted_backend import ScriptedBackend
-from tests.store.damages import ALL, TEXTS, UNSEEN, damaged
+from tests.store.damages import ALL, FIELDS, TEXTS, UNSEEN, damaged
+
+HASHLESS = FIELDS["a picture without a hash"]
 
 
 @pytest.mark.parametrize("statement", (ALL | UNSEEN).values(), ids=ALL | UNSEEN)
 def test_a_damaged_chat_is_shown_and_gone_on_with(tmp_path: Path, statement: str) -> None:
-    statement += "; DELETE FROM turn_pictures"
+    if statement == HASHLESS:  # its picture is gone with its name
+        statement += "; DELETE FROM turn_pictures"
     with damaged(tmp_path, statement) as store:
         workspace = StoredWorkspace(store, lambda: (ScriptedBackend(), ChatSettings()))
         workspace.load()
@@ -32,3 +36,17 @@ def test_a_damaged_chat_is_shown_and_gone_on_with(tmp_path: Path, statement: str
         workspace.stop_idle()
     with Store(tmp_path) as store:
         assert "And then?" in store.markdown("c1")
+
+
+def test_a_question_whose_picture_has_no_name_any_more_is_asked_again_without_it(
+    tmp_path: Path,
+) -> None:
+    with damaged(tmp_path, HASHLESS) as store:
+        workspace = StoredWorkspace(store, lambda: (ScriptedBackend(), ChatSettings()))
+        workspace.load()
+        chat = workspace.open("c1")
+        with pytest.raises(StoreError, match="Edit that question and attach it again"):
+            next(chat.send("And then?"))
+        (*_, finished) = chat.edit(chat.steps[0].id, "Without it")
+        assert isinstance(finished, Finished)
+        workspace.stop_idle()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.events import Event
 from q35chat.chat.journal import Journal
 from q35chat.chat.records import ConversationRecord, TurnRecord
 from q35chat.chat.shown import Shown
@@ -62,6 +63,19 @@ def kept_settings(workspace: StoredWorkspace, chat: StoredConversation) -> ChatS
 
 def refuse(self: Store, record: object, turns: object, *, since: object, wait: bool) -> int:
     raise StoreError("disk full")
+
+
+def refuse_after_the_answer(monkeypatch: pytest.MonkeyPatch, events: Iterator[Event]) -> None:
+    """From now on whoever writes at once finds an answer ended before, and the disk full."""
+    at_once = Journal._write_at_once
+
+    def after_the_answer(self: Journal) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "save", refuse)
+            finish(events)
+            at_once(self)
+
+    monkeypatch.setattr(Journal, "_write_at_once", after_the_answer)
 
 
 class SlowStore(Store):
@@ -219,15 +233,7 @@ def test_a_change_that_the_disk_refuses_takes_no_answer_away_that_ended_meanwhil
     finish(chat.send("one"))
     events = chat.send("two")
     next(events)
-    at_once = Journal._write_at_once
-
-    def after_the_answer(self: Journal) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(Store, "save", refuse)
-            finish(events)
-            at_once(self)
-
-    monkeypatch.setattr(Journal, "_write_at_once", after_the_answer)
+    refuse_after_the_answer(monkeypatch, events)
     with pytest.raises(StoreError, match="disk full"):
         chat.drop_oldest(1)
     assert texts(chat) == ["one", "Answer 1 to: one", "two", "Answer 2 to: two"]
@@ -241,15 +247,7 @@ def test_a_branch_that_the_disk_refuses_keeps_an_answer_that_ended_meanwhile_the
 ) -> None:
     events = forked.send("three")
     next(events)
-    at_once = Journal._write_at_once
-
-    def after_the_answer(self: Journal) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(Store, "save", refuse)
-            finish(events)
-            at_once(self)
-
-    monkeypatch.setattr(Journal, "_write_at_once", after_the_answer)
+    refuse_after_the_answer(monkeypatch, events)
     with pytest.raises(StoreError, match="disk full"):
         forked.choose_branch(0)
     assert texts(forked)[-2:] == ["three", "Answer 3 to: three"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.conversation import StoredConversation
-from q35chat.chat.events import Event, Finished
+from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import RuntimeFailure
 from q35chat.store import Store
+from tests.chat.scripted_chat import finish
 from tests.doubles.chat_model import (
     END,
     GREEDY,
@@ -36,12 +37,6 @@ def spoken(model: ChatModel, settings: ChatSettings, *ids: int) -> list[Turn]:
     """A question and its answer, which the model wrote."""
     model.say(QUESTION, *ids, END, settings=settings)
     return [*QUESTION, answered(model.finish(QUESTION, settings))]
-
-
-def finish(events: Iterator[Event]) -> Finished:
-    *_, last = events
-    assert isinstance(last, Finished)
-    return last
 
 
 @pytest.mark.parametrize("thinking", [True, False])

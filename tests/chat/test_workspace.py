@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from q35chat.chat.conversation import StoredConversation
-from q35chat.chat.events import Event, Finished, Notice
+from q35chat.chat.events import Finished, Notice
 from q35chat.chat.summary import INTRODUCTION, REQUEST, with_summary
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
-from tests.chat.scripted_chat import texts
+from tests.chat.scripted_chat import finish, texts
 from tests.doubles.scripted_backend import Reply, ScriptedBackend, echo
 
 SETTINGS = ChatSettings(system_prompt="Be kind.", thinking=True)
@@ -22,12 +22,6 @@ def workspace_of(folder: Path, backend: ScriptedBackend) -> StoredWorkspace:
     workspace = StoredWorkspace(Store(folder), lambda: (backend, SETTINGS))
     workspace.load()
     return workspace
-
-
-def finish(events: Iterator[Event]) -> Finished:
-    *_, last = events
-    assert isinstance(last, Finished)
-    return last
 
 
 def summarising(turns: Sequence[Turn]) -> Reply:

@@ -23,8 +23,6 @@ def running(
     line: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
-    stdin: int | None = subprocess.DEVNULL,
-    stderr: int | None = subprocess.PIPE,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process of `line` with pipes; it is killed at the end of the block, and after
     `PATIENCE_S`, so that nothing that is read from it waits for ever."""
@@ -32,9 +30,9 @@ def running(
         line,
         env=os.environ | {"PYTHONPATH": PATHS} | dict(environment or {}),
         bufsize=0,
-        stdin=stdin,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=stderr,
+        stderr=subprocess.PIPE,
     )
     limit = threading.Timer(PATIENCE_S, process.kill)
     limit.daemon = True

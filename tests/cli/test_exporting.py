@@ -20,7 +20,7 @@ from q35chat.commands.hub_watch import HubWatch
 from q35chat.errors import CheckpointError, ExportError, Q35Error, UsageError
 from q35chat.tui.exporting import BundleWish, Occupied, Phase, Standing, Stopped
 from tests.cli.processes import PATIENCE_S, running
-from tests.export.bundles import write_sample_bundle
+from tests.export.bundles import names, write_sample_bundle
 from tests.support.checkpoints import make_checkpoint
 
 HELD = (sys.executable, "-m", "tests.support.held_export")
@@ -39,10 +39,6 @@ def wish(checkpoint: Path, tmp_path: Path) -> BundleWish:
 def child(script: str) -> ChildExporter:
     """An exporter whose worker is this program."""
     return ChildExporter((sys.executable, "-c", script))
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_an_estimate_is_what_the_export_then_writes(wish: BundleWish) -> None:

@@ -190,6 +190,7 @@ def test_a_graph_that_cannot_be_described_is_freed_while_the_error_is_kept(
 
 
 CHILD = """
+import resource
 import sys
 from pathlib import Path
 import numpy as np
@@ -197,7 +198,7 @@ from q35chat.runtimes.onnxruntime import OrtSession
 
 def resident():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 >> 20
+    return pages * resource.getpagesize() >> 20
 
 before = resident()
 session = OrtSession(Path(sys.argv[1]), threads=1)

@@ -45,6 +45,17 @@ def checked(store: Store) -> Store:
     return store
 
 
+def copied_in_use(folder: Path) -> Path:
+    """A copy of the store with one more chat, made while it was open."""
+    copy = folder / "killed"
+    copy.mkdir()
+    with Store(folder) as store:
+        checked(store).create(conversation("c2"), ())
+        for part in folder.glob(f"{NAME}*"):
+            shutil.copy(part, copy)
+    return copy
+
+
 def assert_set_aside(folder: Path, left: bytes) -> None:
     with Store(folder) as store:
         (aside,) = folder.glob(f"{NAME}.damaged-*[0-9]")
@@ -119,15 +130,8 @@ def test_nothing_is_written_before_all_was_looked_at(
 
 
 def test_a_file_that_was_not_closed_is_looked_at_before_its_use(tmp_path: Path) -> None:
-    killed = tmp_path / "killed"
-    killed.mkdir()
-    with Store(tmp_path) as store:
-        checked(store).create(conversation("c2"), ())
-        for part in tmp_path.glob(f"{NAME}*"):
-            shutil.copy(part, killed)
-    data = bytearray((killed / NAME).read_bytes())
-    data[-4096:] = b"\xa5" * 4096
-    (killed / NAME).write_bytes(data)
+    killed = copied_in_use(tmp_path)
+    damage(killed)
     with Store(killed) as store:
         assert "is kept as" in store.message
     with Store(tmp_path) as store:
@@ -135,12 +139,7 @@ def test_a_file_that_was_not_closed_is_looked_at_before_its_use(tmp_path: Path) 
 
 
 def test_a_file_that_was_not_closed_and_is_whole_is_gone_on_with(tmp_path: Path) -> None:
-    killed = tmp_path / "killed"
-    killed.mkdir()
-    with Store(tmp_path) as store:
-        checked(store).create(conversation("c2"), ())
-        for part in tmp_path.glob(f"{NAME}*"):
-            shutil.copy(part, killed)
+    killed = copied_in_use(tmp_path)
     with Store(killed) as store:
         assert store.message == ""
         assert {session.id for session in store.sessions()} == {"c1", "c2"}

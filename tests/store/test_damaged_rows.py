@@ -136,8 +136,9 @@ def test_counts_that_are_damaged_are_dropped_and_damaged_times_alone(tmp_path: P
 
 
 def test_a_chat_whose_time_is_damaged_is_not_the_latest(tmp_path: Path) -> None:
-    for number, name in enumerate(["without end", "that is text", "that is bytes", "before all"]):
-        (statement,) = (FIELDS[key] for key in FIELDS if key.startswith("a time ") and name in key)
+    damages = [FIELDS[name] for name in FIELDS if name.startswith("a time ")]
+    assert len(damages) == 5
+    for number, statement in enumerate(damages):
         with damaged(tmp_path / str(number), statement) as store:
             assert [session.id for session in store.sessions()] == ["c2", "c1"]
             assert store.latest() == "c2"

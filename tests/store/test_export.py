@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import json
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from q35chat.errors import StoreError
 from q35chat.store import Store, export
 from tests.store.builders import answer, conversation, picture, user
+from tests.support.disk import full_after
 
 HOSTILE = "a\x1b[31mred\x07\x9b2J\u202egnp.exe\nnext line 中文"
 
@@ -136,17 +135,6 @@ def test_a_folder_that_cannot_be_written_is_named(store: Store, tmp_path: Path) 
         store.export_markdown("c1", tmp_path / "file" / "out")
 
 
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """No file becomes larger than `size` bytes, as on a disk that is full then."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("room", [0, 2, 100])
 def test_an_export_that_fails_leaves_what_stood_there(
     store: Store, tmp_path: Path, room: int
@@ -163,7 +151,7 @@ def test_an_export_that_fails_leaves_what_stood_there(
         lambda: export.write_markdown(loaded, out),
     ]
     for write in writes:
-        with room_for(room), pytest.raises(StoreError, match="cannot be written"):
+        with full_after(room), pytest.raises(StoreError, match="cannot be written"):
             write()
         assert list(out.iterdir()) == [old]
     assert old.read_bytes() == before
