@@ -51,3 +51,17 @@ async def paste(chat: Chat, path: Path) -> None:
 
 def stored(workspace: ScriptedWorkspace, *titles: str) -> list[ScriptedConversation]:
     return [workspace.add(title, dialogue(2)) for title in titles]
+
+
+def ways(chat: Chat) -> list[str]:
+    """What the panel on screen offers."""
+    return [way.label for way in chat.screen.panel.ways]
+
+
+async def open_long(chat: Chat, used: int) -> None:
+    """Open a chat that holds so many slots."""
+    conversation = chat.workspace.add("Long story", dialogue(3))
+    conversation.used = used
+    chat.screen.loader.open(conversation.id)
+    await chat.until(lambda: chat.screen.ready is conversation)
+    await chat.pilot.pause()

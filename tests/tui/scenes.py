@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,12 +22,12 @@ from q35chat.tui.widgets import export_progress
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import (
     EPOCH,
-    MODEL,
     Gate,
     Reply,
     ScriptedWorkspace,
     dialogue,
 )
+from tests.tui.setting_up import DEMO
 from tests.tui.support import Chat, picture_bytes, picture_file
 
 WALL = (54.0, 52.0, 55.0, 61.0, 53.0, 50.0, 90.0, 56.0)
@@ -41,7 +41,6 @@ CHINESE = (
     "2. 如果更小，就在右半部分继续。\n\n每一步把范围减半，所以只需要 `O(log n)` 次比较。👍\n"
 )
 THOUGHT = "They want a binary search. Keep it short: one function, two facts, one table. "
-DEMO = replace(MODEL, name="demo", is_demo=True)
 
 Go = Callable[[Chat], Awaitable[None]]
 

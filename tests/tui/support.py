@@ -12,6 +12,7 @@ from PIL import Image
 from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
+from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
 from q35chat.tui.app import ChatApp
@@ -179,6 +180,11 @@ async def opened(
             yield chat
         finally:
             app.exit()  # as a user leaves; the pilot alone would pull the screen from under it
+
+
+def box(chat: Chat) -> Input:
+    """The first field of the screen on top."""
+    return chat.app.screen.query_one(Input)
 
 
 async def list_of_chats(chat: Chat) -> None:

@@ -9,16 +9,9 @@ from q35chat.tui.feed import Batch
 from q35chat.tui.meter import Capacity, Meter, Reading
 from q35chat.tui.widgets.capacity_bar import FREE, TURN, USED, bar_cells, bar_content
 from q35chat.tui.widgets.meter_line import line
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
-from tests.tui.support import NARROW, Chat, opened
-
-
-async def open_long(chat: Chat, used: int) -> None:
-    conversation = chat.workspace.add("Long story", dialogue(3))
-    conversation.used = used
-    chat.screen.loader.open(conversation.id)
-    await chat.until(lambda: chat.screen.ready is conversation)
-    await chat.pilot.pause()
+from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.tui.on_the_way import open_long
+from tests.tui.support import NARROW, opened
 
 
 async def test_the_forecast_stands_under_the_text_while_typing() -> None:

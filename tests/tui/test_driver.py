@@ -14,6 +14,7 @@ from textual.events import Key
 from textual.message import Message
 
 from q35chat.tui.driver import AT_ONCE, PatientDriver, driver_for
+from tests.doubles.scripted_workspace import PATIENCE_S
 
 
 class Counting(PatientDriver):
@@ -58,7 +59,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_burst_of_keys_waits_until_those_before_are_done_with() -> None:
     driver = Counting()
     thread = driver.run()
-    await asyncio.to_thread(thread.join)
+    await asyncio.to_thread(thread.join, PATIENCE_S)
+    assert not thread.is_alive()
     assert driver.most == AT_ONCE
     assert driver.handled == 5 * AT_ONCE
 
@@ -67,7 +69,8 @@ async def test_what_waits_goes_when_the_application_ends() -> None:
     driver = Counting()
     thread = driver.run()
     driver.exit_event.set()
-    thread.join()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
     assert driver.handled == 0
 
 

@@ -15,14 +15,10 @@ from tests.doubles.scripted_workspace import (
     ScriptedConversation,
     ScriptedWorkspace,
 )
-from tests.tui.on_the_way import sent
+from tests.tui.on_the_way import sent, ways
 from tests.tui.support import Chat, opened
 
 HELD = StoreError("The chat is open in another q35chat. Try again when it is closed.")
-
-
-def ways(chat: Chat) -> list[str]:
-    return [way.label for way in chat.screen.panel.ways]
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
@@ -92,9 +88,11 @@ async def test_a_chat_that_is_not_to_be_had_offers_a_new_one_for_the_message(
         assert chat.conversation.history[0].turn.text == "and now?"
 
 
-async def test_a_question_that_was_kept_is_answered_and_not_asked_twice() -> None:
-    reply = Reply("half an answer", error=StoreError("the disk is full"), fail_after=0)
-    async with opened(ScriptedWorkspace([reply, Reply("a whole answer")])) as chat:
+async def test_a_question_that_was_kept_is_answered_and_not_asked_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuse(monkeypatch, "_reading", StoreError("the disk is full"))
+    async with opened(ScriptedWorkspace([Reply("no"), Reply("a whole answer")])) as chat:
         await failed(chat)
         await chat.press("f5")
         await chat.see("a whole answer")

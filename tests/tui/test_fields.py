@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from textual.widgets import Input
 
 from q35chat.tui.completion import Choice
 from q35chat.tui.widgets.suggestions import Suggestions
-from tests.tui.support import Chat, list_of_chats, opened, picture_file
-
-
-def box(chat: Chat) -> Input:
-    return chat.app.screen.query_one(Input)
+from tests.tui.support import box, list_of_chats, opened, picture_file
 
 
 @pytest.mark.parametrize("searched", ["", "coo"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,13 +21,17 @@ from tests.tui.on_the_way import pictures, read, stored, written
 from tests.tui.support import Chat, opened, picture_file
 
 
+async def leave(chat: Chat) -> None:
+    await chat.press("ctrl+q")
+    await chat.until(lambda: not chat.app.is_running)
+
+
 async def left_with(chat: Chat, *files: Path) -> None:
     """Attach pictures, write something, quit."""
     chat.screen.attaching.add(files)
     await read(chat, *(file.name for file in files))
     await chat.write("what is this?")
-    await chat.press("ctrl+q")
-    await chat.until(lambda: not chat.app.is_running)
+    await leave(chat)
 
 
 def attach_last_first(monkeypatch: pytest.MonkeyPatch, paths: Sequence[Path]) -> None:
@@ -65,7 +69,7 @@ async def test_a_picture_without_a_text_comes_back_too(tmp_path: Path) -> None:
         await chat.until(lambda: chat.screen.ready is norway)
         chat.screen.attaching.add([picture_file(tmp_path)])
         await read(chat, "house.png")
-        await chat.press("ctrl+q")
+        await leave(chat)
     async with opened(workspace, drafts=Drafts(file)) as chat:
         assert pictures(chat) == []
         chat.screen.loader.open(norway.id)
@@ -117,8 +121,7 @@ async def test_a_question_being_changed_comes_back_behind_the_draft(
         await chat.press("ctrl+e")
         await chat.write(change)
         session = chat.conversation.id
-        await chat.press("ctrl+q")
-        await chat.until(lambda: not chat.app.is_running)
+        await leave(chat)
     async with opened(workspace, drafts=Drafts(file), opening=Opening(session)) as chat:
         await chat.until(lambda: written(chat) == kept)
 
@@ -134,7 +137,7 @@ async def test_what_was_sent_or_taken_away_does_not_come_back(tmp_path: Path) ->
         await chat.press("backspace")
         await read(chat)
         session = chat.conversation.id
-        await chat.press("ctrl+q")
+        await leave(chat)
     again = Drafts(file)
     assert [again.pictures(key) for key in (session, "new")] == [(), ()]
 
@@ -303,7 +306,7 @@ def test_an_earlier_save_that_is_late_never_replaces_a_newer_one(
     written: list[str] = []
 
     def late(path: Path, text: str) -> None:
-        if not written:
+        if not begun.is_set():
             begun.set()
             assert go_on.wait(PATIENCE_S)
         written.append(text)
@@ -317,6 +320,7 @@ def test_an_earlier_save_that_is_late_never_replaces_a_newer_one(
         assert begun.wait(PATIENCE_S)
         drafts.put("c1", "one and two")
         second = pool.submit(drafts.save)
+        wait([second], 0.2)  # it may begin, but must not write
         go_on.set()
         first.result(PATIENCE_S)
         second.result(PATIENCE_S)
@@ -332,8 +336,7 @@ async def test_two_windows_keep_both_drafts_when_they_are_left(tmp_path: Path) -
         opening = Opening(conversation.id)
         async with opened(workspace, drafts=drafts, opening=opening) as chat:
             await chat.write(f"about {conversation.title}")
-            await chat.press("ctrl+q")
-            await chat.until(lambda app=chat.app: not app.is_running)  # type: ignore[misc]
+            await leave(chat)
     assert texts(file, norway.id, pasta.id) == ["about Norway", "about Pasta"]
 
 
@@ -353,6 +356,5 @@ async def test_a_save_that_failed_is_made_up_for_when_leaving(
             chat.screen.drafting.save()
             await chat.until(tried.is_set)
             await chat.until(lambda: not any(it.group == "drafts" for it in chat.app.workers))
-        await chat.press("ctrl+q")
-        await chat.until(lambda: not chat.app.is_running)
+        await leave(chat)
     assert texts(file, "new") == ["half a thought"]

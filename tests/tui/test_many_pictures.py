@@ -90,9 +90,7 @@ def test_as_many_chips_are_shown_as_the_rows_hold(
     fitting = shown(columns, width, rows, 8)
     assert 0 <= fitting <= len(columns)
     assert fitting == len(columns) or rows_of(columns[: fitting + 1], width, 8) > rows
-    assert rows_of(columns[:fitting], width, 8 if fitting < len(columns) else 0) <= rows or (
-        fitting == 0
-    )
+    assert rows_of(columns[:fitting], width, 8 if fitting + 1 < len(columns) else 0) <= rows
 
 
 def rows_of(columns: list[int], width: int, more: int) -> int:

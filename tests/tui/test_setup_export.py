@@ -183,4 +183,3 @@ async def test_a_new_model_that_cannot_be_opened_leaves_the_present_one() -> Non
         await chat.press("escape")
         await chat.ask("hello")
         assert "still here" in chat.flat
-        workspace.load_error = None

@@ -11,8 +11,8 @@ from textual.widgets import Static
 from q35chat.chat.service import Forecast
 from q35chat.errors import UsageError
 from q35chat.tui.widgets.composer import forecast_lines
-from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace, dialogue
-from tests.tui.on_the_way import read
+from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace
+from tests.tui.on_the_way import open_long, read, ways
 from tests.tui.support import NARROW, Chat, opened, picture_file
 
 TINY = replace(MODEL, capacity=64)
@@ -29,13 +29,6 @@ async def refused(chat: Chat, words: int) -> None:
 def told(chat: Chat) -> str:
     """What the panel says."""
     return str(chat.screen.query_one("#panel-text", Static).content)
-
-
-async def long_chat(chat: Chat, used: int) -> None:
-    conversation = chat.workspace.add("Long story", dialogue(3))
-    conversation.used = used
-    chat.screen.loader.open(conversation.id)
-    await chat.until(lambda: chat.screen.ready is conversation)
 
 
 async def test_in_an_empty_chat_a_message_that_is_too_long_is_told_what_would_help() -> None:
@@ -61,7 +54,7 @@ async def test_a_smaller_picture_is_named_only_where_there_is_one(tmp_path: Path
 
 async def test_what_fits_no_chat_is_not_offered_a_new_one() -> None:
     async with opened(ScriptedWorkspace(info=TINY)) as chat:
-        await long_chat(chat, 40)
+        await open_long(chat, 40)
         await refused(chat, 60)
         assert "What would help" in told(chat)
         assert not chat.screen.panel.ways
@@ -69,13 +62,14 @@ async def test_what_fits_no_chat_is_not_offered_a_new_one() -> None:
 
 async def test_what_fits_a_new_chat_is_offered_one_where_leaving_out_is_not_enough() -> None:
     async with opened(ScriptedWorkspace()) as chat:
-        await long_chat(chat, 2_000)
+        await open_long(chat, 2_000)
         chat.conversation.freed_by_pair = 5
         await refused(chat, 100)
-        labels = [way.label for way in chat.screen.panel.ways]
-        assert [label[:16] for label in labels] == [
-            "New chat with th", "New chat from a ", "Export to Markdo"
-        ]  # fmt: skip
+        assert ways(chat) == [
+            "New chat with this message",
+            "New chat from a summary that the model writes first",
+            "Export to Markdown",
+        ]
 
 
 async def test_a_chat_that_starts_from_a_summary_offers_one_without_it() -> None:
@@ -86,7 +80,7 @@ async def test_a_chat_that_starts_from_a_summary_offers_one_without_it() -> None
         chat.screen.loader.open(begun.id)
         await chat.until(lambda: chat.screen.ready is begun)
         await refused(chat, 60)
-        assert [way.label for way in chat.screen.panel.ways] == ["New chat with this message"]
+        assert ways(chat) == ["New chat with this message"]
 
 
 async def test_a_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +88,7 @@ async def test_a_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatc
         raise UsageError(f"{pairs} cannot be left out now")
 
     async with opened() as chat:
-        await long_chat(chat, 2_000)
+        await open_long(chat, 2_000)
         await refused(chat, 60)
         monkeypatch.setattr(chat.conversation, "drop_oldest", refuse)
         await chat.press("f6")
@@ -115,7 +109,7 @@ async def test_an_export_leaves_the_ways_on() -> None:
 
 async def test_what_was_left_out_is_still_said_when_its_message_is_sent() -> None:
     async with opened(ScriptedWorkspace([Reply("now it fits")])) as chat:
-        await long_chat(chat, 2_000)
+        await open_long(chat, 2_000)
         await refused(chat, 60)
         await chat.press("f6")
         await chat.see("now it fits")
@@ -136,7 +130,7 @@ async def test_the_forecast_is_whole_at_every_width(width: int, tmp_path: Path) 
 
 async def test_a_refusal_that_is_longer_than_the_line_is_wrapped() -> None:
     async with opened(size=(60, 24)) as chat:
-        await long_chat(chat, 2_000)
+        await open_long(chat, 2_000)
         await chat.write("word " * 60)
         await chat.see("✗ this turn needs 86 slots")
         await chat.until(lambda: "48 are free" in chat.flat.replace("│ │", "").replace("  ", " "))
