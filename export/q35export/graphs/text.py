@@ -211,13 +211,13 @@ def filled_slots(graph: Graph, mask: ir.Value) -> tuple[ir.Value, ir.Value]:
 def _declare_maxima(graph: Graph, logits: ir.Value, vocab_size: int) -> None:
     """What a choice among the best needs to see of all logits, while they are in the caches.
 
-    ReduceMax may pass over a NaN, a sum never does.
+    ReduceMax may pass over a NaN, a sum never does; of blocks it is made with all threads.
     """
     if vocab_size % _BLOCK:
         return
     last = graph.ints(-1)
     blocks = graph.reshape(logits, 0, 0, -1, _BLOCK)
-    broken = graph.op("ReduceSum", logits, last)
+    broken = graph.op("ReduceSum", graph.op("ReduceSum", blocks, last, keepdims=0), last)
     nothing = graph.op("Mul", broken, graph.constant(np.array(0, np.float32)))
     maxima = graph.op("Add", graph.op("ReduceMax", blocks, last, keepdims=0), nothing)
     graph.output(maxima, "logits_maxima", FLOAT, (1, "N", vocab_size // _BLOCK))
