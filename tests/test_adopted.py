@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.adopted import open_bundle
+from q35chat.bundle.foreign import open_bundle
 from q35chat.errors import BundleError
 from tests.support.checkpoints import make_checkpoint
 

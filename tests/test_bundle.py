@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from q35chat import integrity
-from q35chat.adopted import open_bundle
-from q35chat.bundle import MANIFEST_NAME, Bundle, is_bundle
+from q35chat.bundle import integrity
+from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, is_bundle
+from q35chat.bundle.foreign import open_bundle
 from q35chat.errors import BundleError
 from tests.export.bundles import sample_manifest, write_sample_bundle
 from tests.support.imports import ROOT
@@ -175,7 +175,7 @@ def test_only_a_folder_with_a_manifest_is_a_bundle(bundle: Path, tmp_path: Path)
 
 def test_reading_a_manifest_loads_no_library(bundle: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from q35chat.bundle import Bundle; "
+        "import sys; from pathlib import Path; from q35chat.bundle.bundle import Bundle; "
         f"Bundle.open(Path({str(bundle)!r})); "
         "print({'numpy', 'onnx_ir', 'onnxruntime', 'rich'} & set(sys.modules))"
     )

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from q35chat.bundle.manifest import SCHEMA, Manifest
 from q35chat.errors import BundleError
-from q35chat.manifest import SCHEMA, Manifest
 from tests.export.bundles import sample_manifest
 
 

@@ -16,7 +16,7 @@ from q35chat.commands.exporting import ChildExporter
 from q35chat.diagnosis.runtimes import lite_library, look, onnxruntime
 from q35chat.errors import CheckpointError
 from q35chat.tui.exporting import BundleWish
-from q35export import converter
+from q35export.ascend import converter
 from tests.support.imports import ROOT
 
 SPEAKS = "import sys; print('中文 \\udcff', input()); print('é', file=sys.stderr)"

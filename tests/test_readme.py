@@ -19,10 +19,10 @@ import pytest
 import typer.main
 
 from q35chat.chat.events import FinishReason, PromptPlan, Timings, Usage
-from q35chat.chat.generate import check_fit
+from q35chat.chat.turn.generate import check_fit
 from q35chat.cli import app
 from q35chat.errors import CapacityError
-from q35chat.tui.meter import Capacity, Reading
+from q35chat.tui.chat.meter import Capacity, Reading
 from q35chat.tui.text import usage_items
 from q35chat.tui.widgets import meters
 from q35export.pipeline import export

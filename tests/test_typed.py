@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.typed import MOST, typed_number, typed_path
+from q35chat.user_input import MOST, typed_number, typed_path
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from q35chat.commands.chat import ChatOptions, stored_workspace
 from q35chat.settings import load_settings
 from q35chat.store import Store
 from q35chat.tui.app import ChatApp
-from q35chat.tui.drafts import Drafts
+from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import onnx_ir as ir
 
 from q35chat.errors import UsageError
+from q35export.ascend.graphs.options import AscendOptions
 from q35export.config import ModelConfig
-from q35export.graphs.ascend.options import AscendOptions
 from q35export.matrix import TensorSource
 from q35export.precision import precision_plan
 from q35export.request import COMPONENTS, ExportRequest
@@ -125,7 +125,7 @@ def _ascend(component: str) -> Builder:
     def build(
         request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
     ) -> Built:
-        from q35export.graphs.ascend import build_ascend_graph  # noqa: PLC0415
+        from q35export.ascend.graphs import build_ascend_graph  # noqa: PLC0415
 
         options = ascend_options(request)
         return {component: build_ascend_graph(component, config, source, sink, options)}

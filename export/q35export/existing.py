@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from q35chat.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
+from q35chat.bundle.integrity import Damage
 from q35chat.counting import readable_size
 from q35chat.errors import ExportError, OccupiedError, UsageError
-from q35chat.integrity import Damage
 from q35chat.quoting import quoted
 from q35export.components import OLDER_OPTIONS, component_options, shared_options
 from q35export.mounts import is_mount_point

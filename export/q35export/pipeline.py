@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from q35chat.bundle import Bundle, is_bundle
+from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.choices import LEAST_CAPACITY
 from q35chat.counting import readable_size
 from q35chat.errors import ExportError, UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from q35chat.bundle import Bundle, FileEntry
+from q35chat.bundle.bundle import Bundle, FileEntry
 from q35chat.counting import readable_size
 from q35chat.errors import ExportError
 from q35export.components import WEIGHTS_FILE, Builders, graph_path

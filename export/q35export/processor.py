@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from q35chat.bundle import PROCESSOR_FOLDER, FileEntry
+from q35chat.bundle.bundle import PROCESSOR_FOLDER, FileEntry
 from q35chat.errors import CheckpointError
 from q35chat.json_files import read_json
 

@@ -11,7 +11,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from q35chat.bundle import MANIFEST_NAME, Manifest
+from q35chat.bundle.bundle import MANIFEST_NAME, Manifest
 
 _PREFIX = f".{MANIFEST_NAME}"
 _LEFTOVER = re.compile(re.escape(_PREFIX) + r"[a-z0-9_]{8}")

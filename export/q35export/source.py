@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from q35chat.bundle.manifest import Source
 from q35chat.errors import CheckpointError, UsageError
-from q35chat.manifest import Source
-from q35chat.typed import typed_path
+from q35chat.user_input import typed_path
 from q35export.fingerprint import folder_fingerprint
 from q35export.request import ExportRequest
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from q35chat.bundle import MANIFEST_NAME, is_bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, is_bundle
 from q35chat.errors import ExportError
 from q35export.interrupt import undisturbed
 

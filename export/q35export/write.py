@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from q35chat import __version__
-from q35chat.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest, ModelFacts, Source
+from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest, ModelFacts, Source
 from q35export.components import (
     WEIGHTS_FILE,
     Builder,

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, replace
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.journal import Journal
-from q35chat.chat.path import ids_are_ours, in_prompt
-from q35chat.chat.records import TurnRecord
+from q35chat.chat.history.journal import Journal
+from q35chat.chat.history.path import ids_are_ours, in_prompt
+from q35chat.chat.history.records import TurnRecord
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import UsageError
 

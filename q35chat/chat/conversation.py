@@ -16,10 +16,10 @@ from q35chat.chat.asking import Ask, Asker
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.events import Event, Finished, Notice
 from q35chat.chat.gate import Gate, Run
-from q35chat.chat.journal import Journal
-from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
-from q35chat.chat.recorder import AnswerRecorder
-from q35chat.chat.records import TurnRecord
+from q35chat.chat.history.journal import Journal
+from q35chat.chat.history.path import in_prompt, oldest, prompt_turns, steps_of
+from q35chat.chat.history.recorder import AnswerRecorder
+from q35chat.chat.history.records import TurnRecord
 from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
 from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser, with_summary

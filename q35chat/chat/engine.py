@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.chat.defaults import GenerationDefaults
 from q35chat.chat.events import Event, PromptPlan
-from q35chat.chat.generate import Generation, plan_of
-from q35chat.chat.least import LeastTokens
 from q35chat.chat.model import Model
-from q35chat.chat.pictures import Pictures
-from q35chat.chat.prompt import Prompt, build_prompt
-from q35chat.chat.reading import read_ahead
-from q35chat.chat.reuse import DEFAULT_BUDGET, PrefixCache
+from q35chat.chat.prompt.lower_bound import LeastTokens
+from q35chat.chat.prompt.pictures import Pictures
+from q35chat.chat.prompt.prompt import Prompt, build_prompt
+from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
+from q35chat.chat.prompt.template import ConversationTemplate
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.service import ModelInfo
-from q35chat.chat.template import ConversationTemplate
-from q35chat.chat.thinking import ThinkTags
-from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.turn.generate import Generation, plan_of
+from q35chat.chat.turn.reading import read_ahead
+from q35chat.chat.turn.thinking import ThinkTags
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.choices import Speculate
 from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder

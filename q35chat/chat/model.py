@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from q35chat.chat.pictures import Pictures
-from q35chat.chat.reuse import PrefixCache
-from q35chat.chat.template import ConversationTemplate
-from q35chat.chat.thinking import ThinkTags
-from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.prompt.pictures import Pictures
+from q35chat.chat.prompt.reuse import PrefixCache
+from q35chat.chat.prompt.template import ConversationTemplate
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.turn.thinking import ThinkTags
 from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.speculation_odds import Odds

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from q35chat.chat.records import ConversationRecord, TurnRecord
-from q35chat.chat.tree import TurnTree
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.tree import TurnTree
 
 OTHER_TURNS = "Another q35chat went on elsewhere in this chat: its turns are another version."
 OTHER_SETTINGS = "Another q35chat changed the settings of this chat: they hold from now on."

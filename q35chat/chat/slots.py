@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.background import Background
 from q35chat.chat.events import PromptPlan
-from q35chat.chat.journal import Journal
-from q35chat.chat.path import in_prompt, oldest, prompt_turns, steps_of
-from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.journal import Journal
+from q35chat.chat.history.path import in_prompt, oldest, prompt_turns, steps_of
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import DropPlan, Forecast
 from q35chat.chat.shown import Shown
 from q35chat.chat.summary import with_summary

@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from q35chat.chat.archive import Archive
 from q35chat.chat.asking import new_id
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event
 from q35chat.chat.gate import Gate, Run
-from q35chat.chat.journal import Journal, untitled
+from q35chat.chat.history.archive import Archive
+from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.errors import StoreError, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from q35chat.adopted import open_bundle
+from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.model_choice import ModelChoice

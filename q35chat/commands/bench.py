@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import Any
 
 from q35chat import __version__
-from q35chat.adopted import open_bundle
 from q35chat.bench.bandwidth import measured_apart
 from q35chat.bench.document import as_text, compare, document, read_document
 from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
@@ -23,7 +22,8 @@ from q35chat.bench.plot import latencies, picture
 from q35chat.bench.report import comparison_lines, result_lines
 from q35chat.bench.results import Result, Subject
 from q35chat.bench.traffic import traffic
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
+from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.defaults import GenerationDefaults
 from q35chat.chat.engine import open_decoder
 from q35chat.commands.console import Console, StatusLine

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from q35chat.commands.model_choice import ModelChoice
     from q35chat.store import Store
     from q35chat.tui.exporting import Job, Standing
-    from q35chat.tui.graphics import Wish
+    from q35chat.tui.images.graphics import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def stored_workspace(
         return load_choice(replace(choice, npu=options.npu), options.threads)
 
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
-        from q35chat.adopted import open_bundle  # noqa: PLC0415
+        from q35chat.bundle.foreign import open_bundle  # noqa: PLC0415
         from q35chat.commands.model_choice import ModelChoice  # noqa: PLC0415
 
         if open_bundle(folder, check="names").manifest.target == "cpu":

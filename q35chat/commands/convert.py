@@ -7,8 +7,8 @@ from pathlib import Path
 from q35chat.commands.console import Console
 from q35chat.commands.next_command import chat_command
 from q35chat.quoting import quoted
-from q35export.converter import find_converter
-from q35export.mindir import convert
+from q35export.ascend.converter import find_converter
+from q35export.ascend.mindir import convert
 from q35export.progress import reporter_for
 
 NO_CONVERTER = 3

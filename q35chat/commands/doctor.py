@@ -8,17 +8,17 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from q35chat.bundle import is_bundle
+from q35chat.bundle.bundle import is_bundle
+from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint, sample_pictures
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.model_choice import DEFAULT_OUT
 from q35chat.counting import readable_size
-from q35chat.demo import demo_bundle_path, demo_checkpoint, sample_pictures
 from q35chat.diagnosis import ascend, bundle, machine, runtimes
 from q35chat.diagnosis.checks import Check, Group, run_probe
 from q35chat.errors import BundleError
 from q35chat.safe_text import safe_line
 from q35chat.settings import load_settings
-from q35chat.typed import typed_path
+from q35chat.user_input import typed_path
 
 _WIDTH = 600
 _SHOWN_BYTES = 64 << 20
@@ -117,7 +117,7 @@ def _chosen(option: Path | None) -> tuple[Path | None, list[Group]]:
 
 
 def _converter_name() -> str | None:
-    from q35export.converter import find_converter  # noqa: PLC0415
+    from q35export.ascend.converter import find_converter  # noqa: PLC0415
 
     found = find_converter()
     return found.name if found else None

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from q35chat.advice import install_command
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.commands.console import Console
 from q35chat.commands.next_command import as_typed_here, lacking, next_step
 from q35chat.commands.verify import compare

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from q35chat.commands.hub_watch import HubWatch
 from q35chat.errors import Q35Error
-from q35chat.typed import typed_path
+from q35chat.user_input import typed_path
 
 if TYPE_CHECKING:
     from q35export.request import ExportRequest
@@ -114,7 +114,7 @@ def _work(asked: dict[str, Any], lines: Lines) -> None:
 
 
 def _export(request: ExportRequest, lines: Lines) -> dict[str, Any]:
-    from q35chat.bundle import Bundle  # noqa: PLC0415
+    from q35chat.bundle.bundle import Bundle  # noqa: PLC0415
     from q35chat.commands.next_command import left_to_convert  # noqa: PLC0415
     from q35export.pipeline import export  # noqa: PLC0415
 

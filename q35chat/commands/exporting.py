@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from q35chat import errors
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.children import python_command, python_environment
 from q35chat.commands.next_command import as_typed_here, chat_command, convert_command
 from q35chat.errors import ExportError, Q35Error

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from q35chat.bundle import Bundle, Manifest
+from q35chat.ascend.lite_ports import Gear, manifest_gears
+from q35chat.bundle.bundle import Bundle, Manifest
 from q35chat.commands.checks import check_device
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
 from q35chat.commands.npu import NpuOptions, log_path
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import OpenGraph, RuntimeOptions, opener
-from q35chat.runtimes.lite_ports import Gear, manifest_gears
 
 if TYPE_CHECKING:
     from q35chat.engine.session import GraphSession

@@ -18,8 +18,8 @@ from q35chat.commands.render import StreamRenderer
 from q35chat.counting import counted
 from q35chat.errors import PictureError, Q35Error, UsageError
 from q35chat.safe_text import safe_line
-from q35chat.tui.paste import is_existing_path
-from q35chat.typed import typed_path
+from q35chat.tui.chat.paste import is_existing_path
+from q35chat.user_input import typed_path
 
 HELP = """\
 /image PATH  add a picture to the next question

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from q35chat.advice import DEFAULT_OUT, program
-from q35chat.again import adding
-from q35chat.bundle import Manifest
+from q35chat.bundle.bundle import Manifest
+from q35chat.bundle.export_command import adding
 from q35chat.errors import Q35Error
 from q35chat.quoting import quoted
 from q35chat.settings import load_settings

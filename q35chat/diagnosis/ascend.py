@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from q35chat.ascend.npu_smi import npus
 from q35chat.diagnosis.checks import Check
-from q35chat.runtimes.npu_smi import npus
 
 KERNELS = ("ChunkGatedDeltaRule", "RecurrentGatedDeltaRule")
 _ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from q35chat.adopted import AdoptedBundle, open_bundle
 from q35chat.advice import program
-from q35chat.bundle import Bundle, Manifest
+from q35chat.bundle.bundle import Bundle, Manifest
+from q35chat.bundle.foreign import AdoptedBundle, open_bundle
+from q35chat.bundle.integrity import Tell, unheard
 from q35chat.counting import counted, readable_size
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.errors import Q35Error
-from q35chat.integrity import Tell, unheard
 from q35chat.quoting import quoted
 
 _NEEDED = {

@@ -3,7 +3,7 @@
 Knows turns and settings as values; must not know the engine, a runtime or a screen.
 """
 
-from q35chat.chat.records import ConversationRecord, SearchHit, TurnRecord
+from q35chat.chat.history.records import ConversationRecord, SearchHit, TurnRecord
 from q35chat.store.store import Store
 
 __all__ = ["ConversationRecord", "SearchHit", "Store", "TurnRecord"]

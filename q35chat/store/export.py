@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.tree import TurnTree
 from q35chat.chat.summary import HEADING, quotation
-from q35chat.chat.tree import TurnTree
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import StoreError
 from q35chat.files import replace_file

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, get_args
 
 from q35chat.chat.events import FinishReason
-from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.values import Role
 from q35chat.store.damage import Damage
 

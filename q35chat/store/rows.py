@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.store.codec import (
     count_of,

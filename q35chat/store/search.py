@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from q35chat.chat.records import SearchHit
+from q35chat.chat.history.records import SearchHit
 from q35chat.store.codec import LATEST_TIME, text_of, time_of
 from q35chat.store.damage import Damage
 from q35chat.store.folding import fold

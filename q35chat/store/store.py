@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final
 
 from q35chat.advice import program
-from q35chat.chat.records import ConversationRecord, SearchHit, TurnRecord
+from q35chat.chat.history.records import ConversationRecord, SearchHit, TurnRecord
 from q35chat.chat.service import SessionSummary
 from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError

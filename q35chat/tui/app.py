@@ -25,12 +25,12 @@ from q35chat.chat.service import Workspace
 from q35chat.errors import ScreenError
 from q35chat.tui import calm
 from q35chat.tui.asking import Answers, ask
+from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.clipboard import Copied, copy
-from q35chat.tui.drafts import Drafts
 from q35chat.tui.driver import driver_for
-from q35chat.tui.graphics import PictureDisplay, Wish, look
+from q35chat.tui.images.graphics import PictureDisplay, Wish, look
+from q35chat.tui.images.painting import PictureFile
 from q35chat.tui.keymap import read_keymap
-from q35chat.tui.painting import PictureFile
 from q35chat.tui.palette import CommandTable, Palette
 from q35chat.tui.preferences import (
     Preferences,

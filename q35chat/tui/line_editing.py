@@ -20,9 +20,9 @@ from textual.document._wrapped_document import WrappedDocument
 from textual.expand_tabs import expand_tabs_inline, get_tab_widths
 from textual.geometry import Offset
 
-from q35chat.tui.graphemes import after, before, clusters, forward
+from q35chat.tui.markdown.graphemes import after, before, clusters, forward
+from q35chat.tui.markdown.wrapping import breaks, breaks_after_edit
 from q35chat.tui.text import clean
-from q35chat.tui.wrapping import breaks, breaks_after_edit
 
 _SEPARATORS: Final = frozenset({"Zl", "Zp"})
 

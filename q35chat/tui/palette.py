@@ -17,7 +17,7 @@ from textual.worker import Worker, WorkerError
 from q35chat.counting import counted
 from q35chat.tui.arriving import Arriving
 from q35chat.tui.commands import COMMANDS
-from q35chat.tui.markdown import CodeBlock
+from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.in_order import run_in_order
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import platformdirs
 
-from q35chat.tui.graphics import WISHES, Wish
+from q35chat.tui.images.graphics import WISHES, Wish
 from q35chat.tui.user_files import alone_with, replace_file
 
 DEFAULT_THEME: Final = "q35-dark"

@@ -16,7 +16,7 @@ from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment
 from q35chat.counting import counted
 from q35chat.safe_text import safe_text
-from q35chat.tui.wrapping import fitting
+from q35chat.tui.markdown.wrapping import fitting
 
 MARKS: Final[dict[FinishReason, str]] = {
     "cancelled": "■ stopped",

@@ -11,8 +11,8 @@ import pytest
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35export.converter import find_converter
-from q35export.mindir import convert
+from q35export.ascend.converter import find_converter
+from q35export.ascend.mindir import convert
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest

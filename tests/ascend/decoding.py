@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from q35chat.ascend.mindspore_lite import LiteDevice
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
-from q35chat.runtimes.mindspore_lite import LiteDevice
 from tests.support.ascend import AscendChat, Exported
 from tests.support.lite import LiteGraphs
 

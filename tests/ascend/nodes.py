@@ -10,8 +10,8 @@ from typing import Any
 
 import onnx
 
-from q35export.graphs.ascend import AscendOptions
-from q35export.reference import GraphExecutor
+from q35export.ascend.graphs import AscendOptions
+from q35export.ascend.reference import GraphExecutor
 from tests.support.ascend import export_ascend
 from tests.support.checkpoints import make_checkpoint
 

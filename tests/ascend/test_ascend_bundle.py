@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import ExportError, UsageError
+from q35export.ascend.reference import GraphExecutor
 from q35export.pipeline import ExportRequest, ExportResult, export
-from q35export.reference import GraphExecutor
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
 

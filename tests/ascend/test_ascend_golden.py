@@ -11,7 +11,7 @@ import pytest
 
 from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
-from q35export.graphs.ascend import AscendOptions
+from q35export.ascend.graphs import AscendOptions
 from q35export.verify.metrics import difference
 from tests.support.ascend import Array, AscendChat, Exported, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.ascend.lite_tensors import DeviceMemoryError
+from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import PrefillProgress, Token
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
@@ -17,7 +18,6 @@ from q35chat.chat.workspace import StoredWorkspace
 from q35chat.commands.graphs import graph_opener
 from q35chat.commands.npu import NpuOptions
 from q35chat.errors import CapacityError, RuntimeFailure
-from q35chat.runtimes.lite_tensors import DeviceMemoryError
 from q35chat.store import Store
 from q35export.pipeline import export
 from q35export.progress import PlainReporter

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from q35chat.errors import ExportError
-from q35export.reference import GraphExecutor
+from q35export.ascend.reference import GraphExecutor
 from tests.ascend.conftest import Export
 from tests.support.ascend import Array, AscendChat
 

@@ -7,8 +7,8 @@ from collections import Counter
 import onnx
 import pytest
 
-from q35export.reference import GraphExecutor
-from q35export.targets.standard import readable_operators
+from q35export.ascend.reference import GraphExecutor
+from q35export.ascend.targets.standard import readable_operators
 from tests.ascend.conftest import Export
 
 SHAPES = ("plain", "even", "full_first", "mostly_full")

@@ -13,17 +13,17 @@ import onnx_ir as ir
 import pytest
 
 from q35chat.errors import ExportError
-from q35export.graph import Graph
-from q35export.ops import (
+from q35export.ascend.ops import (
     chunk_gated_delta_rule,
     incre_flash_attention,
     recurrent_gated_delta_rule,
     scatter,
 )
-from q35export.reference import GraphExecutor
+from q35export.ascend.reference import GraphExecutor
+from q35export.ascend.targets.chunked_delta_rule import ChunkedRule
+from q35export.ascend.targets.standard import OPSET
+from q35export.graph import Graph
 from q35export.targets.base import AttentionHeads, DeltaHeads
-from q35export.targets.chunked_delta_rule import ChunkedRule
-from q35export.targets.standard import OPSET
 from q35export.weights import CountingSink
 
 HALF, FLOAT, BOOL = ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.BOOL

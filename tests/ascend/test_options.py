@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from q35chat.errors import UsageError
-from q35export.graphs.ascend import AscendOptions
+from q35export.ascend.graphs import AscendOptions
 from q35export.request import parse_gears
 
 

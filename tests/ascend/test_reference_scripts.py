@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from q35chat.adopted import open_bundle
+from q35chat.ascend.residency import Mode
+from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.values import Turn
 from q35chat.commands.graphs import graph_opener
 from q35chat.engine.gears import PromptGearError
 from q35chat.errors import PictureError
-from q35chat.runtimes.residency import Mode
 from tests.ascend.chatting import HELLO, PICTURES, Bundles, OpenChat, ask
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import IDS, Open, by_hand, greedy, read
@@ -141,6 +141,6 @@ def test_their_graphs_are_measured_with_their_weights(
         seen.append(needed)
         return mode
 
-    monkeypatch.setattr("q35chat.runtimes.residency.settle", settled)
+    monkeypatch.setattr("q35chat.ascend.residency.settle", settled)
     graph_opener(open_bundle(folder), None)
     np.testing.assert_allclose(seen, [wanted * 1.1], rtol=0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.runtimes.mindspore_lite import LiteDevice
+from q35chat.ascend.mindspore_lite import LiteDevice
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import HOST, IDS, Open, by_hand, greedy, read
 from tests.doubles.mindspore_lite.npu import Npu

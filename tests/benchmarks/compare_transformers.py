@@ -64,7 +64,7 @@ def export(arguments: argparse.Namespace) -> Numbers:
 
 def engine(arguments: argparse.Namespace) -> Numbers:
     """Run the exported bundle."""
-    from q35chat.bundle import Bundle  # noqa: PLC0415
+    from q35chat.bundle.bundle import Bundle  # noqa: PLC0415
     from q35chat.engine.decoder import Decoder  # noqa: PLC0415
     from q35chat.runtimes.onnxruntime import OrtSession  # noqa: PLC0415
 

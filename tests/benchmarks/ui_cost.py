@@ -158,7 +158,7 @@ def without_screen(bundle: Path, tokens: int, question: str) -> Measured:
 def on_screen(workspace: Any, result: Path) -> None:
     """Run the application; `result` gets what was measured when it is left."""
     from q35chat.tui import app as application  # noqa: PLC0415
-    from q35chat.tui.generation import Generation  # noqa: PLC0415
+    from q35chat.tui.chat.generation import Generation  # noqa: PLC0415
 
     found = Measured()
     start = Generation.start

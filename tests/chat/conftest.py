@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.conversation import StoredConversation
-from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.values import Attachment
 from q35chat.chat.workspace import StoredWorkspace
 from tests.chat.scripted_chat import open_workspace

@@ -8,8 +8,8 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from q35chat.chat import reading
 from q35chat.chat.events import Event, Finished
+from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from tests.chat.actions import ACTIONS, Action, User, WatchedBackend
 from tests.doubles.chat_model import END, ChatModel, never

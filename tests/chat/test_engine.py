@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, Turn

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from q35chat.chat import reading
+from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.choices import Speculate
 from q35chat.engine.speculation_odds import Odds

@@ -13,8 +13,8 @@ import pytest
 
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event
-from q35chat.chat.journal import Journal
-from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.journal import Journal
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.shown import Shown
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.workspace import StoredWorkspace

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from q35chat.chat.least import LeastTokens
-from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.prompt.lower_bound import LeastTokens
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.errors import CapacityError
 from tests.doubles.chat_model import GREEDY, ChatModel, answered, user
 

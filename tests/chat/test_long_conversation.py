@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.events import Finished
-from q35chat.chat.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import CapacityError
 from q35chat.store import Store

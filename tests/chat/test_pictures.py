@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.chat.pictures import Pictures
+from q35chat.chat.prompt.pictures import Pictures
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.errors import BundleError, PictureError
 from q35chat.store import Store

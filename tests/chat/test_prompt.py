@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.chat.detokenize import token_bytes, whole_characters
-from q35chat.chat.pictures import PlacedPicture
-from q35chat.chat.prompt import Prompt, build_prompt
-from q35chat.chat.template import ConversationTemplate
-from q35chat.chat.thinking import ThinkTags
-from q35chat.chat.tokenizer import ChatTokenizer, Message
+from q35chat.bundle.demo import demo_checkpoint
+from q35chat.chat.prompt.pictures import PlacedPicture
+from q35chat.chat.prompt.prompt import Prompt, build_prompt
+from q35chat.chat.prompt.template import ConversationTemplate
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, Message
+from q35chat.chat.turn.detokenize import token_bytes, whole_characters
+from q35chat.chat.turn.thinking import ThinkTags
 from q35chat.chat.values import Attachment, Turn
-from q35chat.demo import demo_checkpoint
 from q35chat.errors import BundleError
 from q35chat.vision.positions import mrope_positions
 from tests.doubles.chat_model import END, PICTURE, THINK, UNTHINK, user

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.events import Finished, Notice, Token
-from q35chat.chat.recorder import AnswerRecorder
+from q35chat.chat.history.recorder import AnswerRecorder
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import StoreError

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from q35chat.chat.remembered import Remembered
+from q35chat.chat.prompt.size_cache import Remembered
 
 
 class Upper:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.chat.reuse import PrefixCache
+from q35chat.chat.prompt.reuse import PrefixCache
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
 from tests.doubles.numpy_session import NumpySession

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from q35chat.chat import reading
 from q35chat.chat.events import Finished, Token
+from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, Turn
 from tests.doubles.chat_model import GREEDY, ChatModel, answered, picture, user
 

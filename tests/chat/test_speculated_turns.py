@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from q35chat.chat import reading
 from q35chat.chat.events import Event, Finished, Token
+from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from q35chat.choices import Speculate
 from q35chat.engine import speculation

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from q35chat.chat.step_times import shared
+from q35chat.chat.turn.step_times import shared
 
 TIMES = st.lists(st.tuples(st.floats(0, 100), st.sampled_from([0.0, 5.0, 30.0])))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.tokenizer import ChatTokenizer
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.errors import BundleError
 from tests.doubles.chat_model import END, PICTURE, SHAPE, THINK
 
@@ -162,7 +162,7 @@ def test_loading_prints_nothing_and_needs_no_torch(processor: Path) -> None:
     script = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
-        "from q35chat.chat.tokenizer import ChatTokenizer\n"
+        "from q35chat.chat.prompt.tokenizer import ChatTokenizer\n"
         "tokenizer = ChatTokenizer.load(Path(sys.argv[1]))\n"
         "message = {'role': 'user', 'content': 'a'}\n"
         "tokenizer.encode(tokenizer.render([message], generation_prompt=True, thinking=True))\n"

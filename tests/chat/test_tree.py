@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from q35chat.chat.records import TurnRecord
-from q35chat.chat.tree import TurnTree
+from q35chat.chat.history.records import TurnRecord
+from q35chat.chat.history.tree import TurnTree
 from q35chat.chat.values import Turn
 
 PARENTS = st.lists(st.integers(0, 30), max_size=30)

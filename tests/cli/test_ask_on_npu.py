@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from q35export.converter import find_converter
-from q35export.mindir import convert
+from q35export.ascend.converter import find_converter
+from q35export.ascend.mindir import convert
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest

@@ -16,8 +16,8 @@ from q35chat.commands.npu import log_path
 from q35chat.errors import BundleError, CapacityError, OutputError, UsageError
 from q35chat.files import replace_file
 from q35chat.runtimes.native_log import native_log
-from q35export.converter import find_converter
-from q35export.mindir import convert
+from q35export.ascend.converter import find_converter
+from q35export.ascend.mindir import convert
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import q35chat.adopted
+import q35chat.bundle.foreign
 import q35chat.tui.app
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
@@ -145,7 +145,7 @@ def test_another_bundle_takes_of_the_command_line_what_suits_its_target(
     target: str, opened: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = SimpleNamespace(manifest=SimpleNamespace(target=target))
-    monkeypatch.setattr(q35chat.adopted, "open_bundle", lambda *_, **__: bundle)
+    monkeypatch.setattr(q35chat.bundle.foreign, "open_bundle", lambda *_, **__: bundle)
     options = ChatOptions(model_dir=Path("m"), threads=2, npu=NpuOptions(1, "swap"))
     with Store() as store:
         workspace = stored_workspace(store, options, Settings(), lambda _: None)

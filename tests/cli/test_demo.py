@@ -7,8 +7,8 @@ from typing import TextIO
 
 import pytest
 
-from q35chat import demo
-from q35chat.bundle import MANIFEST_NAME, is_bundle
+from q35chat.bundle import demo
+from q35chat.bundle.bundle import MANIFEST_NAME, is_bundle
 from q35chat.errors import BundleError, ExportError
 
 

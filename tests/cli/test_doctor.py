@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from q35chat.advice import program
-from q35chat.bundle import MANIFEST_NAME
+from q35chat.bundle.bundle import MANIFEST_NAME
+from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint
 from q35chat.commands.doctor import run_doctor
-from q35chat.demo import demo_bundle_path, demo_checkpoint
 from q35chat.diagnosis import ascend, machine, runtimes
 from q35chat.diagnosis.runtimes import Library
-from q35export.mindir import convert
+from q35export.ascend.mindir import convert
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
@@ -177,7 +177,7 @@ def test_on_a_machine_with_everything_only_the_conversion_is_missing(
 def test_a_converted_bundle_can_run_on_a_machine_with_everything(
     exported: Path, npu_machine: None
 ) -> None:
-    from q35export.converter import find_converter  # noqa: PLC0415
+    from q35export.ascend.converter import find_converter  # noqa: PLC0415
 
     convert(exported / "ascend-310p", find_converter(), PlainReporter(sys.stderr))
 

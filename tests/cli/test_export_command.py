@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from q35chat import cli
-from q35chat.bundle import Bundle, is_bundle
+from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.commands import export as command
 from q35chat.commands.export import export_model
 from q35chat.commands.export_estimate import estimate

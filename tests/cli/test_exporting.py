@@ -14,7 +14,7 @@ import huggingface_hub
 import huggingface_hub.constants
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.commands.exporting import ChildExporter, in_words
 from q35chat.commands.hub_watch import HubWatch
 from q35chat.errors import CheckpointError, ExportError, Q35Error, UsageError

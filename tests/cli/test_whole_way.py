@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from q35chat.bundle import MANIFEST_NAME
+from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.cli import run
 from q35chat.safe_text import safe_text
 from q35export.pipeline import export

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token, VisionProgress
 from q35chat.chat.workspace import StoredWorkspace

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from q35chat.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source
+from q35chat.bundle.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from q35export.converter_config import read_inputs
+from q35export.ascend.converter_config import read_inputs
 from tests.doubles.mindspore_lite.modelfile import write_model
 
 FAILURES = {

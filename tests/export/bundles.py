@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from q35chat.bundle import MANIFEST_NAME, FileEntry, Manifest, ModelFacts, Source
+from q35chat.bundle.bundle import MANIFEST_NAME, FileEntry, Manifest, ModelFacts, Source
 
 FACTS = ModelFacts(
     vocab_size=384,

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.ascend.lite_ports import manifest_gears, read_gears
 from q35chat.errors import ExportError
-from q35chat.runtimes.lite_ports import manifest_gears, read_gears
-from q35export.converter_config import (
+from q35export.ascend.converter_config import (
     GraphInputs,
     config_text,
     gears,
     read_inputs,
     shapes,
 )
-from q35export.graphs.ascend.options import DEFAULT_GEARS
+from q35export.ascend.graphs.options import DEFAULT_GEARS
 from q35export.request import DEFAULT_IMAGE_GEARS
 from tests.doubles.fake_converter import sections
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle import Bundle, is_bundle
+from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.errors import ExportError
 from q35export.pipeline import ExportRequest, export
 from tests.export.bundles import names

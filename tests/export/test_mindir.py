@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle import MANIFEST_NAME, Bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.errors import BundleError, ExportError, UsageError
-from q35export.converter import find_converter
-from q35export.mindir import convert
-from q35export.mindir_files import converted_graph
+from q35export.ascend.converter import find_converter
+from q35export.ascend.mindir import convert
+from q35export.ascend.mindir_files import converted_graph
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
@@ -196,7 +196,9 @@ def test_a_full_disk_is_told_before_the_converter_runs(
     out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(out)
-    monkeypatch.setattr("q35export.mindir.shutil.disk_usage", lambda _: usage._replace(free=1000))
+    monkeypatch.setattr(
+        "q35export.ascend.mindir.shutil.disk_usage", lambda _: usage._replace(free=1000)
+    )
 
     with pytest.raises(ExportError, match=r"converting vision needs .* KiB .* 1000 B are free"):
         convert(out, find_converter(), reporter())
@@ -207,7 +209,9 @@ def test_little_room_is_told_and_tried(
 ) -> None:
     usage = shutil.disk_usage(out)
     size = (out / "decode" / "model.bin").stat().st_size * 2
-    monkeypatch.setattr("q35export.mindir.shutil.disk_usage", lambda _: usage._replace(free=size))
+    monkeypatch.setattr(
+        "q35export.ascend.mindir.shutil.disk_usage", lambda _: usage._replace(free=size)
+    )
     said = io.StringIO()
 
     assert convert(out, find_converter(), PlainReporter(said)).status == "converted"
@@ -243,7 +247,7 @@ def test_the_tool_of_an_unpacked_package_finds_its_libraries(
 
 
 def test_without_a_tool_the_python_package_converts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from q35export import converter  # noqa: PLC0415
+    from q35export.ascend import converter  # noqa: PLC0415
 
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("MSLITE_HOME", raising=False)
@@ -252,7 +256,7 @@ def test_without_a_tool_the_python_package_converts(monkeypatch: pytest.MonkeyPa
     found = find_converter()
 
     assert found is not None
-    assert found.command[1:] == ("-P", "-m", "q35export.lite_worker")
+    assert found.command[1:] == ("-P", "-m", "q35export.ascend.lite_worker")
 
 
 @pytest.fixture
@@ -292,9 +296,9 @@ def test_a_disk_that_filled_up_is_told_whatever_the_log_says(
     monkeypatch.setenv("FAKE_CONVERTER_FAILS", "silent")
     usage = shutil.disk_usage(out)
     monkeypatch.setattr(
-        "q35export.converter.shutil.disk_usage", lambda _: usage._replace(free=4096)
+        "q35export.ascend.converter.shutil.disk_usage", lambda _: usage._replace(free=4096)
     )
-    monkeypatch.setattr("q35export.mindir._graph_size", lambda manifest, name: 0)
+    monkeypatch.setattr("q35export.ascend.mindir._graph_size", lambda manifest, name: 0)
 
     with pytest.raises(ExportError, match="vision was not converted: the disk is full: free space"):
         convert(out, find_converter(), reporter())

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import CheckpointError, UsageError
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config

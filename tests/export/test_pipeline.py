@@ -13,7 +13,7 @@ import onnx_ir as ir
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from q35chat.bundle import MANIFEST_NAME, Bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.errors import BundleError, CheckpointError, ExportError, UsageError
 from q35export.pipeline import ExportRequest, ExportResult, export
 from tests.export.bundles import names

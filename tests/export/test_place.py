@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import CheckpointError, UsageError
 from q35export import existing
 from q35export.mounts import is_mount_point

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import ExportError
 from q35export.interrupt import sigterm_raises
 from q35export.staging import exclusive, publish, staging_folder

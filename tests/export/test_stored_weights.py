@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35export.config import ModelConfig, load_config
 from q35export.verify import stored_weights as module
 from q35export.verify.provenance import Origin, origins

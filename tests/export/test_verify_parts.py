@@ -12,7 +12,7 @@ import onnx_ir as ir
 import psutil
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError, Q35Error
 from q35export.config import load_config
 from q35export.verify import NotEnoughMemoryError, Report, metrics, verify

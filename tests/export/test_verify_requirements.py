@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError
 from q35export.config import load_config
 from q35export.pipeline import export

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35export import precision as precisions
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
 from q35export.request import Precision

@@ -18,7 +18,7 @@ import pytest
 from q35chat.vision.geometry import geometry
 from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
-from q35export.graphs.ascend import AscendOptions
+from q35export.ascend.graphs import AscendOptions
 from q35export.request import DType
 from tests.lite.environment import call
 from tests.support.ascend import STATES, Array, Exported, export_ascend

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from q35export.graphs.ascend import AscendOptions
+from q35export.ascend.graphs import AscendOptions
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Float32, Greedy, Int64, Prompt, Reference
 from q35export.verify.samples import Sample

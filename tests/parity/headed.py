@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import open_decoder
 from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35export.pipeline import export
 from q35export.request import PRECISIONS, ExportRequest
 from q35export.verify import Report, verify

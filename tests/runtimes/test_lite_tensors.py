@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.errors import RuntimeFailure
-from q35chat.runtimes.lifetime import Lifetime
-from q35chat.runtimes.lite_tensors import (
+from q35chat.ascend.lite_tensors import (
     DeviceBuffer,
     DeviceMemoryError,
     HostBuffer,
     lite_type,
     numpy_type,
 )
+from q35chat.errors import RuntimeFailure
+from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.native_log import NativeLog
 from tests.doubles import mindspore_lite as lite
 from tests.doubles.mindspore_lite.npu import Npu

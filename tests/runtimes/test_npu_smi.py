@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.runtimes.npu_smi import Npu, free_bytes, npus, parse
+from q35chat.ascend.npu_smi import Npu, free_bytes, npus, parse
 
 TABLE = """\
 +--------------------------------------------------------------------------------------------------+

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from q35chat.runtimes.residency import Mode, Residency, settle
+from q35chat.ascend.residency import Mode, Residency, settle
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from q35chat.chat.records import TurnRecord
-from q35chat.chat.tree import TurnTree
+from q35chat.chat.history.records import TurnRecord
+from q35chat.chat.history.tree import TurnTree
 from q35chat.store import Store
 from q35chat.store.opening import NAME
 from tests.store.builders import answer, conversation, later, picture, user

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from q35export.ascend.graphs import COMPONENTS, AscendOptions, build_ascend_graph
+from q35export.ascend.reference import GraphExecutor
+from q35export.ascend.reference import chat as reference
+from q35export.ascend.reference.chat import STATES, GraphChat
+from q35export.ascend.reference.signature import Array
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
-from q35export.graphs.ascend import COMPONENTS, AscendOptions, build_ascend_graph
-from q35export.reference import GraphExecutor
-from q35export.reference import chat as reference
-from q35export.reference.chat import STATES, GraphChat
-from q35export.reference.signature import Array
 from q35export.weights import FileSink
 
 __all__ = ["STATES", "Array", "AscendChat", "Exported", "encode_picture", "export_ascend"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
 from q35export.pipeline import export

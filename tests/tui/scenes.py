@@ -14,9 +14,9 @@ import pytest
 
 import q35chat.tui.screens.chat as chat_screen
 from q35chat.errors import BundleError, RuntimeFailure
-from q35chat.tui import generation
+from q35chat.tui.chat import generation
+from q35chat.tui.chat.meter import Meter
 from q35chat.tui.exporting import Phase
-from q35chat.tui.meter import Meter
 from q35chat.tui.screens import sessions as sessions_screen
 from q35chat.tui.widgets import export_progress
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter

@@ -16,8 +16,8 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
 from q35chat.tui.app import ChatApp
-from q35chat.tui.drafts import Drafts
-from q35chat.tui.graphics import PictureDisplay
+from q35chat.tui.chat.drafts import Drafts
+from q35chat.tui.images.graphics import PictureDisplay
 from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.widgets.meters import Meters

@@ -11,7 +11,7 @@ import pytest
 from textual import events
 
 from q35chat.tui.arriving import Arriving
-from q35chat.tui.completion import Choice, listing
+from q35chat.tui.chat.completion import Choice, listing
 from q35chat.tui.screens import picker
 from q35chat.tui.widgets import composer
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter

@@ -5,8 +5,8 @@ import re
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.service import Forecast
 from q35chat.errors import CapacityError
-from q35chat.tui.feed import Batch
-from q35chat.tui.meter import Capacity, Meter, Reading
+from q35chat.tui.chat.feed import Batch
+from q35chat.tui.chat.meter import Capacity, Meter, Reading
 from q35chat.tui.widgets.capacity_bar import FREE, TURN, USED, bar_cells, bar_content
 from q35chat.tui.widgets.meter_line import line
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace

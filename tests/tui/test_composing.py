@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from q35chat.tui.drafts import Drafts
+from q35chat.tui.chat.drafts import Drafts
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened, picture_file
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from q35chat.chat.values import Turn
-from q35chat.tui.markdown import conversation_markdown
+from q35chat.tui.markdown.source import conversation_markdown
 
 
 def test_a_conversation_from_a_summary_is_copied_with_it() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from q35chat.chat.values import Turn
-from q35chat.tui.markdown import CodeBlock, code_blocks, numbered_blocks
-from q35chat.tui.markdown_layout import lay_out
-from q35chat.tui.markdown_parser import parser
+from q35chat.tui.markdown.layout import lay_out
+from q35chat.tui.markdown.parser import parser
+from q35chat.tui.markdown.source import CodeBlock, code_blocks, numbered_blocks
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from q35chat.tui.completion import Choice
+from q35chat.tui.chat.completion import Choice
 from q35chat.tui.widgets.suggestions import Suggestions
 from tests.tui.support import box, list_of_chats, opened, picture_file
 

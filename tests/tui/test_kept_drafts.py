@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.values import Attachment
-from q35chat.tui import drafts as kept
-from q35chat.tui.drafts import Drafts, KeptPicture
+from q35chat.tui.chat import drafts as kept
+from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.user_files import replace_file
 from tests.doubles.scripted_workspace import PATIENCE_S, ScriptedConversation, ScriptedWorkspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from q35chat.chat.values import Turn
-from q35chat.tui.meter import Capacity, Reading
+from q35chat.tui.chat.meter import Capacity, Reading
 from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.widgets.meter_line import MeterLine, line

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from textual import events
 
-from q35chat.tui.graphemes import clusters
-from q35chat.tui.paste import plain_text
+from q35chat.tui.chat.paste import plain_text
+from q35chat.tui.markdown.graphemes import clusters
 from tests.tui.support import opened
 
 MARKS = "\u200e\u200f\u061c\u200c\u200d\ufe0e\ufe0f\u2060"

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image, JpegImagePlugin
 
 from q35chat.chat import showing
-from q35chat.tui.gallery import CELLS
-from q35chat.tui.graphics import PictureDisplay, Terminal
+from q35chat.tui.images.gallery import CELLS
+from q35chat.tui.images.graphics import PictureDisplay, Terminal
+from q35chat.tui.images.preview import half_blocks, shrunk
 from q35chat.tui.preferences import load_preferences, preferences_path
-from q35chat.tui.preview import half_blocks, shrunk
 from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.settings import SettingsScreen
 from q35chat.tui.widgets.picture import Picture

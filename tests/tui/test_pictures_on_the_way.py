@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import CapacityError
-from q35chat.tui.drafts import Drafts
+from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.widgets.chips import Chip
 from tests.doubles.scripted_workspace import (

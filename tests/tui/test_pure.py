@@ -13,19 +13,19 @@ from rich.cells import cell_len
 from q35chat.chat.events import PrefillProgress, PromptPlan, Timings, Token, Usage, VisionProgress
 from q35chat.chat.service import Forecast, ModelInfo
 from q35chat.chat.values import ChatSettings, Turn
+from q35chat.tui.chat.completion import listing, path_word, slash_choices
+from q35chat.tui.chat.drafts import Drafts
+from q35chat.tui.chat.feed import Batch, Feed
+from q35chat.tui.chat.history import History
+from q35chat.tui.chat.meter import Meter, percentile
+from q35chat.tui.chat.pacing import LONGEST_S, SHORTEST_S, Pacer
+from q35chat.tui.chat.paste import fold_label, folds, is_existing_path, picture_paths, unfold
 from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
 from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
-from q35chat.tui.completion import listing, path_word, slash_choices
-from q35chat.tui.drafts import Drafts
-from q35chat.tui.feed import Batch, Feed
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS
-from q35chat.tui.history import History
-from q35chat.tui.markdown import code_blocks, conversation_markdown
-from q35chat.tui.meter import Meter, percentile
-from q35chat.tui.pacing import LONGEST_S, SHORTEST_S, Pacer
-from q35chat.tui.paste import fold_label, folds, is_existing_path, picture_paths, unfold
+from q35chat.tui.images.preview import half_blocks
+from q35chat.tui.markdown.source import code_blocks, conversation_markdown
 from q35chat.tui.preferences import Preferences, load_preferences, save_preferences
-from q35chat.tui.preview import half_blocks
 from q35chat.tui.text import (
     clean,
     millis,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual import events
 
-from q35chat.tui.drafts import Drafts
+from q35chat.tui.chat.drafts import Drafts
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.commands.chat import ChatOptions, stored_workspace
 from q35chat.commands.exporting import ChildExporter
 from q35chat.settings import Settings

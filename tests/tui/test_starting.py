@@ -175,7 +175,7 @@ from q35chat.commands import chat
 from q35chat.settings import load_settings
 from q35chat.store import Store
 from q35chat.tui.app import ChatApp
-from q35chat.tui.drafts import Drafts
+from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
 class Painted(ChatApp):

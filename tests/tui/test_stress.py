@@ -14,9 +14,9 @@ from dataclasses import replace
 import pytest
 
 from q35chat.chat.service import Step
-from q35chat.tui import markdown_layout
-from q35chat.tui.generation import Generation
-from q35chat.tui.segments import LINE_LIMIT
+from q35chat.tui.chat.generation import Generation
+from q35chat.tui.markdown import layout as markdown_layout
+from q35chat.tui.markdown.segments import LINE_LIMIT
 from q35chat.tui.widgets.turns import AnswerView
 from tests.doubles.scripted_workspace import (
     MODEL,

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from q35chat.tui.asking import CELL, FENCE, NAME, Answers, ask, parse
-from q35chat.tui.graphics import PictureDisplay, Terminal, Way, Wish, look
+from q35chat.tui.images.graphics import PictureDisplay, Terminal, Way, Wish, look
 
 KITTY = {"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}
 FOOT = {"TERM": "foot"}

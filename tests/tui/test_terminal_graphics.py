@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from q35chat.tui.gallery import FIRST, LAST, Gallery, Placed
-from q35chat.tui.graphics import PictureDisplay, Terminal, Way
-from q35chat.tui.painting import PictureFile
-from q35chat.tui.preview import Pixels, coarse, grid, half_blocks, shrunk
+from q35chat.tui.images.gallery import FIRST, LAST, Gallery, Placed
+from q35chat.tui.images.graphics import PictureDisplay, Terminal, Way
+from q35chat.tui.images.painting import PictureFile
+from q35chat.tui.images.preview import Pixels, coarse, grid, half_blocks, shrunk
 from q35chat.tui.text import clean
 from tests.doubles.picture_terminal import PictureTerminal
 from tests.tui.support import picture_bytes

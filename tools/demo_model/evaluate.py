@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from PIL import Image
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Finished
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.vision.positions import mrope_positions
-from q35export.reference import GraphExecutor
-from q35export.reference.chat import GraphChat, encode_picture
+from q35export.ascend.reference import GraphExecutor
+from q35export.ascend.reference.chat import GraphChat, encode_picture
 from q35export.verify.reference import Float32, Int64, Patches, Prefilled, Prompt
 
 COMPONENTS = ("vision", "prefill", "decode")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.engine.decoder import DEFAULT_CHUNK, Decoder
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.runtimes.onnxruntime import OrtSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35export.config import ModelConfig, load_config
 from q35export.verify.ascend_candidate import AscendCandidate
 from q35export.verify.candidate import Candidate

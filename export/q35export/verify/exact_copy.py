@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import onnx_ir as ir
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError
 
 _FP32_ACTIVATIONS = 1  # MatMulNBits' accuracy_level: multiply in FP32

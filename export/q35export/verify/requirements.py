@@ -12,7 +12,7 @@ import onnx_ir as ir
 import psutil
 
 from q35chat.advice import program
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError, Q35Error
 from q35export.config import ModelConfig
 from q35export.request import COMPONENTS

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from q35chat.bundle import Bundle
+from q35chat.bundle.bundle import Bundle
 from q35export.config import ModelConfig
 from q35export.matrix import Float32
 from q35export.tensors import expected_tensors

@@ -16,7 +16,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.counting import counted
-from q35chat.tui.markdown import CodeBlock
+from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.text import clean, one_line
 
 _DIM: Final = "$foreground 60%"

@@ -22,25 +22,25 @@ from textual.timer import Timer
 from q35chat.chat.events import Event
 from q35chat.chat.service import Conversation, Step, Workspace
 from q35chat.errors import Q35Error
-from q35chat.tui.attaching import Attaching
-from q35chat.tui.chat_commands import ChatCommands
+from q35chat.tui.chat.attaching import Attaching
+from q35chat.tui.chat.chat_commands import ChatCommands
+from q35chat.tui.chat.copying import Copying
+from q35chat.tui.chat.drafting import NEW, Drafting
+from q35chat.tui.chat.drafts import Drafts
+from q35chat.tui.chat.forecasting import Forecasting
+from q35chat.tui.chat.generation import Ended, Generation
+from q35chat.tui.chat.loading import Loading
+from q35chat.tui.chat.meter import Meter
+from q35chat.tui.chat.panels import Panels
+from q35chat.tui.chat.paste import is_existing_path, picture_paths
+from q35chat.tui.chat.sending import Sending
+from q35chat.tui.chat.status import Status
 from q35chat.tui.commands import (
     BY_ID,
     panel_bindings,
     parse_slash,
     screen_bindings,
 )
-from q35chat.tui.copying import Copying
-from q35chat.tui.drafting import NEW, Drafting
-from q35chat.tui.drafts import Drafts
-from q35chat.tui.forecasting import Forecasting
-from q35chat.tui.generation import Ended, Generation
-from q35chat.tui.loading import Loading
-from q35chat.tui.meter import Meter
-from q35chat.tui.panels import Panels
-from q35chat.tui.paste import is_existing_path, picture_paths
-from q35chat.tui.sending import Sending
-from q35chat.tui.status import Status
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
 from q35chat.tui.widgets.messages import Messages, Severity

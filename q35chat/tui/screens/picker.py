@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 
 from q35chat.counting import readable_size
 from q35chat.tui.arriving import Arriving
-from q35chat.tui.completion import Choice, listing
+from q35chat.tui.chat.completion import Choice, listing
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.in_order import LineField
 from q35chat.tui.widgets.picture import Picture

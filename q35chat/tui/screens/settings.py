@@ -17,7 +17,7 @@ from q35chat.chat.service import Conversation
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
-from q35chat.tui.graphics import WISHES, Way, Wish
+from q35chat.tui.images.graphics import WISHES, Way, Wish
 from q35chat.tui.widgets.in_order import LineField, TextField
 from q35chat.tui.widgets.messages import Messages
 

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from q35chat.tui.segments import pieces
+from q35chat.tui.markdown.segments import pieces
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.steady import SteadyHeight
 
@@ -23,7 +23,7 @@ _WIDTHS: Final = 2
 
 def warm_up() -> None:
     """Load what laying out needs, so that the first paint need not; for a worker thread."""
-    from q35chat.tui.markdown_layout import lay_out  # noqa: PLC0415
+    from q35chat.tui.markdown.layout import lay_out  # noqa: PLC0415
 
     lay_out("```python\nx = 1\n```", 40)
 
@@ -68,7 +68,7 @@ class Piece(Widget):
         if width not in self._laid_out:
             while len(self._laid_out) >= _WIDTHS:
                 del self._laid_out[next(iter(self._laid_out))]
-            from q35chat.tui.markdown_layout import lay_out  # noqa: PLC0415 - see `warm_up`
+            from q35chat.tui.markdown.layout import lay_out  # noqa: PLC0415 - see `warm_up`
 
             lines = lay_out(self._source, width)
             self._laid_out[width] = (Content("\n").join(lines), len(lines))

@@ -7,7 +7,7 @@ from typing import Final
 from textual.content import Content
 from textual.widget import Widget
 
-from q35chat.tui.meter import Capacity, Level
+from q35chat.tui.chat.meter import Capacity, Level
 
 USED: Final = "█"
 TURN: Final = "▒"

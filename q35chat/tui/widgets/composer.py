@@ -19,7 +19,7 @@ from textual.widgets import Static, TextArea
 
 from q35chat.chat.service import Forecast
 from q35chat.tui.arriving import Arriving
-from q35chat.tui.completion import Choice, listing, path_word, slash_choices
+from q35chat.tui.chat.completion import Choice, listing, path_word, slash_choices
 from q35chat.tui.text import clean, count, slots
 from q35chat.tui.widgets.chips import Chip, Chips, Waiting
 from q35chat.tui.widgets.editor import Editor

@@ -13,7 +13,15 @@ from textual import events
 from textual.document._document import EditResult, Location
 from textual.document._edit import Edit
 
-from q35chat.tui.history import History
+from q35chat.tui.chat.history import History
+from q35chat.tui.chat.paste import (
+    fold_before,
+    fold_label,
+    folds,
+    picture_paths,
+    plain_text,
+    unfold,
+)
 from q35chat.tui.line_editing import (
     ScriptLine,
     ScriptNavigator,
@@ -21,14 +29,6 @@ from q35chat.tui.line_editing import (
     is_text,
     word_left,
     word_right,
-)
-from q35chat.tui.paste import (
-    fold_before,
-    fold_label,
-    folds,
-    picture_paths,
-    plain_text,
-    unfold,
 )
 from q35chat.tui.widgets.in_order import TextField
 

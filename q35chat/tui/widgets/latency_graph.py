@@ -7,7 +7,7 @@ from typing import Final
 from textual.content import Content
 from textual.widget import Widget
 
-from q35chat.tui.meter import SHOWN_STEPS, Reading
+from q35chat.tui.chat.meter import SHOWN_STEPS, Reading
 
 _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
-from q35chat.tui.meter import Capacity, Progress, Reading
+from q35chat.tui.chat.meter import Capacity, Progress, Reading
 from q35chat.tui.text import count, rate, seconds
 from q35chat.tui.widgets.capacity_bar import COLOURS, SIGNS, bar_content
 from q35chat.tui.widgets.latency_graph import spark

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from q35chat.counting import counted
-from q35chat.tui.meter import Progress, Reading
+from q35chat.tui.chat.meter import Progress, Reading
 from q35chat.tui.text import count, millis, model_facts, one_line, packed, rate, seconds
 from q35chat.tui.widgets.capacity_bar import COLOURS, FREE, SIGNS, TURN, USED, CapacityBar
 from q35chat.tui.widgets.latency_graph import LatencyGraph

@@ -11,12 +11,12 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from q35chat.tui.gallery import Placed
-from q35chat.tui.preview import Cells, Pixel, Pixels, coarse, grid, half_blocks, shrunk
+from q35chat.tui.images.gallery import Placed
+from q35chat.tui.images.preview import Cells, Pixel, Pixels, coarse, grid, half_blocks, shrunk
 
 if TYPE_CHECKING:
     from q35chat.tui.app import ChatApp
-    from q35chat.tui.graphics import PictureDisplay
+    from q35chat.tui.images.graphics import PictureDisplay
 
 
 class Picture(Widget):

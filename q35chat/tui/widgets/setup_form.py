@@ -23,7 +23,7 @@ from q35chat.tui.fields import whole
 from q35chat.tui.text import clean, count
 from q35chat.tui.widgets.choices import Choices, Option
 from q35chat.tui.widgets.in_order import LineField
-from q35chat.typed import typed_path
+from q35chat.user_input import typed_path
 
 _HUBS: Final = (Option("huggingface", "Hugging Face"), Option("modelscope", "ModelScope"))
 _PRECISIONS: Final = tuple(Option(name, name) for name in ("int4", "int8", "fp32"))

@@ -10,9 +10,9 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from q35chat.tui.completion import Choice
+from q35chat.tui.chat.completion import Choice
+from q35chat.tui.markdown.wrapping import padded
 from q35chat.tui.text import clean, one_line
-from q35chat.tui.wrapping import padded
 
 _SIGN, _APART = 2, 2
 _COLUMN, _LEAST = 30, 12

@@ -9,8 +9,8 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
+from q35chat.tui.markdown.wrapping import breaks
 from q35chat.tui.text import packed
-from q35chat.tui.wrapping import breaks
 
 _DIM = "$foreground 55%"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from q35chat.vision.geometry import geometry
-from q35export.reference import GraphExecutor
+from q35export.ascend.reference import GraphExecutor
 from tests.doubles.mindspore_lite.modelfile import Array, Port
 
 

@@ -1,0 +1,1 @@
+"""The target `ascend-310p`: graphs, operators, reference executor and conversion."""

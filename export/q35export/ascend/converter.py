@@ -1,0 +1,162 @@
+"""MindSpore Lite's converter: where it is, how it is called, and one call with its log in a file.
+
+Knows nothing of bundles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import BinaryIO
+
+from q35chat.errors import ExportError, UsageError
+from q35chat.quoting import quoted
+from q35export.ascend.converter_failures import DISK_FULL, explain
+from q35export.interrupt import sigterm_raises, undisturbed
+
+TOOL = "converter_lite"
+SUCCESS = "CONVERT RESULT SUCCESS"
+_IN_PACKAGE = Path("tools/converter/converter") / TOOL
+_POLL_S = 0.05
+_FULL_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One graph to convert; all paths absolute. `output` is without a suffix."""
+
+    name: str
+    graph: Path
+    config: Path
+    output: Path
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """A way to convert: the beginning of a command line, and what it is for messages."""
+
+    command: tuple[str, ...]
+    name: str
+    libraries: Path | None = None
+
+    def arguments(self, graph: Path, config: Path, output: Path) -> list[str]:
+        """The whole command line."""
+        return [
+            *self.command,
+            "--fmk=ONNX",
+            "--optimize=ascend_oriented",
+            "--saveType=MINDIR",
+            f"--modelFile={graph}",
+            f"--outputFile={output}",
+            f"--configFile={config}",
+        ]
+
+
+def find_converter(option: str | None = None) -> Converter | None:
+    """The tool that was named, or that of PATH or MSLITE_HOME, or the Python package's; None
+    where there is none. Raises UsageError for a named tool that is not there."""
+    if option is not None:
+        tool = shutil.which(option)
+        if tool is None:
+            raise UsageError(f"--converter {option} is no program; name the {TOOL} of your package")
+        return _tool(Path(tool))
+    if found := shutil.which(TOOL):
+        return _tool(Path(found))
+    home = os.environ.get("MSLITE_HOME")
+    if home and (Path(home) / _IN_PACKAGE).is_file():
+        return _tool(Path(home) / _IN_PACKAGE)
+    if find_spec("mindspore_lite") is not None:
+        return Converter(
+            (sys.executable, "-P", "-m", "q35export.ascend.lite_worker"), "mindspore_lite.Converter"
+        )
+    return None
+
+
+def command_text(graph: str, config: str, output: str) -> str:
+    """What to type on the NPU host, in the bundle's folder."""
+    line = Converter((TOOL,), TOOL).arguments(Path(graph), Path(config), Path(output))
+    return _typed(line)
+
+
+def _typed(line: Iterable[str]) -> str:
+    return " ".join(map(quoted, line))
+
+
+def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -> None:
+    """Convert one graph; `on_poll` is called again and again meanwhile.
+
+    Everything that is printed goes to `job.log`. Whatever ends this call, the converter ends with
+    it. Raises ExportError with the cause.
+    """
+    code = _run(converter, job, on_poll)
+    text = job.log.read_text(encoding="utf-8", errors="replace")
+    if code != 0 or SUCCESS not in text:
+        full = shutil.disk_usage(job.log.parent).free < _FULL_BYTES  # the log may tell nothing
+        cause = DISK_FULL if full else explain(text, code)
+        raise ExportError(f"{job.name} was not converted: {cause}; log: {job.log}")
+
+
+def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
+    """The exit code of the converter's process, which does not outlive this call."""
+    line = converter.arguments(job.graph, job.config, job.output)
+    process: subprocess.Popen[bytes] | None = None
+    with sigterm_raises(), job.log.open("wb") as log:
+        log.write((_typed(line) + "\n").encode())
+        log.flush()
+        try:
+            with undisturbed():
+                process = _start(converter, line, log)
+            while process.poll() is None:
+                on_poll()
+                time.sleep(_POLL_S)
+            return process.returncode
+        finally:
+            if process is not None:
+                _end(process)
+
+
+def _start(converter: Converter, line: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+    """The converter in a process group of its own, so that what it starts can be ended with it."""
+    try:
+        return subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=_environment(converter),
+            process_group=0,
+        )
+    except OSError as error:
+        raise ExportError(f"{converter.name} does not start: {error.strerror}") from error
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with undisturbed():
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _tool(path: Path) -> Converter:
+    """The package keeps its libraries beside the tool, and does not find them by itself."""
+    libraries = path.resolve().parent.parent / "lib"
+    return Converter((str(path),), str(path), libraries if libraries.is_dir() else None)
+
+
+def _environment(converter: Converter) -> dict[str, str]:
+    environment = dict(os.environ)
+    if converter.libraries is not None:
+        there = environment.get("LD_LIBRARY_PATH", "")
+        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(converter.libraries), there]))
+    return environment

@@ -1,0 +1,83 @@
+"""The decode graph: one token, from the states of all before it.
+
+Inputs, in order: `input_ids` `[1, 1]`, `attention_mask` `[1, C]` (ones for the tokens so far and
+the new one), `position_ids` `[4, 1, 1]`, all int32, and `past_conv_states`,
+`past_recurrent_states`, `past_kv_cache`. Outputs: `logits` `[1, 1, V]` and the `present_*` states.
+Fused, every shape is fixed: the token's keys and values go to slot `sum(mask) - 1` of C. Unfused,
+the cache grows from `past` to `past + 1` slots, and the mask is as long.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from q35export.ascend.graphs.options import AscendOptions
+from q35export.ascend.graphs.parts import decoder_target, logits, rotary_angles
+from q35export.ascend.graphs.states import (
+    declare_pasts,
+    declare_presents,
+    layer_states,
+    state_specs,
+)
+from q35export.ascend.targets.standard import BLOCKED, INT32, OPSET
+from q35export.blocks.context import Context
+from q35export.blocks.decoder import decoder_layers
+from q35export.blocks.full_attention import Positions
+from q35export.config import ModelConfig
+from q35export.graph import Dim, Graph
+from q35export.graphs.metadata import graph_metadata
+from q35export.matrix import TensorSource
+from q35export.precision import FLOAT_PLAN
+from q35export.targets.base import Values
+from q35export.weights import WeightSink
+
+INT64 = ir.DataType.INT64
+PAST, TOTAL = "past", "past + 1"
+
+
+def build_decode_graph(
+    config: ModelConfig, source: TensorSource, sink: WeightSink, options: AscendOptions
+) -> ir.Model:
+    """Build the decode graph; weights go to `sink` on the way."""
+    text = config.text
+    before: Dim = options.capacity if options.fixed_cache else PAST
+    after: Dim = options.capacity if options.fixed_cache else TOTAL
+    pasts, presents = (state_specs(text, options, slots) for slots in (before, after))
+    graph = Graph("decode", OPSET, sink)
+    ids = graph.input("input_ids", INT32, (1, 1))
+    mask = graph.input("attention_mask", INT32, (1, after))
+    position_ids = graph.input("position_ids", INT32, (4, 1, 1))
+    stacks = declare_pasts(graph, pasts)
+    target = decoder_target(graph, options, fused=options.fused_decode, tokens=None)
+    ctx = Context(graph, target, source, FLOAT_PLAN)
+    table = target.store(
+        "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), None
+    )
+    positions = Positions(
+        rotary_angles(graph, text, position_ids, target), _slots(graph, mask, options)
+    )
+    states = layer_states(graph, target, text, pasts, stacks)
+    hidden, after_states = decoder_layers(ctx, text, table.rows(ids), states, positions)
+    result = logits(ctx, text, table, graph.reshape(hidden, 1, text.hidden_size))
+    graph.output(result, "logits", options.float_type, (1, 1, text.vocab_size))
+    declare_presents(graph, target, presents, after_states)
+    extra = {"q35chat.fused": str(options.fused_decode).lower(), **options.metadata()}
+    return graph.model(graph_metadata("decode") | extra)
+
+
+def _slots(graph: Graph, mask: ir.Value, options: AscendOptions) -> Values:
+    """What `attention` of a decode wants: the slot to write and the blocked ones, or the mask of
+    a growing cache."""
+    op = graph.op
+    with graph.scope("slots"):
+        lit = op("Greater", mask, graph.constant(np.array([0], np.int32)))
+        if not options.fixed_cache:
+            zero, blocked = (graph.constant(np.array([x], np.float32)) for x in (0, BLOCKED))
+            return (op("Where", lit, zero, blocked),)
+        total = op("ReduceSum", mask, graph.ints(1), keepdims=0)
+        slot = op("Sub", total, graph.constant(np.array([1], np.int32)))
+        every = graph.constant(np.arange(options.capacity, dtype=np.int32))
+        allowed = op("And", op("LessOrEqual", every, slot), lit)
+        blocked_slots = graph.reshape(op("Not", allowed), 1, 1, 1, options.capacity)
+        return op("Cast", slot, to=int(INT64)), blocked_slots

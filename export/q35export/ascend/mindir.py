@@ -1,0 +1,201 @@
+"""A bundle's ONNX graphs converted for the NPU, one by one, each recorded when it is done.
+
+Owns which graphs are left, where results lie, and the manifest. A graph is converted into a folder
+of its own and moved when it is whole, so that an interrupted run is just started again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from q35chat.bundle.bundle import Bundle, FileEntry, Manifest
+from q35chat.counting import readable_size
+from q35chat.errors import ExportError
+from q35export.ascend.converter import Converter, Job, command_text, run_converter
+from q35export.ascend.converter_config import config_text, read_inputs
+from q35export.ascend.mindir_files import converted_files, converted_graph, take_result
+from q35export.interrupt import sigterm_raises, undisturbed
+from q35export.progress import Reporter
+from q35export.recording import clear_leftovers, replace_manifest
+from q35export.staging import exclusive
+from q35export.write import file_entry
+
+CONFIG_FILE = "converter.ini"
+ORDER = ("vision", "prefill", "decode")
+_STAGING = ".converting"
+_TARGET = "ascend-310p"
+_SPREAD = 2.2  # 21 GB for a 4B prefill of 9.7 GB
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertResult:
+    """How it ended: graphs converted now, graphs that were done before, and, where there was no
+    converter, the commands to type on the NPU host in the bundle's folder."""
+
+    status: Literal["converted", "up-to-date", "no-converter"]
+    converted: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+
+def convert(
+    path: Path, converter: Converter | None, reporter: Reporter, *, drop_onnx: bool = False
+) -> ConvertResult:
+    """Convert what is left of the bundle at `path`.
+
+    A result that was made by hand is taken over. `drop_onnx` deletes the ONNX files of converted
+    graphs. Raises BundleError, and ExportError, which also tells who else is writing the bundle.
+    """
+    manifest = Bundle.open(path).manifest
+    if not drop_onnx and all(is_converted(manifest, name) for name in manifest.graphs):
+        return ConvertResult("up-to-date", before=tuple(manifest.graphs))
+    try:
+        with sigterm_raises(), exclusive(path.resolve(), "a conversion"):
+            clear_leftovers(path)
+            return _converted(path, converter, reporter, drop_onnx=drop_onnx)
+    except OSError as error:
+        place = error.filename or path
+        raise ExportError(
+            f"cannot write {place}: {error.strerror}; make room or give yourself the right to, and "
+            "run the command again: it goes on where it stopped"
+        ) from error
+
+
+def _converted(
+    path: Path, converter: Converter | None, reporter: Reporter, *, drop_onnx: bool
+) -> ConvertResult:
+    bundle = Bundle.open(path)
+    if bundle.manifest.target != _TARGET:
+        raise ExportError(
+            f"{path} is for the target {bundle.manifest.target}, which needs no conversion; "
+            f"export with --target {_TARGET}"
+        )
+    names = [name for name in ORDER if name in bundle.manifest.graphs]
+    before = tuple(name for name in names if is_converted(bundle.manifest, name))
+    converted, commands = [], []
+    for name in names:
+        if name in before:
+            continue
+        config = _write_config(bundle, name)
+        if converted_graph(path / name, name) is None:
+            if converter is None:
+                commands.append(_command(bundle, name))
+                continue
+            _convert(bundle, name, config, converter, reporter)
+        _record(path, name, reporter)
+        converted.append(name)
+    if drop_onnx:
+        _drop_onnx(path)
+    if commands:
+        return ConvertResult("no-converter", tuple(converted), before, tuple(commands))
+    return ConvertResult("converted" if converted else "up-to-date", tuple(converted), before)
+
+
+def is_converted(manifest: Manifest, name: str) -> bool:
+    """Whether the graph `name` is recorded as converted."""
+    return manifest.graphs[name].endswith(".mindir")
+
+
+def _write_config(bundle: Bundle, name: str) -> Path:
+    inputs = read_inputs(bundle.graph_path(name))
+    text = config_text(inputs, bundle.manifest.model.spatial_merge_size**2)
+    config = bundle.path / name / CONFIG_FILE
+    config.write_text(text, encoding="ascii")
+    return config
+
+
+def _command(bundle: Bundle, name: str) -> str:
+    graph = bundle.manifest.graphs[name]
+    return command_text(graph, f"{name}/{CONFIG_FILE}", f"{name}/{name}")
+
+
+def _convert(
+    bundle: Bundle, name: str, config: Path, converter: Converter, reporter: Reporter
+) -> None:
+    folder = (bundle.path / name).resolve()
+    size = _graph_size(bundle.manifest, name)
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise ExportError(
+            f"converting {name} needs {readable_size(size)} beside {folder}, "
+            f"{readable_size(free)} are free; free {readable_size(size - free)}"
+        )
+    if free < size * _SPREAD:
+        reporter.note(
+            f"{name}: {readable_size(free)} are free; the result of a graph of several lengths has "
+            f"been seen to take {readable_size(int(size * _SPREAD))}"
+        )
+    staging = folder / _STAGING
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir()
+    job = Job(
+        name=name,
+        graph=bundle.graph_path(name).resolve(),
+        config=config.resolve(),
+        output=staging / name,
+        log=folder / "convert.log",
+    )
+    reporter.begin(name, size)
+    shown = 0
+
+    def show_growth() -> None:
+        nonlocal shown
+        grown = min(_folder_size(staging), size)
+        if grown > shown:
+            reporter.advance(name, grown - shown)
+            shown = grown
+
+    try:
+        run_converter(converter, job, show_growth)
+        if converted_graph(staging, name) is None:
+            raise ExportError(f"{name}: the converter left no {name}.mindir; log: {job.log}")
+        take_result(staging, folder, name)
+    finally:
+        with undisturbed():
+            shutil.rmtree(staging, ignore_errors=True)
+    reporter.end(name)
+
+
+def _record(path: Path, name: str, reporter: Reporter) -> None:
+    """Put the converted graph into the manifest, in one step."""
+    made = converted_files(path / name, name)
+    manifest = Bundle.open(path).manifest
+    files = dict(manifest.files)
+    for file in (*made, path / name / CONFIG_FILE):
+        files[file.relative_to(path).as_posix()] = file_entry(file)
+    result = made[0].relative_to(path).as_posix()
+    graphs = {**manifest.graphs, name: result}
+    options = {**manifest.options, name: {**manifest.options.get(name, {}), "converted": "mindir"}}
+    replace_manifest(path, replace(manifest, files=files, graphs=graphs, options=options))
+    reporter.note(f"{name}: {result} recorded")
+
+
+def _drop_onnx(path: Path) -> None:
+    """Delete the ONNX files of converted graphs, after the manifest has forgotten them."""
+    manifest = Bundle.open(path).manifest
+    dropped = [
+        name
+        for name in manifest.files
+        for graph in manifest.graphs
+        if is_converted(manifest, graph) and name in (f"{graph}/model.onnx", f"{graph}/model.bin")
+    ]
+    files: Mapping[str, FileEntry] = {
+        name: entry for name, entry in manifest.files.items() if name not in dropped
+    }
+    replace_manifest(path, replace(manifest, files=files))
+    for name in dropped:
+        (path / name).unlink()
+
+
+def _graph_size(manifest: Manifest, name: str) -> int:
+    return sum(
+        entry.size for file, entry in manifest.files.items() if file.startswith(f"{name}/model.")
+    )
+
+
+def _folder_size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,166 @@
+"""One sequence over exported 310P graphs, fed by hand: what a runtime must do, without the engine.
+
+Pads to gears, counts tokens, hands states from prefill to decode. Everything it must know of the
+graphs it reads from their inputs and metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from q35chat.errors import CapacityError
+from q35chat.vision.geometry import geometry
+from q35export.ascend.reference.executor import GraphExecutor
+from q35export.ascend.reference.signature import Array, TensorInfo
+
+STATES = ("conv_states", "recurrent_states", "kv_cache")
+
+
+@dataclass
+class GraphChat:
+    """`graphs` has "prefill" and "decode".
+
+    `length` tokens have been seen; `delta` is the mRoPE offset of new ones.
+    """
+
+    graphs: Mapping[str, GraphExecutor]
+    length: int = 0
+    delta: int = 0
+    states: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def capacity(self) -> int | None:
+        """KV slots; None for a cache that grows."""
+        slots = _info(self.graphs["decode"], "past_kv_cache").shape[-2]
+        return slots if isinstance(slots, int) else None
+
+    def prefill(
+        self,
+        ids: Sequence[int],
+        positions: Array | None = None,
+        images: Array | None = None,
+        gear: int | None = None,
+    ) -> Array:
+        """Feed `ids`, padded to `gear`; the last token's logits `[V]` in FP32.
+
+        `positions` `[3, tokens]` are the mRoPE ones, none means text; `images` are the rows of the
+        picture tokens among `ids`. Raises CapacityError.
+        """
+        graph, count, width = self.graphs["prefill"], len(ids), gear or len(ids)
+        self._check_room(count)
+        rows = np.tile(np.arange(self.length, self.length + width), (4, 1))
+        rows[1:] += self.delta
+        if positions is not None:
+            rows[1:, :count] = positions
+        padded = np.zeros((1, width), np.int32)
+        padded[0, :count] = ids
+        embeds = _info(graph, "image_embeds")
+        if images is None:
+            images = np.zeros((1, int(embeds.shape[1])))
+        feeds: dict[str, Array] = {
+            "input_ids": padded,
+            "attention_mask": (np.arange(width) < count).astype(np.int32)[None],
+            "position_ids": rows[:, None].astype(np.int32),
+            "image_embeds": images.astype(embeds.dtype),
+        }
+        if any(info.name == "past_len" for info in graph.inputs):
+            feeds |= self._pasts(graph)
+            feeds["past_len"] = np.array([self.length], np.int32)
+        logits = self._run(graph, feeds, count)
+        if self.capacity is None:
+            self.states["kv_cache"] = self.states["kv_cache"][..., : self.length, :]
+        return logits
+
+    def step(self, token: int) -> Array:
+        """Feed one token to the decode graph; its logits `[V]`. Raises CapacityError."""
+        self._check_room(1)
+        width = self.capacity or self.length + 1
+        place = self.length + self.delta
+        rows = np.array([self.length, place, place, place], np.int32)
+        feeds: dict[str, Array] = {
+            "input_ids": np.array([[token]], np.int32),
+            "attention_mask": (np.arange(width) <= self.length).astype(np.int32)[None],
+            "position_ids": rows.reshape(4, 1, 1),
+            **self._pasts(self.graphs["decode"]),
+        }
+        return self._run(self.graphs["decode"], feeds, 1)
+
+    def greedy(self, logits: Array, count: int) -> list[int]:
+        """`count` tokens, the first of them chosen by `logits`."""
+        tokens = [int(logits.argmax())]
+        while len(tokens) < count:
+            tokens.append(int(self.step(tokens[-1]).argmax()))
+        return tokens
+
+    def layer_states(self, layer_types: Sequence[str]) -> dict[str, Array]:
+        """The states by layer, named `conv_0`, `recurrent_0`, `key_3`, `value_3`, each with its
+        batch axis; of a cache only the slots in use."""
+        convs, recurrents, caches = (iter(self.states[name]) for name in STATES)
+        named: dict[str, Array] = {}
+        for index, kind in enumerate(layer_types):
+            if kind == "linear_attention":
+                named |= {f"conv_{index}": next(convs), f"recurrent_{index}": next(recurrents)}
+            else:
+                key, value = (next(caches)[..., : self.length, :] for _ in range(2))
+                named |= {f"key_{index}": key, f"value_{index}": value}
+        return named
+
+    def _run(self, graph: GraphExecutor, feeds: Mapping[str, Array], count: int) -> Array:
+        results = graph.run(feeds)
+        self.states = {name: results[f"present_{name}"] for name in STATES}
+        self.length += count
+        logits: Array = results["logits"][0, 0].astype(np.float32)
+        return logits
+
+    def _pasts(self, graph: GraphExecutor) -> dict[str, Array]:
+        """The states as `past_*`; zeros before the first call."""
+        pasts = {}
+        for name in STATES:
+            info = _info(graph, f"past_{name}")
+            empty = np.zeros([axis if isinstance(axis, int) else 0 for axis in info.shape])
+            pasts[info.name] = self.states.get(name, empty.astype(info.dtype))
+        return pasts
+
+    def _check_room(self, count: int) -> None:
+        capacity = self.capacity
+        if capacity is not None and self.length + count > capacity:
+            raise CapacityError(
+                f"{count} more tokens do not fit: {self.length} of {capacity} KV slots are in "
+                "use; export with a larger --max-seq-len"
+            )
+
+
+def encode_picture(
+    graph: GraphExecutor,
+    pixels: Array,
+    grid: tuple[int, int],
+    *,
+    side: int,
+    merge: int,
+    gear: int | None = None,
+) -> Array:
+    """Rows of one picture: `pixels` `[P, patch]` of a grid (height, width), padded to `gear`
+    picture tokens. `side` is that of the learned table, `merge` that of a token."""
+    place = geometry(*grid, side, merge)
+    count = len(pixels)
+    width = count if gear is None else gear * merge**2
+    arrays: dict[str, Array] = {
+        "pixel_values": pixels,
+        "position_index": place.position_index,
+        "position_weight": place.position_weight,
+        "patch_position": place.patch_position,
+    }
+    feeds = {}
+    for name, array in arrays.items():
+        feeds[name] = np.zeros((width, array.shape[1]), _info(graph, name).dtype)
+        feeds[name][:count] = array
+    feeds["patch_mask"] = (np.arange(width) < count).astype(np.int32)[None]
+    rows: Array = graph.run(feeds)["image_embeds"][: count // merge**2]
+    return rows
+
+
+def _info(graph: GraphExecutor, name: str) -> TensorInfo:
+    return next(info for info in graph.inputs if info.name == name)

@@ -1,0 +1,191 @@
+"""The four kernels in numpy, from their definitions: operands checked, FP16 at the boundary.
+
+Inside, a kernel computes in FP32; what it returns is rounded to FP16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from q35chat.errors import ExportError
+from q35export.ascend.reference.contracts import CustomNode
+
+Array = npt.NDArray[Any]
+Kernel = Callable[[CustomNode, Sequence[Array]], tuple[Array, ...]]
+HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
+INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
+
+
+def run_kernel(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """Run a checked node; ExportError for operands that its kernel would refuse or misread."""
+    return KERNELS[node.kind](node, operands)
+
+
+def chunk_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """All tokens, one after the other."""
+    query, key, value, beta, state, lengths, decay = operands
+    tokens = _delta_operands(node, query, key, value, beta, state, decay)
+    _expect(node, "actual_seq_lengths", lengths, INT32, (1,))
+    if int(lengths[0]) != tokens:
+        raise ExportError(f"{_where(node)}: {tokens} tokens, actual_seq_lengths {lengths[0]}")
+    return _delta_rule(node, query, key, value, beta, state, decay)
+
+
+def recurrent_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """One token of one sequence."""
+    query, key, value, beta, state, lengths, index, decay, accepted = operands
+    tokens = _delta_operands(node, query, key, value, beta, state, decay)
+    for name, array, wanted in (
+        ("actual_seq_lengths", lengths, 1),
+        ("ssm_state_indices", index, 0),
+        ("num_accepted_tokens", accepted, 1),
+    ):
+        _expect(node, name, array, INT32, (1,))
+        if int(array[0]) != wanted:
+            raise ExportError(f"{_where(node)}: {name} must be {wanted}, found {array[0]}")
+    if tokens != 1:
+        raise ExportError(f"{_where(node)}: takes one token a call, found {tokens}")
+    _, heads, value_dim, key_dim = state.shape
+    shape = f"3,-1,{heads},{value_dim},4,-1,{heads},{value_dim},{key_dim},"
+    if node.attributes["outputs_shape"] != shape:
+        raise ExportError(
+            f"{_where(node)}: outputs_shape is {node.attributes['outputs_shape']!r}, the operands "
+            f"give {shape!r}"
+        )
+    return _delta_rule(node, query, key, value, beta, state, decay)
+
+
+def scatter(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """One token's rows into the slot that `indices` names."""
+    var, indices, updates = operands
+    if var.ndim != 4 or var.shape[0] != 1:
+        raise ExportError(f"{_where(node)}: var must be [1, NKV, C, HD], found {list(var.shape)}")
+    _, heads, capacity, width = var.shape
+    _expect(node, "var", var, HALF, var.shape)
+    _expect(node, "indices", indices, INT64, (1,))
+    _expect(node, "updates", updates, HALF, (1, heads, 1, width))
+    slot = int(indices[0])
+    if not 0 <= slot < capacity:
+        raise ExportError(f"{_where(node)}: slot {slot} of a cache of {capacity}")
+    written = var.copy()
+    written[:, :, slot] = updates[:, :, 0]
+    return (written,)
+
+
+def incre_flash_attention(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """One token's query against every slot that is not blocked."""
+    query, key, value, *mask = operands
+    heads, kv_heads = (node.attributes[name] for name in ("num_heads", "num_key_value_heads"))
+    width, capacity = query.shape[-1], key.shape[2] if key.ndim == 4 else 0
+    _expect(node, "query", query, HALF, (1, heads, 1, width))
+    for name, array in (("key", key), ("value", value)):
+        _expect(node, name, array, HALF, (1, kv_heads, capacity, width))
+    if kv_heads != heads:
+        raise ExportError(
+            f"{_where(node)}: the 310P takes as many key-value heads as heads, found {kv_heads} "
+            f"and {heads}"
+        )
+    _scale(node, width)
+    scores = np.einsum("nd,ncd->nc", query[0, :, 0].astype(SINGLE), key[0].astype(SINGLE))
+    scores *= node.attributes["scale_value"]
+    if mask:
+        _expect(node, "atten_mask", mask[0], BOOL, (1, 1, 1, capacity))
+        if mask[0].all():
+            raise ExportError(f"{_where(node)}: every slot is blocked")
+        scores[:, mask[0][0, 0, 0]] = -np.inf
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    mixed = np.einsum("nc,ncd->nd", scores, value[0].astype(SINGLE))
+    out = mixed / scores.sum(axis=1, keepdims=True)
+    return (out[None, :, None].astype(HALF),)
+
+
+KERNELS: Mapping[str, Kernel] = {
+    "ChunkGatedDeltaRule": chunk_gated_delta_rule,
+    "RecurrentGatedDeltaRule": recurrent_gated_delta_rule,
+    "Scatter": scatter,
+    "IncreFlashAttention": incre_flash_attention,
+}
+
+
+def _delta_operands(
+    node: CustomNode,
+    query: Array,
+    key: Array,
+    value: Array,
+    beta: Array,
+    state: Array,
+    decay: Array,
+) -> int:
+    """Check the operands that both delta rules share; the number of tokens."""
+    if query.ndim != 3 or value.ndim != 3:
+        raise ExportError(
+            f"{_where(node)}: query and value must be flat [T, heads, dim], found "
+            f"{list(query.shape)} and {list(value.shape)}"
+        )
+    tokens, key_heads, key_dim = (int(axis) for axis in query.shape)
+    heads, value_dim = value.shape[1:]
+    _expect(node, "query", query, HALF, query.shape)
+    _expect(node, "key", key, HALF, query.shape)
+    _expect(node, "value", value, HALF, (tokens, heads, value_dim))
+    _expect(node, "beta", beta, HALF, (tokens, heads))
+    _expect(node, "state", state, HALF, (1, heads, value_dim, key_dim))
+    _expect(node, "g", decay, SINGLE, (tokens, heads))
+    if heads % key_heads:
+        raise ExportError(f"{_where(node)}: {heads} value heads over {key_heads} key heads")
+    _scale(node, key_dim)
+    if (decay > 0).any():
+        raise ExportError(f"{_where(node)}: a decay above zero; g is the logarithm of a decay")
+    return tokens
+
+
+def _delta_rule(
+    node: CustomNode,
+    query: Array,
+    key: Array,
+    value: Array,
+    beta: Array,
+    state: Array,
+    decay: Array,
+) -> tuple[Array, Array]:
+    """Token by token: forget, recall, correct, read. Output and state, FP16."""
+    heads = value.shape[1]
+    shared = np.arange(heads) // (heads // key.shape[1])
+    queries = query.astype(SINGLE)[:, shared] * np.float32(node.attributes["scale_value"])
+    keys, values = key.astype(SINGLE)[:, shared], value.astype(SINGLE)
+    kept, rates = np.exp(decay), beta.astype(SINGLE)
+    memory = state[0].astype(SINGLE)
+    out = np.empty(value.shape, SINGLE)
+    for token in range(len(value)):
+        memory = memory * kept[token, :, None, None]
+        recalled = (memory @ keys[token, :, :, None])[..., 0]
+        error = (values[token] - recalled) * rates[token, :, None]
+        memory += error[:, :, None] * keys[token, :, None, :]
+        out[token] = (memory @ queries[token, :, :, None])[..., 0]
+    return out.astype(HALF), memory[None].astype(HALF)
+
+
+def _expect(
+    node: CustomNode, name: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    if array.dtype != dtype or array.shape != shape:
+        raise ExportError(
+            f"{_where(node)}: {name} must be {dtype} {list(shape)}, found {array.dtype} "
+            f"{list(array.shape)}"
+        )
+
+
+def _scale(node: CustomNode, width: int) -> None:
+    scale = node.attributes["scale_value"]
+    if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
+        raise ExportError(
+            f"{_where(node)}: scale_value is {scale:.7g}, heads of {width} need {width**-0.5:.7g}"
+        )
+
+
+def _where(node: CustomNode) -> str:
+    return f"node {node.name} ({node.kind})"

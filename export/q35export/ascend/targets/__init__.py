@@ -1,0 +1,1 @@
+"""The operators of the 310P, fused and not."""

@@ -1,0 +1,131 @@
+"""The `ascend-310p` target: the 310P's fused kernels as Custom nodes, with their adapters.
+
+A kernel sees flat, token-major FP16 (the decay alone is FP32) and states `[1, NV, DV, DK]`; the
+outside sees `[NV, DK, DV]` FP32. States are turned and cast once for all layers on the way in, and
+once on the way out. FP16 of a kernel never goes further than the next node.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from q35export.ascend.ops import (
+    chunk_gated_delta_rule,
+    incre_flash_attention,
+    recurrent_gated_delta_rule,
+    scatter,
+)
+from q35export.ascend.targets.grouped_attention import attend
+from q35export.ascend.targets.standard import FLOAT, FLOAT16, INT32, StandardTarget
+from q35export.graph import Array
+from q35export.targets.base import AttentionHeads, DeltaHeads, Values
+
+
+class Ascend310pTarget(StandardTarget):
+    """Prefill: ChunkGatedDeltaRule. Decode, where there are no `tokens`: RecurrentGatedDeltaRule,
+    Scatter and IncreFlashAttention over a cache of fixed capacity."""
+
+    kernel_dtype = FLOAT16
+    _lengths: ir.Value | None = None
+
+    @staticmethod
+    def empty_recurrent(shape: tuple[int, ...]) -> Array:
+        """The state `shape` `[1, NV, DK, DV]` before the first token, in the kernel's layout."""
+        batch, heads, key_dim, value_dim = shape
+        return np.zeros((batch, heads, value_dim, key_dim), np.float16)
+
+    def load_recurrent(self, stack: ir.Value) -> ir.Value:
+        """`[Ll, NV, DK, DV]` FP32 in the kernel's layout and dtype."""
+        turned = self.graph.op("Transpose", stack, perm=[0, 1, 3, 2])
+        return self.cast(turned, FLOAT, FLOAT16)
+
+    def save_recurrent(self, stack: ir.Value) -> ir.Value:
+        """`[Ll, NV, DV, DK]` FP16 as the outside keeps it."""
+        return self.graph.op("Transpose", self.cast(stack, FLOAT16, FLOAT), perm=[0, 1, 3, 2])
+
+    def gated_delta_rule(
+        self,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        past: ir.Value,
+        decay: ir.Value,
+        beta: ir.Value,
+        heads: DeltaHeads,
+    ) -> tuple[ir.Value, ir.Value]:
+        """The output `[T, NV, DV]` and the state `[1, NV, DV, DK]`, FP16."""
+        flat = self.graph.reshape(value, -1, heads.value, heads.value_dim)
+        flat = self.cast(flat, self.dtype, FLOAT16)
+        if self.tokens is None:
+            step = recurrent_gated_delta_rule.Operands(query, key, flat, beta, past, decay)
+            return recurrent_gated_delta_rule.node(self.graph, step, heads)
+        lengths = self._token_count(query)
+        whole = chunk_gated_delta_rule.Operands(query, key, flat, beta, past, lengths, decay)
+        return chunk_gated_delta_rule.node(self.graph, whole, heads)
+
+    def _token_count(self, query: ir.Value) -> ir.Value:
+        """T as `[1]` int32 from the shape of the first layer's query; all layers have as many."""
+        if self._lengths is None:
+            op, ints = self.graph.op, self.graph.ints
+            count = op("Slice", op("Shape", query), ints(0), ints(1))
+            self._lengths = op("Cast", count, to=int(INT32))
+        return self._lengths
+
+    def attention(
+        self,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        past: tuple[ir.Value, ir.Value] | None,
+        slots: Values,
+        heads: AttentionHeads,
+    ) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """In a prefill see `attend`; in decode `slots` are the slot to write, `[1]` int64, and the
+        blocked ones, `[1, 1, 1, C]` bool, and `past` is `[1, NKV, C, HD]` FP16."""
+        if self.tokens is not None or past is None:
+            return attend(self, query, key, value, past, slots, heads)
+        slot, blocked = slots
+        query = self._one_token(query, heads.query, heads)
+        present_key, present_value = (
+            self._written(cache, slot, rows, heads)
+            for cache, rows in zip(past, (key, value), strict=True)
+        )
+        out = self._attended(query, present_key, present_value, blocked, heads)
+        flat = self.graph.reshape(out, 1, 1, heads.query * heads.dim)
+        return self.cast(flat, FLOAT16, self.dtype), present_key, present_value
+
+    def _one_token(self, x: ir.Value, count: int, heads: AttentionHeads) -> ir.Value:
+        rows = self.graph.reshape(x, 1, count, 1, heads.dim)
+        return self.cast(rows, self.dtype, FLOAT16)
+
+    def _written(
+        self, cache: ir.Value, slot: ir.Value, rows: ir.Value, heads: AttentionHeads
+    ) -> ir.Value:
+        rows = self._one_token(rows, heads.kv, heads)
+        shape = (1, heads.kv, self._capacity(cache), heads.dim)
+        return scatter.node(self.graph, cache, slot, rows, cache_shape=shape)
+
+    def _attended(
+        self,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        blocked: ir.Value,
+        heads: AttentionHeads,
+    ) -> ir.Value:
+        """The cache widened to as many heads as the query has, and the node told so."""
+        capacity = self._capacity(key)
+        wide_key, wide_value = (
+            incre_flash_attention.expand_heads(self.graph, cache, heads, capacity)
+            for cache in (key, value)
+        )
+        told = AttentionHeads(heads.query, heads.query, heads.dim)
+        return incre_flash_attention.node(self.graph, query, wide_key, wide_value, blocked, told)
+
+    @staticmethod
+    def _capacity(cache: ir.Value) -> int:
+        assert cache.shape is not None
+        slots = cache.shape[2]
+        assert isinstance(slots, int)
+        return slots

@@ -1,0 +1,292 @@
+"""Operators of ONNX opset 14's default domain, and no other: what every 310P graph is made of.
+
+Only operators that MindSpore Lite's ONNX reader knows (`mslite_operators.txt`). Activations are
+FP16 or FP32; norms, decays and softmax are computed in FP32. Token mixers are left to the targets
+built on this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import onnx_ir as ir
+
+from q35export.ascend.targets.standard_weights import RowMatrix, store_rows, store_transposed
+from q35export.config import Rope
+from q35export.graph import Graph
+from q35export.matrix import Matrix
+from q35export.precision import Quantisation
+from q35export.targets.base import (
+    AttentionHeads,
+    DeltaHeads,
+    Float32,
+    HeadNorms,
+    PatchHeads,
+    Values,
+)
+
+OPSET = 14
+FLOAT, FLOAT16, INT32 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT32
+BLOCKED = np.float32(np.finfo(np.float16).min)  # added to a score that must not count
+
+
+@cache
+def readable_operators() -> frozenset[str]:
+    """Operator types that MindSpore Lite's ONNX reader knows."""
+    text = resources.files(__package__).joinpath("mslite_operators.txt").read_text("utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillTokens:
+    """Which tokens of a prefill are real; the padding lies at the end.
+
+    `valid` `[T, 1]` FP32, ones then zeros; `tail` `[K - 1]` int32, where the last inputs of the
+    convolution lie once the past ones are put in front.
+    """
+
+    valid: ir.Value
+    tail: ir.Value
+
+
+class StandardTarget:
+    """Everything but the token mixers.
+
+    `tokens` None means a graph of one token. `kernel_dtype` is that of the delta rule's query,
+    key, value and beta. `patch_mask` `[1, 1, P]` FP32 is added to the scores of the vision tower.
+    """
+
+    kernel_dtype = FLOAT
+
+    def __init__(
+        self,
+        graph: Graph,
+        dtype: ir.DataType,
+        kv_dtype: ir.DataType,
+        *,
+        tokens: PrefillTokens | None = None,
+        patch_mask: ir.Value | None = None,
+    ) -> None:
+        self.graph = graph
+        self.dtype = dtype
+        self.kv_dtype = kv_dtype
+        self.tokens = tokens
+        self.patch_mask = patch_mask
+
+    def cast(self, x: ir.Value, source: ir.DataType, to: ir.DataType) -> ir.Value:
+        """`x` of dtype `source` as `to`; no node when they are equal."""
+        return x if source == to else self.graph.op("Cast", x, to=int(to))
+
+    # Projections -----------------------------------------------------------------------------
+
+    def store(self, name: str, weights: Matrix, quantised: Quantisation | None) -> RowMatrix:  # noqa: ARG002
+        """Write a matrix that is used more than once; its `multiply` takes `[rows, k]`."""
+        return store_rows(self.graph, name, weights, self.dtype)
+
+    def project(
+        self,
+        x: ir.Value,
+        name: str,
+        weights: Matrix,
+        quantised: Quantisation | None,  # noqa: ARG002
+        bias: Float32 | None = None,
+    ) -> ir.Value:
+        """`x @ weights.T + bias`, the weights transposed in the file."""
+        stored = store_transposed(self.graph, name, weights, self.dtype)
+        product = self.graph.op("MatMul", x, stored)
+        if bias is None:
+            return product
+        return self.graph.op("Add", product, self._weight(f"{name}.bias", bias))
+
+    # Norms -----------------------------------------------------------------------------------
+
+    def rms_norm(self, x: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+        """`x * rsqrt(mean(x**2) + eps) * gamma` over the last axis."""
+        return self.cast(self._rms(self._up(x), gamma, eps), FLOAT, self.dtype)
+
+    def add_rms_norm(
+        self, x: ir.Value, residual: ir.Value, gamma: Float32, eps: float
+    ) -> tuple[ir.Value, ir.Value]:
+        """The norm of `x + residual`, and the sum."""
+        total = self.graph.op("Add", x, residual)
+        return self.rms_norm(total, gamma, eps), total
+
+    def gated_rms_norm(
+        self, x: ir.Value, gate: ir.Value, gamma: Float32, eps: float, heads: DeltaHeads
+    ) -> ir.Value:
+        """`rms_norm(x) * silu(gate)`; `x` is `[T, NV, DV]` in the kernel's dtype."""
+        wide = self.cast(x, self.kernel_dtype, FLOAT)
+        normed = self.cast(self._rms(wide, gamma, eps), FLOAT, self.dtype)
+        joined = self.graph.reshape(normed, 1, -1, heads.value * heads.value_dim)
+        return self.graph.op("Mul", joined, self.silu(gate))
+
+    def layer_norm(self, x: ir.Value, gamma: Float32, beta: Float32, eps: float) -> ir.Value:
+        """Layer normalisation over the last axis."""
+        op = self.graph.op
+        wide = self._up(x)
+        centred = op("Sub", wide, op("ReduceMean", wide, axes=[-1]))
+        variance = op("ReduceMean", op("Mul", centred, centred), axes=[-1])
+        normed = op("Div", centred, op("Sqrt", op("Add", variance, self.scalar(eps))))
+        scaled = op("Mul", normed, self.graph.weight("gamma", gamma))
+        return self.cast(op("Add", scaled, self.graph.weight("beta", beta)), FLOAT, self.dtype)
+
+    # Activations -----------------------------------------------------------------------------
+
+    def silu(self, x: ir.Value) -> ir.Value:
+        """`x * sigmoid(x)`."""
+        return self.graph.op("Mul", x, self.graph.op("Sigmoid", x))
+
+    def gelu(self, x: ir.Value, *, tanh: bool) -> ir.Value:
+        """GELU in FP32; the tanh form is written with the sigmoid it equals."""
+        op = self.graph.op
+        wide = self._up(x)
+        if tanh:
+            root = (8 / np.pi) ** 0.5
+            cubic = op("Mul", op("Mul", wide, wide), self.scalar(root * 0.044715))
+            inner = op("Mul", wide, op("Add", cubic, self.scalar(root)))
+            result = op("Mul", wide, op("Sigmoid", inner))
+        else:
+            erf = op("Erf", op("Mul", wide, self.scalar(0.5**0.5)))
+            result = op("Mul", wide, op("Add", op("Mul", erf, self.scalar(0.5)), self.scalar(0.5)))
+        return self.cast(result, FLOAT, self.dtype)
+
+    # Linear attention ------------------------------------------------------------------------
+
+    def causal_conv(
+        self, x: ir.Value, weight: Float32, past: ir.Value
+    ) -> tuple[ir.Value, ir.Value]:
+        """Depthwise causal convolution with SiLU; states are `[1, channels, kernel - 1]`."""
+        channels, _, kernel = weight.shape
+        if self.tokens is None:
+            return self._conv_step(x, weight.reshape(channels, kernel), past)
+        op = self.graph.op
+        window = op("Concat", past, op("Transpose", x, perm=[0, 2, 1]), axis=2)
+        mixed = op(
+            "Conv",
+            window,
+            self._weight("conv", weight),
+            group=channels,
+            kernel_shape=[kernel],
+            strides=[1],
+            dilations=[1],
+            pads=[0, 0],
+        )
+        present = op("Gather", window, self.tokens.tail, axis=2)
+        return op("Transpose", self.silu(mixed), perm=[0, 2, 1]), present
+
+    def _conv_step(self, x: ir.Value, weight: Float32, past: ir.Value) -> tuple[ir.Value, ir.Value]:
+        op, ints = self.graph.op, self.graph.ints
+        channels, kernel = weight.shape
+        window = op("Concat", past, self.graph.reshape(x, 1, channels, 1), axis=2)
+        products = op("Mul", window, self._weight("conv", weight))
+        mixed = self.graph.reshape(op("ReduceSum", products, ints(2), keepdims=0), 1, 1, channels)
+        return self.silu(mixed), op("Slice", window, ints(1), ints(kernel), ints(2))
+
+    def unit_heads(
+        self, both: ir.Value, heads: DeltaHeads, eps: float
+    ) -> tuple[ir.Value, ir.Value]:
+        """Query and key `[T, NK, DK]` in the kernel's dtype."""
+        op = self.graph.op
+        wide = self._up(self.graph.reshape(both, -1, 2 * heads.key, heads.key_dim))
+        square = op("ReduceSum", op("Mul", wide, wide), self.graph.ints(-1))
+        unit = op("Div", wide, op("Sqrt", op("Add", square, self.scalar(eps))))
+        unit = self.cast(unit, FLOAT, self.kernel_dtype)
+        query, key = self.graph.ops(
+            "Split", unit, self.graph.ints(heads.key, heads.key), outputs=2, axis=1
+        )
+        return query, key
+
+    def decay_and_beta(
+        self, both: ir.Value, a_log: Float32, dt_bias: Float32
+    ) -> tuple[ir.Value, ir.Value]:
+        """Both `[T, NV]`, decay in FP32, beta in the kernel's dtype; zero for padding, so that
+        the state does not move."""
+        op, count = self.graph.op, len(a_log)
+        a, b = self.graph.split(self.graph.reshape(both, -1, 2 * count), count, count)
+        rate = (-np.exp(a_log.astype(np.float64))).astype(np.float32)
+        soft = op("Softplus", op("Add", self._up(a), self.graph.weight("dt_bias", dt_bias)))
+        decay = op("Mul", soft, self.graph.weight("rate", rate))
+        beta = op("Sigmoid", b)
+        if self.tokens is None:
+            return decay, self.cast(beta, self.dtype, self.kernel_dtype)
+        wide = op("Mul", self._up(beta), self.tokens.valid)
+        return op("Mul", decay, self.tokens.valid), self.cast(wide, FLOAT, self.kernel_dtype)
+
+    # Rotation --------------------------------------------------------------------------------
+
+    def rotated_heads(
+        self, joined: ir.Value, norms: HeadNorms, angles: Values, heads: AttentionHeads, rope: Rope
+    ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+        """Query `[1, T, NH, HD]` and key `[1, T, NKV, HD]`, normed and rotated together.
+
+        `angles` are cosines and signed sines `[1, T, 1, HD]`, one and zero where nothing rotates.
+        """
+        graph, both = self.graph, heads.query + heads.kv
+        widths = (both * heads.dim, heads.kv * heads.dim, heads.query * heads.dim)
+        front, value, gate = graph.split(joined, *widths)
+        gammas = [np.tile(norms.query, (heads.query, 1)), np.tile(norms.key, (heads.kv, 1))]
+        split = graph.reshape(front, 1, -1, both, heads.dim)
+        normed = self.rms_norm(split, np.concatenate(gammas), norms.eps)
+        rotated = self._rotate(normed, heads.dim, rope.dim // 2, angles)
+        counts = graph.ints(heads.query, heads.kv)
+        query, key = graph.ops("Split", rotated, counts, outputs=2, axis=2)
+        return query, key, value, gate
+
+    def patch_rotary(self, x: ir.Value, tables: Values, heads: PatchHeads) -> ir.Value:
+        """`[P, heads, head_dim]`; tables are cosines and signed sines `[P, 1, head_dim]`."""
+        split = self.graph.reshape(x, -1, heads.count, heads.dim)
+        return self._rotate(split, heads.dim, heads.dim // 2, tables)
+
+    def _rotate(self, x: ir.Value, width: int, half: int, angles: Values) -> ir.Value:
+        op = self.graph.op
+        cos, sin = angles
+        rest = [width - 2 * half] if width > 2 * half else []
+        first, second, *still = self.graph.split(x, half, half, *rest)
+        swapped = op("Concat", second, first, *still, axis=-1)
+        return op("Add", op("Mul", x, cos), op("Mul", swapped, sin))
+
+    # Vision ----------------------------------------------------------------------------------
+
+    def full_attention(
+        self, query: ir.Value, key: ir.Value, value: ir.Value, heads: PatchHeads
+    ) -> ir.Value:
+        """Attention of every patch to every patch that is no padding: `[1, P, hidden]`."""
+        op, graph = self.graph.op, self.graph
+        value = graph.reshape(value, -1, heads.count, heads.dim)
+        scores = op(
+            "MatMul",
+            op("Mul", op("Transpose", query, perm=[1, 0, 2]), self.scalar(heads.scale, self.dtype)),
+            op("Transpose", key, perm=[1, 2, 0]),
+        )
+        shares = self.softmax(scores, self.patch_mask)
+        mixed = op("MatMul", shares, op("Transpose", value, perm=[1, 0, 2]))
+        width = heads.count * heads.dim
+        return graph.reshape(op("Transpose", mixed, perm=[1, 0, 2]), 1, -1, width)
+
+    # Parts -----------------------------------------------------------------------------------
+
+    def softmax(self, scores: ir.Value, mask: ir.Value | None) -> ir.Value:
+        """Shares over the last axis, computed in FP32; `mask` FP32 is added first."""
+        wide = self._up(scores)
+        if mask is not None:
+            wide = self.graph.op("Add", wide, mask)
+        return self.cast(self.graph.op("Softmax", wide, axis=-1), FLOAT, self.dtype)
+
+    def scalar(self, value: float, dtype: ir.DataType = FLOAT) -> ir.Value:
+        """A constant of one element."""
+        return self.graph.constant(np.array([value], dtype.numpy()))
+
+    def _up(self, x: ir.Value) -> ir.Value:
+        return self.cast(x, self.dtype, FLOAT)
+
+    def _rms(self, wide: ir.Value, gamma: Float32, eps: float) -> ir.Value:
+        op = self.graph.op
+        mean = op("ReduceMean", op("Mul", wide, wide), axes=[-1])
+        normed = op("Div", wide, op("Sqrt", op("Add", mean, self.scalar(eps))))
+        return op("Mul", normed, self.graph.weight("gamma", gamma))
+
+    def _weight(self, name: str, array: Float32) -> ir.Value:
+        return self.graph.weight(name, array.astype(self.dtype.numpy()))

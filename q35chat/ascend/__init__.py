@@ -1,0 +1,1 @@
+"""The Ascend NPU: MindSpore Lite, its buffers and gears. Who runs on a CPU can skip it."""

@@ -1,0 +1,379 @@
+"""MindSpore Lite behind `GraphSession`, on an Ascend NPU or on the CPU.
+
+States, inputs and logits live in device buffers where the library writes outputs in place: on an
+NPU through the default provider. Everywhere else, and with `host_states`, they are host arrays and
+results are copied out of the library's own. Knows no tensor's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from traceback import clear_frames
+from typing import Any, Literal
+
+import numpy as np
+
+from q35chat.advice import program
+from q35chat.ascend.lite_causes import advice
+from q35chat.ascend.lite_ports import Gear, describe, ports, read_gears, write_gears
+from q35chat.ascend.lite_tensors import (
+    DeviceBuffer,
+    DeviceMemoryError,
+    HostBuffer,
+    LiteBuffer,
+    name_output,
+    numpy_type,
+)
+from q35chat.ascend.residency import Residency
+from q35chat.engine.session import Buffer, TensorSpec
+from q35chat.errors import RuntimeFailure
+from q35chat.runtimes.lifetime import Lifetime
+from q35chat.runtimes.native_log import NativeLog
+
+_NEEDED = ("get_outputs", "get_model_info", "resize", "predict")
+_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class LiteDevice:
+    """Where a graph runs. `provider` "ge" and `host_states` keep everything in host memory."""
+
+    target: Literal["ascend", "cpu"] = "ascend"
+    device_id: int = 0
+    provider: str = ""
+    host_states: bool = False
+    threads: int | None = None
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether the library writes outputs into device buffers that are handed to it."""
+        return self.target == "ascend" and not self.provider and not self.host_states
+
+    @property
+    def name(self) -> str:
+        """As a tensor of the library wants it."""
+        return f"ascend:{self.device_id}"
+
+
+def load_library() -> Any:  # noqa: ANN401  (untyped)
+    """The package, checked for the calls that are needed. Raises RuntimeFailure."""
+    try:
+        library = import_module("mindspore_lite")
+    except ImportError as error:
+        raise RuntimeFailure(
+            "MindSpore Lite is not installed for this Python: install the wheel of 2.7 or newer "
+            f"that belongs to your CANN ({error})"
+        ) from error
+    if missing := missing_calls(library):
+        raise RuntimeFailure(
+            f"mindspore_lite {library_version(library)} has no {', '.join(missing)}: "
+            "install 2.7 or newer"
+        )
+    return library
+
+
+def missing_calls(library: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """What this program calls and the package lacks; 2.0 lacks much of it."""
+    model = getattr(library, "Model", object)
+    missing = [f"Model.{name}" for name in _NEEDED if not hasattr(model, name)]
+    missing += [name for name in ("Tensor", "Context", "DataType") if not hasattr(library, name)]
+    return tuple(missing)
+
+
+def library_version(library: Any) -> str:  # noqa: ANN401
+    """The version of the package, as far as it tells."""
+    return str(getattr(library, "__version__", "of unknown version"))
+
+
+class LiteSession:
+    """One converted graph. `kind` is "prefill", "decode" or "vision".
+
+    `gears` are used where the file does not tell its own, `metadata` is what its maker says of it;
+    `residency` says when it is loaded.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        device: LiteDevice,
+        log: NativeLog,
+        *,
+        residency: Residency | None = None,
+        gears: Sequence[Gear] = (),
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        if not path.is_file():
+            raise RuntimeFailure(f"{path} is missing: run `{program()} convert` on its bundle")
+        self._path = path
+        self._kind = kind
+        self._device = device
+        self._log = log
+        log.install()
+        self._library = load_library()
+        self._residency = residency or Residency()
+        self._residency.join(self)
+        self._life = Lifetime(kind)
+        self._model: Any = None
+        self._poisoned = False
+        self._shapes: list[list[int]] | None = None
+        self._last: LiteRun | None = None
+        self.load_ms = 0.0
+        self._metadata = {"q35chat.contract": "1", "q35chat.graph": kind} | dict(metadata or {})
+        try:
+            self._residency.enter(self)
+            self._describe(gears)
+        except RuntimeFailure as error:
+            clear_frames(error.__traceback__)
+            self.close()
+            raise
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Declared inputs, in graph order."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Declared outputs, in graph order; an empty shape where the file does not tell."""
+        return self._outputs
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The kind of graph, and its gears."""
+        return self._metadata
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the graph is on the device."""
+        return self._model is not None
+
+    def make_ready(self) -> None:
+        """Load the graph where it is not, or where it failed. Raises RuntimeFailure."""
+        self._life.check()
+        if self._poisoned:
+            self.unload()  # two of them may not fit
+        self._residency.enter(self)
+
+    @property
+    def reload_ms(self) -> float:
+        """What bringing the graph back takes; 0 where it never has to leave."""
+        return self.load_ms if self._residency.swaps else 0.0
+
+    def load(self) -> None:
+        """Bring the graph to the device. Raises RuntimeFailure."""
+        started = perf_counter()
+        with self._translated(f"cannot load {self._path}"):
+            self._model = self._built()
+        self._poisoned = False
+        self.load_ms = (perf_counter() - started) * 1e3
+
+    def unload(self) -> None:
+        """Free the graph's own memory; buffers stay."""
+        self._model = None
+        self._last = None
+        self._shapes = None
+        self._poisoned = False
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
+        """A zero-filled buffer on this session's device. Raises RuntimeFailure where it does not
+        fit."""
+        self._life.check()
+        if not self._device.keeps_states:
+            return HostBuffer(self._library, shape, dtype, self._life)
+        return self._residency.with_room(self, lambda: self._on_device(shape, dtype))
+
+    def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> LiteRun:
+        """Bind every input and output by name. Raises ValueError where that is not what is given,
+        or where one buffer is on both sides."""
+        self._life.check()
+        for given, declared in ((inputs, self._inputs), (outputs, self._outputs)):
+            if different := set(given) ^ {spec.name for spec in declared}:
+                raise ValueError(f"not bound one to one: {', '.join(sorted(different))}")
+        reads = [_ours(inputs[spec.name]) for spec in self._inputs]
+        writes = [_ours(outputs[spec.name]) for spec in self._outputs]
+        written = {id(buffer) for buffer in writes}
+        for spec, buffer in zip(self._inputs, reads, strict=True):
+            if id(buffer) in written:
+                raise ValueError(f"{spec.name} would be read and written in one run")
+            if buffer.dtype != spec.dtype:
+                raise ValueError(f"{spec.name} is {spec.dtype}, its buffer {buffer.dtype}")
+        return LiteRun(self, self._life, reads, writes)
+
+    def run(self, run: LiteRun) -> None:
+        """Run a binding of this session once, on whatever thread; the GIL is free meanwhile.
+
+        A run that the device has no memory for is tried again where another graph can leave.
+        """
+        for life in run.lives:
+            life.check()
+        self._residency.with_room(self, lambda: self._run(run))
+
+    def forget(self, run: LiteRun) -> None:
+        """`run` is about to lose its buffers, which after its run are the graph's own outputs."""
+        if self._last is run:
+            self.unload()
+
+    def close(self) -> None:
+        """Free the graph, and the memory of all its buffers and runs; further calls raise
+        RuntimeFailure."""
+        self.unload()
+        self._life.end()
+        self._residency.leave(self)
+
+    def _run(self, run: LiteRun) -> None:
+        self.make_ready()
+        with self._translated(f"the {self._kind} graph failed"):
+            self._resize([list(buffer.shape) for buffer in run.reads])
+            self._predict(run)
+
+    def _describe(self, gears: Sequence[Gear]) -> None:
+        """Read inputs, outputs and gears from the loaded graph."""
+        with self._translated(f"cannot read {self._path}"):
+            inputs, outputs = self._model.get_inputs(), self._model.get_outputs()
+            template = self._model.get_model_info("input_shape")
+            dims = self._model.get_model_info("dynamic_dims")
+        names = ports(self._kind, [x.name for x in inputs], [x.name for x in outputs])
+        self._outputs_meta = tuple(outputs)
+        self._inputs = tuple(map(_spec, names.inputs, inputs))
+        self._outputs = tuple(map(_spec, names.outputs, outputs))
+        renamed = {tensor.name: name for tensor, name in zip(inputs, names.inputs, strict=True)}
+        told = read_gears(template, dims, renamed)
+        self._gears = told or tuple(gears)
+        free = any(axis is None for spec in self._inputs for axis in spec.shape)
+        self._dynamic = free or bool(told)
+        if self._gears:
+            self._metadata["q35chat.gear_shapes"] = write_gears(self._gears)
+
+    def _resize(self, shapes: list[list[int]]) -> None:
+        """Tell the graph its shapes, only when they change and only where they are a gear; a graph
+        of fixed shapes is told nothing."""
+        if shapes == self._shapes:
+            return
+        self._check_gear(shapes)
+        if self._dynamic:
+            self._model.resize(self._model.get_inputs(), shapes)
+        self._shapes = shapes
+
+    def _check_gear(self, shapes: list[list[int]]) -> None:
+        if not self._gears:
+            return
+        sizes = {
+            (spec.name, axis): size
+            for spec, shape in zip(self._inputs, shapes, strict=True)
+            for axis, size in enumerate(shape)
+        }
+        if not any(all(sizes.get(at) == size for at, size in gear.items()) for gear in self._gears):
+            wrong = dict.fromkeys(str(sizes[at]) for at in self._gears[0] if at in sizes)
+            raise GearError(
+                f"the {self._kind} graph has no gear for {' x '.join(wrong)}; "
+                f"it has {describe(self._gears)}: pad to one, or export with more --gears"
+            )
+
+    def _predict(self, run: LiteRun) -> None:
+        tensors = [buffer.tensor for buffer in run.reads]
+        if self._device.keeps_states:
+            self._model.predict(tensors, [buffer.tensor for buffer in run.writes])
+            self._last = run  # the library's own outputs now are these buffers: keep them alive
+            return
+        results = self._model.predict(tensors)
+        for spec, buffer, result in zip(self._outputs, run.writes, results, strict=True):
+            data = result.get_data_to_numpy()
+            if data.size != int(np.prod(buffer.shape)):
+                raise RuntimeError(f"{spec.name} came out as {data.shape}, not {buffer.shape}")
+            buffer.write(np.asarray(data, buffer.dtype).reshape(buffer.shape))
+
+    def name_outputs(self, buffers: Sequence[LiteBuffer]) -> None:
+        """Give device buffers the names and formats of the outputs they are bound to."""
+        for buffer, described in zip(buffers, self._outputs_meta, strict=True):
+            if isinstance(buffer, DeviceBuffer):
+                name_output(buffer.tensor, described)
+
+    def _on_device(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceBuffer:
+        name = self._device.name
+        return DeviceBuffer(self._library, shape, dtype, self._life, name, self._log)
+
+    def _built(self) -> Any:  # noqa: ANN401
+        model = self._library.Model()
+        model.build_from_file(str(self._path), self._library.ModelType.MINDIR, self._context())
+        return model
+
+    def _context(self) -> Any:  # noqa: ANN401
+        context = self._library.Context()
+        context.target = [self._device.target]
+        if self._device.target == "ascend":
+            context.ascend.device_id = self._device.device_id
+            context.ascend.provider = self._device.provider
+        elif self._device.threads:
+            context.cpu.thread_num = self._device.threads
+        return context
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        """One line with the native log's cause instead of the library's generic error."""
+        mark = self._log.mark()
+        try:
+            yield
+        except RuntimeFailure:
+            raise
+        except _ERRORS as error:
+            self._poisoned = True
+            clear_frames(error.__traceback__)  # they would keep the failed model on the device
+            cause = self._log.cause(mark) or " ".join(str(error).split())
+            hint = advice(cause)
+            kind = DeviceMemoryError if "memory left" in hint else RuntimeFailure
+            tail = f"; {hint}" if hint else ""
+            raise kind(f"{what}: {cause}{tail}; log: {self._log.path}") from error
+
+
+class GearError(RuntimeFailure, ValueError):
+    """A shape that the graph was not converted for."""
+
+
+class LiteRun:
+    """A binding of every input and output, by position, ready to run again and again.
+
+    It ends with the session of its graph, and with that of any buffer: `lives`.
+    """
+
+    __slots__ = ("__weakref__", "_session", "lives", "reads", "writes")
+
+    def __init__(
+        self,
+        session: LiteSession,
+        life: Lifetime,
+        reads: list[LiteBuffer],
+        writes: list[LiteBuffer],
+    ) -> None:
+        self._session = session
+        self.reads = reads
+        self.writes = writes
+        session.name_outputs(writes)
+        self.lives = Lifetime.of_run(self, (life, *(buffer.life for buffer in (*reads, *writes))))
+
+    def __call__(self) -> None:
+        """Run once. Raises RuntimeFailure with the native log's cause."""
+        self._session.run(self)
+
+    def release(self) -> None:
+        """Let the buffers go, first of all from the graph."""
+        self._session.forget(self)
+        self.reads, self.writes = [], []
+
+
+def _spec(name: str, tensor: Any) -> TensorSpec:  # noqa: ANN401
+    shape = tuple(int(axis) if axis > 0 else None for axis in tensor.shape)
+    if shape == (None,):
+        shape = ()  # the rank is lost until the graph has run
+    return TensorSpec(name, shape, numpy_type(tensor.dtype, name))
+
+
+def _ours(buffer: Buffer) -> LiteBuffer:
+    if not isinstance(buffer, (HostBuffer, DeviceBuffer)):
+        raise TypeError(f"a buffer of MindSpore Lite is needed, got {type(buffer).__name__}")
+    return buffer

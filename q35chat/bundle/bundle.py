@@ -1,0 +1,156 @@
+"""The exported model folder: its manifest, where its files are, and whether they are whole.
+
+Must not know what is inside a graph or which runtime opens it; imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from q35chat.advice import DEFAULT_OUT, program
+from q35chat.bundle.export_command import adding, repair
+from q35chat.bundle.integrity import Damage, Depth, Tell, damages, unheard, unlisted
+from q35chat.bundle.manifest import SCHEMA, FileEntry, Manifest, ModelFacts, Source
+from q35chat.errors import BundleError
+from q35chat.json_files import read_bytes
+from q35chat.quoting import quoted
+
+__all__ = [
+    "MANIFEST_NAME",
+    "PROCESSOR_FOLDER",
+    "SCHEMA",
+    "Bundle",
+    "FileEntry",
+    "Manifest",
+    "ModelFacts",
+    "Source",
+    "is_bundle",
+]
+
+MANIFEST_NAME = "q35chat.json"
+PROCESSOR_FOLDER = "processor"
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether `path` is a folder with a manifest; says nothing about its health."""
+    return os.path.isfile(path / MANIFEST_NAME)  # noqa: PTH113  (False for any name that is none)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """An opened bundle: its files were as listed when it was opened, as far as was looked."""
+
+    path: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, path: Path, *, check: Depth = "sizes") -> Bundle:
+        """Read the manifest of the folder `path` and check the files it lists.
+
+        Raises BundleError for a folder that is not a bundle, a bad manifest, or a missing,
+        truncated, altered or escaping file.
+        """
+        manifest = _read_manifest(path)
+        for name in (*manifest.files, *manifest.graphs.values()):
+            _check_name(path, name)
+        bundle = cls(path, manifest)
+        bundle._check_graphs()
+        bundle.check(check)
+        return bundle
+
+    @property
+    def processor_dir(self) -> Path:
+        """The folder of the tokenizer, chat template and picture processor files."""
+        return self.path / PROCESSOR_FOLDER
+
+    def graph_path(self, name: str) -> Path:
+        """The ONNX file of the graph `name` ("text", "vision"); BundleError if there is none."""
+        if name not in self.manifest.graphs:
+            present = ", ".join(sorted(self.manifest.graphs)) or "none"
+            raise BundleError(
+                f"{self.path} has no {name} graph (it has: {present}); {self.adding(name)}"
+            )
+        return self.path / self.manifest.graphs[name]
+
+    @property
+    def repair(self) -> str:
+        """What to do about damage."""
+        return repair(self.manifest, self.path)
+
+    def adding(self, component: str) -> str:
+        """What to do to have a component that is not there."""
+        return adding(self.manifest, component, self.path)
+
+    def damages(
+        self, depth: Depth, names: Iterable[str] | None = None, tell: Tell = unheard
+    ) -> Iterator[Damage]:
+        """The files that are not as listed, of all or of `names`; `tell` hears what was read.
+
+        Where all are looked at, also those that are not listed and would be read.
+        """
+        files = self.manifest.files
+        if names is not None:
+            files = {name: files[name] for name in names}
+        yield from damages(self.path, files, depth, tell)
+        if names is None and depth != "names":
+            yield from unlisted(self.path, PROCESSOR_FOLDER, files)
+
+    def check(self, depth: Depth) -> None:
+        """Raise BundleError for the first file that is not as listed."""
+        for damage in self.damages(depth):
+            advice = damage.remedy or self.repair
+            raise BundleError(f"{self.path / damage.name} {damage.what}; {advice}")
+
+    def _check_graphs(self) -> None:
+        for graph, name in self.manifest.graphs.items():
+            if name not in self.manifest.files:
+                raise BundleError(
+                    f"{self.path / MANIFEST_NAME}: the {graph} graph {name!r} is not among the "
+                    f"listed files; {self.repair}"
+                )
+
+
+def _read_manifest(path: Path) -> Manifest:
+    where = path / MANIFEST_NAME
+    if not is_bundle(path):
+        raise BundleError(_no_bundle(path))
+    try:
+        text = read_bytes(where)
+    except ValueError as error:
+        raise BundleError(f"{where} cannot be read: {error}") from error
+    return Manifest.from_json(text, str(where))
+
+
+def _no_bundle(path: Path) -> str:
+    """Why `path` is none, and what to do."""
+    place = quoted(str(path))
+    if not os.path.isdir(path):  # noqa: PTH112
+        found = "is not a folder" if os.path.exists(path) else "does not exist"  # noqa: PTH110
+        return f"{path} {found}; name the folder of an exported bundle"
+    if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
+        return (
+            f"{path} is a checkpoint, not a bundle: it has no {MANIFEST_NAME}; export it: "
+            f"`{program()} export {place} --out {DEFAULT_OUT}`"
+        )
+    return (
+        f"{path} is not a bundle: it has no {MANIFEST_NAME}; name the folder of an exported bundle"
+    )
+
+
+def _check_name(root: Path, name: str) -> None:
+    """Refuse names that leave the folder, in the manifest or through a symbolic link."""
+    relative = PurePosixPath(name)
+    plain = name and "\\" not in name and "\0" not in name and str(relative) == name
+    if not plain or relative.is_absolute() or ".." in relative.parts or name == ".":
+        raise BundleError(
+            f"{root / MANIFEST_NAME} lists {name!r}, which is not a plain path inside the bundle; "
+            "do not use this bundle"
+        )
+    real = Path(os.path.realpath(root / name))
+    if not real.is_relative_to(os.path.realpath(root)):
+        raise BundleError(
+            f"{root / name} is a link that leaves the bundle (to {real}); do not use this bundle"
+        )

@@ -1,0 +1,1 @@
+"""One turn while it runs: read the prompt, step, choose, emit, stop."""

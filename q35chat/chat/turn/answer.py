@@ -1,0 +1,122 @@
+"""The text of one answer as its tokens come: reasoning, answer, stop strings, trimmed edges.
+
+Knows tokens and text; knows no model and no event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from q35chat.chat.events import Kind
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.turn.detokenize import Detokenizer
+from q35chat.chat.turn.stops import StopMatcher
+from q35chat.chat.turn.thinking import ThinkParser, ThinkTags
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that one token released, perhaps none, and where it belongs."""
+
+    kind: Kind
+    text: str
+
+
+class _Trimmed:
+    """Drops line ends before the first text, and those after the last if `both`."""
+
+    def __init__(self, *, both: bool) -> None:
+        self._both = both
+        self._started = False
+        self._held = ""
+
+    def push(self, text: str) -> str:
+        if not self._started:
+            text = text.lstrip("\n")
+            self._started = bool(text)
+        if not self._both:
+            return text
+        text = self._held + text
+        kept = text.rstrip("\n")
+        self._held = text[len(kept) :]
+        return kept
+
+
+class AnswerText:
+    """Both texts of an answer. Stop strings count in the answer only, never in the reasoning."""
+
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        tags: ThinkTags,
+        *,
+        opened: bool,
+        stops: Sequence[str] = (),
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._parser = ThinkParser(tags, opened=opened)
+        self._stop_texts = tuple(stops)
+        self._clear()
+        self._begin(trim=opened)
+
+    @property
+    def kind(self) -> Kind:
+        """Where the next token belongs."""
+        return self._parser.kind
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string came."""
+        return self._stops.stopped
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        return "".join(self._parts["reasoning"])
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self._parts["answer"])
+
+    def resume(self, ids: Iterable[int]) -> None:
+        """Take in tokens whose text is already out; what follows fits on to it."""
+        for token in ids:
+            self.push(token)
+        self._clear()
+
+    def push(self, token: int) -> Piece:
+        """The text that `token` releases."""
+        before = self._parser.kind
+        mark = self._parser.push(token)
+        if mark == "text":
+            return self._piece(before, self._clean(before, self._stream.push(token)))
+        rest = self._clean(before, self._stream.flush())
+        self._begin(trim=True)
+        return self._piece("reasoning", rest if mark == "close" else "")
+
+    def flush(self) -> Piece:
+        """The text held back as a possible stop string. A character cut in half is dropped: it
+        comes whole if the answer is gone on with."""
+        kind = self._parser.kind
+        return self._piece(kind, self._stops.flush() if kind == "answer" else "")
+
+    def _clear(self) -> None:
+        self._stops = StopMatcher(self._stop_texts)
+        self._parts: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
+
+    def _begin(self, *, trim: bool) -> None:
+        """Start a stream of text; `trim` when a think tag is before it."""
+        self._stream = Detokenizer(self._tokenizer)
+        self._trim = _Trimmed(both=self._parser.kind == "reasoning") if trim else None
+
+    def _clean(self, kind: Kind, text: str) -> str:
+        if self._trim is not None:
+            text = self._trim.push(text)
+        return self._stops.push(text) if kind == "answer" else text
+
+    def _piece(self, kind: Kind, text: str) -> Piece:
+        if text:
+            self._parts[kind].append(text)
+        return Piece(kind, text)

@@ -1,0 +1,181 @@
+"""One turn as events: plan, pictures, prompt, then token after token.
+
+Owns the order of things and why a turn ends. A stop is seen between steps, pictures and prompt
+chunks; closing the iterator anywhere leaves a state that the next turn can go on from.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from time import perf_counter
+
+from q35chat.chat.events import (
+    Event,
+    Finished,
+    FinishReason,
+    Notice,
+    PromptPlan,
+    Timings,
+    Token,
+    Usage,
+)
+from q35chat.chat.model import Model
+from q35chat.chat.prompt.prompt import Prompt
+from q35chat.chat.turn.answer import AnswerText
+from q35chat.chat.turn.limits import Limits
+from q35chat.chat.turn.reading import PromptReader
+from q35chat.chat.turn.step_times import shared
+from q35chat.chat.values import ChatSettings
+from q35chat.counting import counted
+from q35chat.engine.sampling import Sampler
+from q35chat.engine.session import Array
+from q35chat.engine.speculation import Speculator, speculator
+from q35chat.engine.speculation_odds import Odds
+from q35chat.errors import CapacityError
+
+ShouldStop = Callable[[], bool]
+
+
+def plan_of(model: Model, prompt: Prompt) -> PromptPlan:
+    """What reading `prompt` takes now."""
+    return PromptPlan(
+        prompt_tokens=len(prompt),
+        reused_tokens=model.cache.reusable(prompt.keys),
+        image_tokens=prompt.image_tokens,
+        capacity=model.decoder.capacity,
+    )
+
+
+class Generation:
+    """One turn over one model; `events` is consumed once."""
+
+    def __init__(
+        self, model: Model, prompt: Prompt, settings: ChatSettings, should_stop: ShouldStop
+    ) -> None:
+        self._model = model
+        self._prompt = prompt
+        self._should_stop = should_stop
+        self._reader = PromptReader(model, prompt, should_stop)
+        self._text = AnswerText(
+            model.tokenizer, model.tags, opened=prompt.opened, stops=settings.stop
+        )
+        self._text.resume(prompt.written)
+        self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
+        self._limits = Limits(settings, model.tags, model.tokenizer)
+        self._limits.resume(prompt.written)
+        self._steps = _steps(model, prompt, settings)
+        self._forced: deque[int] = deque()
+        self._ids: list[int] = []
+        self._predict_ms: list[float] = []
+        self._wall_ms: list[float] = []
+        self._first_token_ms = 0.0
+
+    def events(self) -> Iterator[Event]:
+        """Run the turn. Raises CapacityError before the first event."""
+        started = perf_counter()
+        plan = plan_of(self._model, self._prompt)
+        check_fit(plan)
+        yield plan
+        yield from self._reader.events()
+        reason: FinishReason = "cancelled"
+        if self._reader.complete:
+            reason = yield from self._answer(started)
+        rest = self._text.flush()
+        if rest.text:
+            yield Token(None, rest.text, rest.kind, 0.0, 0.0, self._slots_free())
+        yield Finished(
+            reason, self._text.text, self._text.reasoning, tuple(self._ids), self._usage(plan)
+        )
+
+    def _answer(self, started: float) -> Generator[Event, None, FinishReason]:
+        predict_ms = wall_ms = 0.0
+        logits = self._model.decoder.logits()
+        while True:
+            token = self._choose(logits)
+            if self._ids:
+                wall_ms = (perf_counter() - started) * 1e3
+                self._predict_ms.append(predict_ms)
+                self._wall_ms.append(wall_ms)
+            else:
+                self._first_token_ms = (perf_counter() - started) * 1e3
+            self._ids.append(token)
+            if token in self._model.stop_ids:
+                return "stop"
+            piece = self._text.push(token)
+            yield Token(token, piece.text, piece.kind, predict_ms, wall_ms, self._slots_free())
+            if notice := self._limits.take(token, piece.kind):
+                self._forced.extend(self._limits.closing_ids())
+                yield Notice(notice)
+            if reason := self._reason():
+                return reason
+            started = perf_counter()
+            logits = self._steps.step(token)
+            predict_ms = self._steps.predict_ms
+
+    def _choose(self, logits: Array) -> int:
+        if not self._forced:
+            return self._sampler(logits, self._model.decoder.maxima())
+        token = self._forced.popleft()
+        self._sampler.observe(token)
+        return token
+
+    def _reason(self) -> FinishReason | None:
+        """Why the turn ends here, None if it goes on."""
+        if self._text.stopped:
+            return "stop"
+        if reason := self._limits.reached:
+            return reason
+        if self._slots_free() == 0:
+            return "capacity"
+        return "cancelled" if self._should_stop() else None
+
+    def _slots_free(self) -> int:
+        return self._model.decoder.capacity - self._model.decoder.used
+
+    def _usage(self, plan: PromptPlan) -> Usage:
+        return Usage(
+            prompt_tokens=plan.prompt_tokens,
+            reused_tokens=plan.reused_tokens,
+            image_tokens=plan.image_tokens,
+            reasoning_tokens=self._limits.reasoning_tokens,
+            completion_tokens=len(self._ids),
+            capacity_total=plan.capacity,
+            capacity_used=self._model.decoder.used,
+            timings=Timings(
+                vision_ms=self._reader.vision_ms,
+                prefill_ms=self._reader.prefill_ms,
+                first_token_ms=self._first_token_ms,
+                predict_ms=shared(self._predict_ms, self._predict_ms),
+                wall_ms=shared(self._wall_ms, self._predict_ms),
+                route=self._model.decoder.route,
+            ),
+            drafted_tokens=self._steps.drafted,
+            accepted_tokens=self._steps.accepted,
+        )
+
+
+def _steps(model: Model, prompt: Prompt, settings: ChatSettings) -> Speculator:
+    """Where an answer has to repeat, what is guessed does not depend on the clock; and nothing is,
+    unless asked for, where a run of several tokens would not choose the tokens of steps."""
+    repeats = settings.sampling.seed is not None or settings.sampling.temperature == 0.0
+    mode = model.speculate
+    if mode == "auto" and repeats and model.quantised:
+        mode = "off"
+    odds, head_odds = model.odds, model.head_odds
+    if repeats:
+        odds, head_odds = Odds(timed=False), Odds(timed=False, head=True)
+    return speculator(model.decoder, odds, prompt.ids.tolist(), mode, head_odds)
+
+
+def check_fit(plan: PromptPlan) -> None:
+    """Refuse a prompt over the capacity, with the numbers."""
+    if plan.prompt_tokens <= plan.capacity:
+        return
+    pictures = f" ({plan.image_tokens:,} for pictures)" if plan.image_tokens else ""
+    wanted = counted(plan.prompt_tokens, "slot")
+    raise CapacityError(
+        f"prompt needs {wanted}{pictures}, capacity {plan.capacity:,}: "
+        f"shorten it{', use fewer or smaller pictures' if pictures else ''} "
+        "or export with a larger --max-seq-len"
+    )

@@ -1,0 +1,69 @@
+"""How long a turn may think and answer, and when it goes round in circles.
+
+Reasoning and answer have limits of their own: a thought that is too long is closed, so that an
+answer still comes; only then the answer itself is ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from q35chat.chat.events import FinishReason, Kind
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.turn.loop_guard import LoopGuard
+from q35chat.chat.turn.thinking import ThinkTags
+from q35chat.chat.values import ChatSettings
+from q35chat.counting import counted
+
+
+class Limits:
+    """The counts of one turn. `reached` says why the answer must end, None while it need not."""
+
+    def __init__(self, settings: ChatSettings, tags: ThinkTags, tokenizer: ChatTokenizer) -> None:
+        self._settings = settings
+        self._tags = tags
+        self._tokenizer = tokenizer
+        self._guard = LoopGuard()
+        self._closing = False
+        self._answer_tokens = 0
+        self.reasoning_tokens = 0
+        self.reached: FinishReason | None = None
+
+    def resume(self, ids: Iterable[int]) -> None:
+        """Take in what was said before: it may be the first rounds of a loop, but counts for no
+        limit."""
+        self._guard.push_all(ids)
+
+    def take(self, token: int, kind: Kind) -> str:
+        """Count `token`. A text says that `closing_ids` must come next, and why."""
+        looped = self._guard.push(token) and self._settings.loop_guard
+        if kind == "answer":
+            self._answered(looped=looped)
+            return ""
+        self.reasoning_tokens += 1
+        return "" if token == self._tags.close or self._closing else self._thought(looped=looped)
+
+    def closing_ids(self) -> list[int]:
+        """What ends a thought, once; nothing if none is to be ended."""
+        if not self._closing or self._tags.close is None:
+            return []
+        encode = self._tokenizer.encode_literally
+        return [*encode("\n"), self._tags.close, *encode("\n\n")]
+
+    def _thought(self, *, looped: bool) -> str:
+        budget = self._settings.thinking_budget
+        over = budget is not None and self.reasoning_tokens >= budget
+        if not looped and not over:
+            return ""
+        self._closing = True
+        self._guard.reset()
+        why = "it repeated itself" if looped else "its budget is used"
+        return f"thinking stopped after {counted(self.reasoning_tokens, 'token')}: {why}"
+
+    def _answered(self, *, looped: bool) -> None:
+        self._answer_tokens += 1
+        limit = self._settings.max_new_tokens
+        if limit is not None and self._answer_tokens >= limit:
+            self.reached = "length"
+        elif looped:
+            self.reached = "loop"

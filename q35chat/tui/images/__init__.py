@@ -1,0 +1,1 @@
+"""Pictures in a terminal: protocols, painting, small copies."""

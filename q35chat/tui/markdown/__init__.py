@@ -1,0 +1,1 @@
+"""Markdown as lines of styled text: parser, layout, wrapping."""
