@@ -39,7 +39,7 @@ async def read(chat: Chat, *names: str) -> None:
 
 async def quiet(chat: Chat) -> None:
     """Wait until everything that was begun has come to the screen."""
-    await chat.app.workers.wait_for_complete()
+    await chat.until(lambda: all(worker.is_finished for worker in chat.app.workers))
     await chat.pilot.pause()
     await chat.idle()
 

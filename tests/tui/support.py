@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 from textual.widgets import Input
-from textual.worker import Worker, WorkerError
+from textual.worker import Worker
 
 from q35chat.tui.app import ChatApp
 from q35chat.tui.chat.drafts import Drafts
@@ -22,6 +25,7 @@ from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.widgets.meters import Meters
 from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace, dialogue
+from tests.support.patience import Patience
 
 PANEL_FROM = 100
 WIDE = (120, 36)
@@ -83,18 +87,41 @@ class Chat:
         """All messages that ever went up in a corner."""
         return " ".join(self.app.messages)
 
-    async def until(self, happened: Callable[[], bool]) -> None:
-        """Let the application run until something is so; the test's own limit ends a wait."""
-        while not happened():
-            await self.pilot.pause(0.01)
+    @asynccontextmanager
+    async def wish(self, words: str) -> AsyncIterator[Callable[[], None]]:
+        """Fail with the words and the screen where what is inside does not end in time; what it
+        gives is called while it goes on, and looks for progress on the screen."""
+        patience, looked, text = Patience(), time.monotonic(), ""
+        try:
+            async with asyncio.timeout(patience.left_s) as limit:
+
+                def look() -> None:
+                    nonlocal looked, text
+                    if time.monotonic() - looked > 1:
+                        looked, before, text = time.monotonic(), text, self.text
+                        if text != before:
+                            patience.progress()
+                            limit.reschedule(asyncio.get_running_loop().time() + patience.left_s)
+
+                yield look
+        except (TimeoutError, asyncio.CancelledError) as error:  # cancelled: the test's own limit
+            said = f"\nmessages: {self.said}" if self.said else ""
+            raise AssertionError(f"never came: {words}{said}\n{self.text}") from error
+
+    async def until(self, happened: Callable[[], bool], words: str = "") -> None:
+        """Let the application run until something is so."""
+        async with self.wish(words or inspect.getsource(happened).strip()) as look:
+            while not happened():
+                look()
+                await self.pilot.pause(0.01)
 
     async def see(self, words: str) -> None:
         """Wait until the words are on the screen."""
-        await self.until(lambda: words in self.flat)
+        await self.until(lambda: words in self.flat, f"{words!r} on the screen")
 
     async def hear(self, words: str) -> None:
         """Wait until a message says the words."""
-        await self.until(lambda: words in self.said)
+        await self.until(lambda: words in self.said, f"{words!r} in a message")
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -130,15 +157,16 @@ class Chat:
     async def settled(self) -> str:
         """The screen once all that is on its way has come: what rests before it is asked for, what
         workers bring, and what that draws. A worker that a test holds at a gate is left alone."""
-        while True:
-            before, busy = self.text, self._busy()
-            for worker in busy:
-                with suppress(WorkerError):
-                    await worker.wait()
-            await self.pilot.pause()
-            busy = busy or self._busy()
-            if self.text == before and not (busy or self.screen.forecasting._timer):
-                return before
+        async with self.wish("the screen comes to rest") as look:
+            while True:
+                before, busy = self.text, self._busy()
+                while any(not worker.is_finished for worker in busy):
+                    look()
+                    await self.pilot.pause(0.01)
+                await self.pilot.pause()
+                busy = busy or self._busy()
+                if self.text == before and not (busy or self.screen.forecasting._timer):
+                    return before
 
     def _busy(self) -> list[Worker[Any]]:
         """The workers that end by themselves."""

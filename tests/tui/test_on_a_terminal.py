@@ -11,14 +11,14 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from q35chat.tui.asking import FENCE
 from tests.doubles.picture_terminal import PictureTerminal
 from tests.support.environment import SIZE, environment_without
+from tests.support.patience import STILL_S, Patience
 from tests.tui.support import picture_file
 
 _ROOT = Path(__file__).parents[2]
@@ -32,8 +32,6 @@ sys.exit(run(ScriptedWorkspace([Reply("It is a house.")]), images=[Path(sys.argv
 _KITTY = b"\x1bP>|kitty(0.35.2)\x1b\\\x1b[6;20;10t\x1b[?62;52c"
 CTRL_Q = b"\x11"
 ASKED = b"Stop it and quit?"
-PATIENCE_S = 120.0
-"""A screen never falls silent, so each wait has an end of its own."""
 _PICTURE_CELL = re.compile("\U0010eeee|[\U00100000-\U0010fffd]")
 
 
@@ -45,11 +43,20 @@ class Session:
         self.program = program
         self.raw = bytearray()
 
-    def read(self, until: float) -> bool:
-        """Read what there is, waiting for it up to a moment; whether the program still writes."""
-        left = until - time.monotonic()
+    @property
+    def screen(self) -> str:
+        """What stands on it, as far as cells without colours and pictures tell."""
+        terminal = PictureTerminal((10, 20))
+        with suppress(AssertionError):  # the last sequence may have come in part
+            terminal.feed(self.raw.decode("utf-8", "ignore"))
+        return "\n".join(terminal.row(y) for y in range(36)).rstrip()
+
+    def read(self, patience: Patience, wish: str) -> bool:
+        """Read what there is, waiting for it; whether the program still writes."""
+        left = patience.left_s
         ready = left > 0 and select.select([self._master], [], [], left)[0]
-        assert ready, f"nothing more after {bytes(self.raw[-300:])!r}"
+        assert ready, f"{wish} never came:\n{self.screen}"
+        patience.progress()
         try:
             part = os.read(self._master, 1 << 16)
         except OSError:  # how a closed pseudo-terminal reads on Linux
@@ -59,22 +66,22 @@ class Session:
 
     def until(self, words: str) -> None:
         """Read until the program has written something."""
-        start, until = len(self.raw), time.monotonic() + PATIENCE_S
+        start, patience = len(self.raw), Patience()
         while words.encode() not in self.raw[max(0, start - 200) :]:
-            assert self.read(until), f"{words!r} never came"
+            assert self.read(patience, repr(words)), f"ended without {words!r}:\n{self.screen}"
 
     def send(self, keys: bytes) -> None:
         os.write(self._master, keys)
 
     def quit(self) -> int:
         """Press Ctrl+Q, agree to stop an answer that has not ended yet, read on; the exit code."""
-        until, asked = time.monotonic() + PATIENCE_S, False
+        patience, asked = Patience(), False
         self.send(CTRL_Q)
-        while self.read(until):
+        while self.read(patience, "the end"):
             if not asked and ASKED in self.raw:
                 asked = True
                 self.send(b"y")
-        return self.program.wait(PATIENCE_S)
+        return self.program.wait(STILL_S)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A shell in a real terminal: a tmux server of its own, keys in, what stands on the screen out.
 
-A pipe of all that is written to the terminal wakes whoever waits for words; nothing is timed.
+A pipe of all that is written to the terminal wakes whoever waits for words.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ import os
 import select
 import shlex
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from tests.support.environment import SIZE, environment_without
+from tests.support.patience import Patience
 
-_PATIENCE_S: Final = 120
-_CONFIG: Final = """\
+_CONFIG = """\
 set -g default-terminal tmux-256color
 set -g status off
 set -s escape-time 0
@@ -108,13 +106,13 @@ class Tmux:
         os.close(self._wakes)
 
     def _until(self, happened: Callable[[], bool], problem: str) -> None:
-        """Wait; a screen that goes on drawing does not make it longer."""
-        until = time.monotonic() + _PATIENCE_S
+        patience = Patience()
         while not happened():
-            left = until - time.monotonic()
+            left = patience.left_s
             ready = left > 0 and select.select([self._wakes], [], [], left)[0]
             assert ready, f"{problem}:\n{self.screen}"
             os.read(self._wakes, 1 << 16)
+            patience.progress()
 
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(
