@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, cast
 
 from textual.keys import Keys
 
@@ -36,6 +36,17 @@ class Keymap:
         """The first key of a command, as it is written for people."""
         keys = self.keys(BY_ID[command_id])
         return key_label(keys) if keys else ""
+
+
+class HasKeymap(Protocol):
+    """An application with keys of the user's own."""
+
+    keymap: Keymap
+
+
+def key_of(application: object, command_id: str) -> str:
+    """The key of a command in this application, as it is written for people; empty for none."""
+    return cast("HasKeymap", application).keymap.label(command_id)
 
 
 def read_keymap(written: Mapping[str, str]) -> Keymap:

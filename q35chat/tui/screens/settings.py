@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -17,12 +17,9 @@ from q35chat.chat.service import Conversation
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
-from q35chat.tui.images.graphics import WISHES, Way, Wish
+from q35chat.tui.images.graphics import WISHES, PictureDisplay, Way, Wish
 from q35chat.tui.widgets.in_order import LineField, TextField
 from q35chat.tui.widgets.messages import Messages
-
-if TYPE_CHECKING:
-    from q35chat.tui.app import ChatApp
 
 _WAYS: Final[dict[Way, str]] = {
     "kitty": "drawn with Kitty's graphics protocol",
@@ -33,6 +30,18 @@ _WAYS: Final[dict[Way, str]] = {
 _CHAT: Final = "· THIS CHAT ONLY"
 _PROGRAM: Final = "· ALL CHATS"
 _FIELDS = {field.id: field for field in (*SAMPLING_FIELDS, *LIMIT_FIELDS)}
+
+
+class Appearance(Protocol):
+    """An application that can look another way."""
+
+    picture_display: PictureDisplay
+
+    def choose_theme(self, theme: str) -> None:
+        """Use a theme from now on."""
+
+    def choose_pictures(self, wish: Wish) -> None:
+        """Draw pictures another way from now on."""
 
 
 class SettingsScreen(ModalScreen[str]):
@@ -50,8 +59,8 @@ class SettingsScreen(ModalScreen[str]):
         self._wrong: dict[str, str] = {}
 
     @property
-    def _app(self) -> ChatApp:
-        return cast("ChatApp", self.app)
+    def _app(self) -> Appearance:
+        return cast("Appearance", self.app)
 
     def compose(self) -> ComposeResult:
         """Sampling, limits, system prompt, theme, pictures."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from rich.color import Color
 from rich.segment import Segment
@@ -15,8 +15,13 @@ from q35chat.tui.images.gallery import Placed
 from q35chat.tui.images.preview import Cells, Pixel, Pixels, coarse, grid, half_blocks, shrunk
 
 if TYPE_CHECKING:
-    from q35chat.tui.app import ChatApp
     from q35chat.tui.images.graphics import PictureDisplay
+
+
+class ShowsPictures(Protocol):
+    """An application that knows how its terminal draws pictures."""
+
+    picture_display: PictureDisplay
 
 
 class Picture(Widget):
@@ -33,7 +38,7 @@ class Picture(Widget):
 
     @property
     def _screen_display(self) -> PictureDisplay:
-        return cast("ChatApp", self.app).picture_display
+        return cast("ShowsPictures", self.app).picture_display
 
     def on_mount(self) -> None:
         """Decode what was given."""

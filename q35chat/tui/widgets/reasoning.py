@@ -5,7 +5,7 @@ While it grows it is low and follows its end; what the reader opens is there as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,11 +14,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from q35chat.counting import counted
+from q35chat.tui.keymap import key_of
 from q35chat.tui.text import clean, seconds
 from q35chat.tui.widgets.follow_scroll import FollowScroll
-
-if TYPE_CHECKING:
-    from q35chat.tui.app import ChatApp
 
 _CHUNK: Final = 1_500
 
@@ -120,7 +118,7 @@ class Reasoning(Vertical):
             parts.append(counted(self._tokens, "token"))
         if self._seconds:
             parts.append(seconds(self._seconds))
-        key = cast("ChatApp", self.app).keymap.label("reasoning")
+        key = key_of(self.app, "reasoning")
         if key:
             parts.append(key)
         self.query_one(".reasoning-head", Static).update(Content(" · ".join(parts)))

@@ -6,7 +6,7 @@ The views of turns are imported with the first one: the first paint must not wai
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 from textual.app import ComposeResult
 from textual.content import Content
@@ -17,11 +17,11 @@ from q35chat.chat.service import Step
 from q35chat.chat.summary import HEADING
 from q35chat.chat.values import Turn
 from q35chat.counting import counted
+from q35chat.tui.keymap import key_of
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.follow_scroll import FollowScroll
 
 if TYPE_CHECKING:
-    from q35chat.tui.app import ChatApp
     from q35chat.tui.widgets.turns import AnswerView, TurnView
 
 PAGE: Final = 12
@@ -47,7 +47,7 @@ class Edge(Static):
         """Say how many turns are hidden; vanish when none are."""
         self.display = hidden > 0
         arrow, command = ("↑", "earliest") if self.side == "earlier" else ("↓", "follow")
-        key = cast("ChatApp", self.app).keymap.label(command)
+        key = key_of(self.app, command)
         turns = counted(hidden, f"{self.side} turn")
         self.update(Content(f"{arrow} {turns} · {f'{key} or ' if key else ''}click"))
 

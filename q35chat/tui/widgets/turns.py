@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -14,6 +13,7 @@ from textual.widgets import Static
 from q35chat.chat.events import Finished
 from q35chat.chat.service import Step
 from q35chat.chat.values import Attachment, Turn
+from q35chat.tui.keymap import key_of
 from q35chat.tui.text import (
     MARKS,
     clean,
@@ -29,9 +29,6 @@ from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
 from q35chat.tui.widgets.steady import SteadyHeight
 from q35chat.tui.widgets.turn_foot import TurnFoot
-
-if TYPE_CHECKING:
-    from q35chat.tui.app import ChatApp
 
 
 def draft_step(turn: Turn) -> Step:
@@ -68,8 +65,8 @@ class TurnView(SteadyHeight, Vertical):
         """These, and which version of the chat ends with this turn, where there are several."""
         step, place = self.step, ""
         if step.branches > 1:
-            keys = cast("ChatApp", self.app).keymap
-            ways = " ".join(filter(None, map(keys.label, ("branch_back", "branch_forward"))))
+            keys = [key_of(self.app, command) for command in ("branch_back", "branch_forward")]
+            ways = " ".join(filter(None, keys))
             place = f"version {count(step.branch + 1)} of {count(step.branches)}  {ways}".rstrip()
         self.query_one(TurnFoot).show(mark, note, numbers, place)
 
