@@ -6,23 +6,24 @@ A question is kept when its answer begins to be computed, an answer while it is 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from q35chat.chat.asking import Ask, Asker
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.events import Event, Finished, Notice
-from q35chat.chat.gate import Gate, Run
 from q35chat.chat.history.journal import Journal
-from q35chat.chat.history.path import in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.history.recorder import AnswerRecorder
 from q35chat.chat.history.records import TurnRecord
+from q35chat.chat.history.tree import in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
 from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser, with_summary
+from q35chat.chat.turn.lock import StoppableTurn, TurnLock
+from q35chat.chat.turn.request import TurnRequest, TurnRequests
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import StoreError, UsageError
 
@@ -31,14 +32,14 @@ class StoredConversation:
     """The `Conversation` of the service, over a backend and a journal."""
 
     def __init__(
-        self, backend: ChatBackend, journal: Journal, gate: Gate, *, reads_ahead: bool = True
+        self, backend: ChatBackend, journal: Journal, lock: TurnLock, *, reads_ahead: bool = True
     ) -> None:
         self._reads_ahead = reads_ahead
         self._backend = backend
         self._journal = journal
-        self._gate = gate
-        self._asker = Asker(backend, journal)
-        self._run = Run()
+        self._turn_lock = lock
+        self._asker = TurnRequests(backend, journal)
+        self._run = StoppableTurn()
         self._slots = SlotCounts(backend, journal)
 
     @property
@@ -48,7 +49,9 @@ class StoredConversation:
 
     def over(self, backend: ChatBackend) -> StoredConversation:
         """The same conversation, answered by another model."""
-        return StoredConversation(backend, self._journal, self._gate, reads_ahead=self._reads_ahead)
+        return StoredConversation(
+            backend, self._journal, self._turn_lock, reads_ahead=self._reads_ahead
+        )
 
     @property
     def id(self) -> str:
@@ -95,11 +98,11 @@ class StoredConversation:
         self._journal.refresh()
         self._slots.count_soon()
 
-    def settle(self) -> str:
+    def flush(self) -> str:
         """Wait for what is written and counted in the background. Why something could not be
         written, or empty."""
-        problem = self._journal.settle()
-        self._slots.settle()
+        problem = self._journal.flush()
+        self._slots.wait()
         return problem
 
     def settings(self) -> ChatSettings:
@@ -151,7 +154,7 @@ class StoredConversation:
         return self._answer(self._asker.continued)
 
     def cancel(self) -> None:
-        """Ask the running turn to stop after its current step. Safe at any time."""
+        """TurnRequest the running turn to stop after its current step. Safe at any time."""
         self._run.stop()
 
     def plan_drop(self, pairs: int) -> DropPlan:
@@ -179,7 +182,7 @@ class StoredConversation:
 
         Nothing of it is kept in this conversation.
         """
-        self._run = run = Run()
+        self._run = run = StoppableTurn()
         return run.follow(self._summarising(run, use))
 
     def begin(self, title: str, settings: ChatSettings, summary: str) -> None:
@@ -190,29 +193,31 @@ class StoredConversation:
         """Show a title that the store already has."""
         self._journal.retitle(title)
 
-    def _summarising(self, run: Run, use: Callable[[str], None]) -> Generator[Event]:
-        with self._gate.passing(run):
+    def _summarising(self, run: StoppableTurn, use: Callable[[str], None]) -> Generator[Event]:
+        with self._turn_lock.passing(run):
             summariser = Summariser(self._backend, self.settings(), run.stopped, self.summary)
             text, finished = yield from summariser.run(self._turns(self._prompt_path()))
             if finished.reason != "cancelled":
                 use(text)
             yield finished
 
-    def _answer(self, prepare: Callable[[], Ask | None]) -> Iterator[Event]:
-        self._run = run = Run()
+    def _answer(self, prepare: Callable[[], TurnRequest | None]) -> Iterator[Event]:
+        self._run = run = StoppableTurn()
         return run.follow(self._answering(run, prepare))
 
-    def _answering(self, run: Run, prepare: Callable[[], Ask | None]) -> Generator[Event]:
+    def _answering(
+        self, run: StoppableTurn, prepare: Callable[[], TurnRequest | None]
+    ) -> Generator[Event]:
         finished: Finished | None = None
-        with self._gate.passing(run), self._journal.store.answering(self.id):
+        with self._turn_lock.passing(run), self._journal.store.answering(self.id):
             finished = yield from self._turn(run, prepare)
             if finished is not None:
                 yield finished
         if self._reads_ahead and finished is not None and finished.reason == "stop":
-            self._gate.when_idle(self._read_ahead)
+            self._turn_lock.when_idle(self._read_ahead)
 
     def _turn(
-        self, run: Run, prepare: Callable[[], Ask | None]
+        self, run: StoppableTurn, prepare: Callable[[], TurnRequest | None]
     ) -> Generator[Event, None, Finished | None]:
         """All events but `Finished`; when it ends, however it does, its slots are counted."""
         try:
@@ -225,12 +230,14 @@ class StoredConversation:
         finally:
             self._slots.count()
 
-    def _read_ahead(self, should_stop: Callable[[], bool]) -> None:
+    def _read_ahead(self, stop: threading.Event) -> None:
         turns = self._turns(self._prompt_path())
         if turns and turns[-1].role == "assistant":
-            self._backend.read_ahead(turns, self._prompt_settings(), should_stop)
+            self._backend.read_ahead(turns, self._prompt_settings(), stop.is_set)
 
-    def _generate(self, run: Run, ask: Ask) -> Generator[Event, None, Finished | None]:
+    def _generate(
+        self, run: StoppableTurn, ask: TurnRequest
+    ) -> Generator[Event, None, Finished | None]:
         turns = self._turns(ask.path)
         settings = with_summary(ask.answer.settings or self.settings(), self.summary)
         running = self._backend.run(turns, settings, run.stopped)

@@ -10,19 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from q35chat.bundle.bundle import Bundle
-from q35chat.chat.defaults import GenerationDefaults
 from q35chat.chat.events import Event, PromptPlan
-from q35chat.chat.model import Model
-from q35chat.chat.prompt.lower_bound import LeastTokens
+from q35chat.chat.model import GenerationDefaults, Model
 from q35chat.chat.prompt.pictures import Pictures
-from q35chat.chat.prompt.prompt import Prompt, build_prompt
 from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
-from q35chat.chat.prompt.template import ConversationTemplate
-from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.prompt.template import ConversationTemplate, Prompt, build_prompt
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags, TokenLowerBound
 from q35chat.chat.service import ModelInfo
-from q35chat.chat.turn.generate import Generation, plan_of
+from q35chat.chat.turn.generate import TurnGenerator, plan_of
 from q35chat.chat.turn.reading import read_ahead
-from q35chat.chat.turn.thinking import ThinkTags
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.choices import Speculate
 from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder
@@ -46,7 +42,7 @@ class ChatEngine:
         self._model = model
         self._info = info
         self._vocabulary = vocabulary
-        self._least = LeastTokens(model.tokenizer)
+        self._least = TokenLowerBound(model.tokenizer)
         self.sampling_defaults = sampling
 
     @classmethod
@@ -140,7 +136,7 @@ class ChatEngine:
         the iterator anywhere leaves the engine usable.
         """
         prompt = self._prompt(turns, settings)
-        return Generation(self._model, prompt, settings, should_stop).events()
+        return TurnGenerator(self._model, prompt, settings, should_stop).events()
 
     def read_ahead(
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]

@@ -151,7 +151,7 @@ class Conversation(Protocol):
         """Go on with an answer that was stopped or cut. Raises UsageError when it is complete."""
 
     def cancel(self) -> None:
-        """Ask the running turn to stop after its current step. Safe at any time."""
+        """TurnRequest the running turn to stop after its current step. Safe at any time."""
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What `drop_oldest` would do."""

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.background import Background
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.history.journal import Journal
-from q35chat.chat.history.path import in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.tree import ConversationView, in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.service import DropPlan, Forecast
-from q35chat.chat.shown import Shown
 from q35chat.chat.summary import with_summary
 from q35chat.chat.values import ChatSettings, Turn
+from q35chat.chat.worker import Worker
 from q35chat.counting import counted
 from q35chat.errors import Q35Error
 
@@ -53,7 +52,7 @@ class SlotCounts:
         self._backend = backend
         self._journal = journal
         self._known = _Known()
-        self._background = Background()
+        self._counting = Worker()
 
     def of_branch(self) -> int:
         """Slots of the branch being read as counted last; 0 when a picture of it is gone.
@@ -74,11 +73,11 @@ class SlotCounts:
 
     def count_soon(self) -> None:
         """`count` in the background."""
-        self._background.soon(self.count)
+        self._counting.soon(lambda _: self.count())
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Wait for what is counted in the background."""
-        self._background.wait()
+        self._counting.wait()
 
     def forecast(self, draft: Turn, edited: str | None = None) -> Forecast:
         """What sending `draft` takes on top of the branch as the template would keep it.
@@ -129,7 +128,7 @@ class SlotCounts:
             slots_free=before.capacity - prompt,
         )
 
-    def _counts(self, shown: Shown) -> _Counts:
+    def _counts(self, shown: ConversationView) -> _Counts:
         known = self._known
         branch = (in_prompt(shown.path()), _settings(shown.record))
         counts = known.counts if known.branch == branch else self._count(*branch)

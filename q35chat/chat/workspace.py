@@ -13,14 +13,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from q35chat.chat.asking import new_id
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event
-from q35chat.chat.gate import Gate, Run
-from q35chat.chat.history.archive import Archive
 from q35chat.chat.history.journal import Journal, untitled
+from q35chat.chat.history.records import Archive
 from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
+from q35chat.chat.turn.lock import StoppableTurn, TurnLock
+from q35chat.chat.turn.request import new_id
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.errors import StoreError, UsageError
 
@@ -52,7 +52,7 @@ class StoredWorkspace:
         self._reads_ahead = reads_ahead
         self._loaded: tuple[ChatBackend, ChatSettings] | None = None
         self._own_samplings: list[SamplingSettings] = []
-        self._gate = Gate()
+        self._turn_lock = TurnLock()
         self._lock = threading.Lock()
         self._journals: weakref.WeakSet[Journal] = weakref.WeakSet()
         self._open: weakref.WeakValueDictionary[str, StoredConversation] = (
@@ -109,7 +109,7 @@ class StoredWorkspace:
             return
         self._own_samplings.append(loaded[1].sampling)
         try:
-            with self._gate.passing(Run()):
+            with self._turn_lock.passing(StoppableTurn()):
                 loaded[0].close()
         except Exception:  # noqa: BLE001 - a runtime that died may not even close
             _log.exception("a model could not be freed")
@@ -189,22 +189,22 @@ class StoredWorkspace:
     def stop_idle(self) -> None:
         """End what the model does between two turns, and write what is not written yet: the
         program is about to leave."""
-        self._gate.stop_idle()
+        self._turn_lock.stop_idle()
         for journal in list(self._journals):
-            if problem := journal.settle():
+            if problem := journal.flush():
                 _log.warning("chat %s is not kept whole: %s", journal.record.id, problem)
 
     def wait_idle(self) -> None:
         """Wait until the model has got ready for a follow-up, and all is written and counted."""
-        self._gate.wait_idle()
+        self._turn_lock.wait_idle()
         for conversation in list(self._open.values()):
-            conversation.settle()
+            conversation.flush()
 
     def _opened(self, journal: Journal) -> StoredConversation:
         with self._lock:
             self._journals.add(journal)
             conversation = StoredConversation(
-                self._backend(), journal, self._gate, reads_ahead=self._reads_ahead
+                self._backend(), journal, self._turn_lock, reads_ahead=self._reads_ahead
             )
             conversation = self._open.setdefault(conversation.id, conversation)
         conversation.count_slots()

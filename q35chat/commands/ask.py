@@ -107,7 +107,7 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
         try:
             finished = _answer_in(conversation, prompt, options, model.backend, renderer)
         finally:
-            if problem := conversation.settle():
+            if problem := conversation.flush():
                 console.note(f"not all of this answer is kept: {problem}")
     if options.stats:
         for line in stats_lines(finished, load_ms, session):

@@ -24,8 +24,8 @@ from q35chat.bench.results import Result, Subject
 from q35chat.bench.traffic import traffic
 from q35chat.bundle.bundle import Bundle
 from q35chat.bundle.foreign import open_bundle
-from q35chat.chat.defaults import GenerationDefaults
 from q35chat.chat.engine import open_decoder
+from q35chat.chat.model import GenerationDefaults
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
 from q35chat.commands.graphs import graph_opener

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from q35chat.chat.history.archive import StoreBusyError
+from q35chat.chat.history.records import StoreBusyError
 from q35chat.errors import StoreError
 from q35chat.store.checking import BackgroundCheck, is_damage, mark
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
 from q35chat.chat.turn.answer import AnswerText
-from q35chat.chat.turn.thinking import ThinkTags
 from tests.doubles.chat_model import END, THINK, UNTHINK
 
 TAGS = ThinkTags(THINK, UNTHINK)

@@ -95,7 +95,7 @@ def test_the_plan_of_dropping_shows_which_turns_and_what_it_costs(chat: StoredCo
     assert [step.turn.text for step in plan.steps] == ["one", "y" * 30]
     assert not any(step.left_out for step in chat.steps)
     chat.drop_oldest(1)
-    chat.settle()
+    chat.flush()
     assert [step.left_out for step in chat.steps] == [True, True, False, False]
     assert chat.used_slots < before
     assert plan.slots_free == 120 - chat.used_slots
@@ -110,7 +110,7 @@ def test_no_more_than_there_are_can_be_dropped(chat: StoredConversation) -> None
         with pytest.raises(UsageError):
             chat.drop_oldest(pairs)
     chat.drop_oldest(1)
-    chat.settle()
+    chat.flush()
     assert chat.used_slots == 0
     with pytest.raises(UsageError, match="has 0"):
         chat.plan_drop(1)
@@ -143,7 +143,7 @@ def test_used_slots_follow_settings_and_branch(chat: StoredConversation) -> None
     usage = finish(chat.send("one")).usage
     assert chat.used_slots == usage.capacity_used
     chat.change_settings(replace(SETTINGS, system_prompt=""))
-    chat.settle()
+    chat.flush()
     assert chat.used_slots == usage.capacity_used - len("Be kind.") - 2
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from q35chat.chat.defaults import GenerationDefaults
+from q35chat.chat.model import GenerationDefaults
 from q35chat.chat.values import SamplingSettings
 from q35chat.errors import BundleError
 

@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from q35chat.chat.prompt.tokenizer import ChatTokenizer
-from q35chat.chat.turn.detokenize import Detokenizer, token_bytes, whole_characters
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, Detokenizer, token_bytes, whole_characters
 from tests.doubles.chat_model import END, SHAPE, THINK
 
 ONCE = settings(

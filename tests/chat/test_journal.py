@@ -15,7 +15,7 @@ from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
-from q35chat.chat.shown import Shown
+from q35chat.chat.history.tree import ConversationView
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import StoreError
@@ -119,7 +119,7 @@ def test_what_is_shown_waits_for_no_answer_that_is_being_written(tmp_path: Path)
 
     store.free.set()
     worker.join(WAIT_S)
-    chat.settle()
+    chat.flush()
     assert texts(chat)[2] == "two"
     assert store.record(chat.id).settings == THINKING
 
@@ -131,7 +131,7 @@ def test_settings_change_at_once_while_another_process_writes(
         forked.change_settings(THINKING)
         assert forked.settings() == THINKING
         assert kept_settings(workspace, forked) == SETTINGS
-    forked.settle()
+    forked.flush()
     assert kept_settings(workspace, forked) == THINKING
 
 
@@ -141,7 +141,7 @@ def test_another_branch_is_read_at_once_while_another_process_writes(
     with another_writes(workspace):
         forked.choose_branch(0)
         assert forked.steps[-1].branch == 0
-    forked.settle()
+    forked.flush()
     assert_reopens_as_it_is(workspace, forked)
 
 
@@ -151,7 +151,7 @@ def test_turns_are_left_out_at_once_while_another_process_writes(
     with another_writes(workspace):
         forked.drop_oldest(1)
         assert [step.left_out for step in forked.steps] == [True, True, False, False]
-    forked.settle()
+    forked.flush()
     assert_reopens_as_it_is(workspace, forked)
 
 
@@ -159,7 +159,7 @@ def test_what_could_not_be_written_at_once_goes_with_the_next_turn(
     workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with another_writes(workspace), monkeypatch.context() as patch:
-        patch.setattr("q35chat.chat.background.Background.soon", lambda *_: None)
+        patch.setattr("q35chat.chat.worker.Worker.soon", lambda *_: None)
         forked.drop_oldest(1)
         forked.change_settings(THINKING)
     finish(forked.send("three"))
@@ -238,7 +238,7 @@ def test_a_change_that_the_disk_refuses_takes_no_answer_away_that_ended_meanwhil
         chat.drop_oldest(1)
     assert texts(chat) == ["one", "Answer 1 to: one", "two", "Answer 2 to: two"]
     assert not any(step.left_out for step in chat.steps)
-    chat.settle()
+    chat.flush()
     assert_reopens_as_it_is(workspace, chat)
 
 
@@ -251,7 +251,7 @@ def test_a_branch_that_the_disk_refuses_keeps_an_answer_that_ended_meanwhile_the
     with pytest.raises(StoreError, match="disk full"):
         forked.choose_branch(0)
     assert texts(forked)[-2:] == ["three", "Answer 3 to: three"]
-    forked.settle()
+    forked.flush()
     assert_reopens_as_it_is(workspace, forked)
 
 
@@ -259,7 +259,7 @@ def test_a_change_that_the_disk_refuses_leaves_an_earlier_one_owed(
     workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("q35chat.chat.background.Background.soon", lambda *_: None)
+        patch.setattr("q35chat.chat.worker.Worker.soon", lambda *_: None)
         with another_writes(workspace):
             forked.drop_oldest(1)
         patch.setattr(Store, "save", refuse)
@@ -267,7 +267,7 @@ def test_a_change_that_the_disk_refuses_leaves_an_earlier_one_owed(
         with pytest.raises(StoreError, match="disk full"):
             forked._journal.replace([replace(last, note="other")])
     assert [step.left_out for step in forked.steps] == [True, True, False, False]
-    assert forked.settle() == ""
+    assert forked.flush() == ""
     assert_reopens_as_it_is(workspace, forked)
 
 
@@ -293,22 +293,22 @@ def test_nothing_is_owed_once_a_refused_change_is_taken_back(
         forked.drop_oldest(1)
     with pytest.raises(StoreError, match="disk full"):
         forked.choose_branch(0)
-    assert forked.settle() == ""
+    assert forked.flush() == ""
 
 
 def test_steps_and_the_number_of_their_branch_are_of_one_moment(
     forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, meanwhile = Shown.path, [lambda: forked.choose_branch(0)]
+    path, meanwhile = ConversationView.path, [lambda: forked.choose_branch(0)]
     reader = threading.get_ident()
 
-    def then_another_branch(self: Shown) -> tuple[TurnRecord, ...]:
+    def then_another_branch(self: ConversationView) -> tuple[TurnRecord, ...]:
         found = path(self)
         if meanwhile and threading.get_ident() == reader:
             meanwhile.pop()()
         return found
 
-    monkeypatch.setattr(Shown, "path", then_another_branch)
+    monkeypatch.setattr(ConversationView, "path", then_another_branch)
     first, again = forked.steps[-1], forked.steps[-1]
     assert (first.branch, again.branch) == (1, 0)
     assert first.id != again.id

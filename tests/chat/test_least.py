@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from q35chat.chat.prompt.lower_bound import LeastTokens
-from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, TokenLowerBound
 from q35chat.errors import CapacityError
 from tests.doubles.chat_model import GREEDY, ChatModel, answered, user
 
@@ -26,11 +25,11 @@ PIECES = [
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_no_text_has_fewer_tokens_than_the_least(tokenizer: ChatTokenizer, text: str) -> None:
-    assert LeastTokens(tokenizer).of(text) <= len(tokenizer.encode_literally(text.strip()))
+    assert TokenLowerBound(tokenizer).of(text) <= len(tokenizer.encode_literally(text.strip()))
 
 
 def test_the_longest_token_of_the_vocabulary_is_the_measure(tokenizer: ChatTokenizer) -> None:
-    least = LeastTokens(tokenizer)
+    least = TokenLowerBound(tokenizer)
 
     assert least.longest == len("<|vision_start|>")
     assert least.of("a" * 160) == 10
@@ -52,7 +51,7 @@ def test_a_text_that_cannot_fit_is_refused_without_tokenising_it(
 
 
 def test_only_what_cannot_fit_is_refused(tokenizer: ChatTokenizer) -> None:
-    least = LeastTokens(tokenizer)
+    least = TokenLowerBound(tokenizer)
     most = "a" * least.longest * 64
 
     least.check(most, capacity=64)

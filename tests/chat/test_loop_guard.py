@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from q35chat.chat.turn.loop_guard import LEAST_TOKENS, ROUNDS, LoopGuard
+from q35chat.chat.turn.limits import LEAST_TOKENS, ROUNDS, LoopGuard
 
 
 def tokens_until_loop(guard: LoopGuard, tokens: list[int]) -> int | None:

@@ -9,11 +9,14 @@ import pytest
 
 from q35chat.bundle.demo import demo_checkpoint
 from q35chat.chat.prompt.pictures import PlacedPicture
-from q35chat.chat.prompt.prompt import Prompt, build_prompt
-from q35chat.chat.prompt.template import ConversationTemplate
-from q35chat.chat.prompt.tokenizer import ChatTokenizer, Message
-from q35chat.chat.turn.detokenize import token_bytes, whole_characters
-from q35chat.chat.turn.thinking import ThinkTags
+from q35chat.chat.prompt.template import ConversationTemplate, Prompt, build_prompt
+from q35chat.chat.prompt.tokenizer import (
+    ChatTokenizer,
+    Message,
+    ThinkTags,
+    token_bytes,
+    whole_characters,
+)
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import BundleError
 from q35chat.vision.positions import mrope_positions

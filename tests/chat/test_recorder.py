@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from q35chat.chat.events import Finished, Notice, Token
-from q35chat.chat.history.recorder import AnswerRecorder
+from q35chat.chat.history.recorder import AnswerRecorder, pause_s
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import StoreError
@@ -46,75 +47,12 @@ def test_nothing_new_is_not_written_again() -> None:
     assert written.empty()
 
 
-class Stepped(threading.Event):
-    """The end of an answer, for which the writer waits as often as it is let."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: queue.Queue[bool] = queue.Queue()
-        self.pauses: list[float | None] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.pauses.append(timeout)
-        return self.waits.get(timeout=WAIT_S)
-
-    def set(self) -> None:
-        super().set()
-        self.waits.put(True)
-
-
-class Overtaken:
-    """A lock before which, the first time that another thread comes to it, `first` is done."""
-
-    def __init__(self, first: Callable[[], None]) -> None:
-        self._lock = threading.Lock()
-        self._maker, self._first = threading.get_ident(), [first]
-
-    def __enter__(self) -> None:
-        if threading.get_ident() != self._maker and self._first:
-            self._first.pop()()
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-def test_a_token_that_comes_while_the_answer_is_put_together_is_written_once(
-    monkeypatch: pytest.MonkeyPatch,
+@given(st.integers(0, 1_000_000), st.integers(0, 1_000))
+def test_an_answer_is_written_within_half_a_second_and_no_oftener_when_it_is_longer(
+    tokens: int, more: int
 ) -> None:
-    written: queue.Queue[str] = queue.Queue()
-    answer, steps = AnswerRecorder(BASE, lambda record: written.put(record.turn.text)), Stepped()
-    monkeypatch.setattr(answer, "_lock", Overtaken(lambda: answer.take(token("y"))))
-    monkeypatch.setattr(answer, "_ended", steps)
-    with answer:
-        answer.take(token("x"))
-        for _ in range(3):
-            steps.waits.put(False)
-    assert written.get_nowait() == "xy"
-    assert written.empty()
-
-
-@pytest.mark.parametrize(("before", "pause_s"), [(0, 0.1), (2_000, 0.1), (6_000, 0.3)])
-def test_a_token_is_written_a_tenth_of_a_second_later_and_long_answers_less_often(
-    monkeypatch: pytest.MonkeyPatch, before: int, pause_s: float
-) -> None:
-    base = replace(BASE, turn=replace(BASE.turn, token_ids=(1,) * before))
-    answer, steps = AnswerRecorder(base, lambda _: None), Stepped()
-    monkeypatch.setattr(answer, "_ended", steps)
-    with answer:
-        answer.take(token("x"))
-    assert steps.pauses == [pytest.approx(pause_s, abs=0.001)]
-
-
-def test_no_answer_is_so_long_that_it_is_written_less_often_than_twice_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    base = replace(BASE, turn=replace(BASE.turn, token_ids=(1,) * 200_000))
-    answer, steps = AnswerRecorder(base, lambda _: None), Stepped()
-    monkeypatch.setattr(answer, "_ended", steps)
-    with answer:
-        answer.take(token("x"))
-    assert steps.pauses == [0.5]
+    assert 0.1 == pause_s(0) <= pause_s(tokens) <= pause_s(tokens + more) <= 0.5
+    assert pause_s(2_000) == 0.1
 
 
 def test_notices_stand_apart_in_the_note() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from q35chat.chat.prompt.size_cache import Remembered
+from q35chat.chat.prompt.cache import SizedCache
 
 
 class Upper:
@@ -8,7 +8,7 @@ class Upper:
 
     def __init__(self, limit: int) -> None:
         self.asked: list[str] = []
-        self.remembered: Remembered[str, str] = Remembered(self._compute, len, limit)
+        self.remembered: SizedCache[str, str] = SizedCache(self._compute, len, limit)
 
     def _compute(self, text: str) -> str:
         self.asked.append(text)

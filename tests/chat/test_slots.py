@@ -76,12 +76,12 @@ def test_another_branch_takes_at_once_what_its_answer_told_and_is_then_counted(
     first = finish(chat.send("one")).usage.capacity_used
     finish(chat.edit(chat.steps[0].id, "a longer question"))
     with monkeypatch.context() as patch:
-        patch.setattr("q35chat.chat.background.Background.soon", lambda *_: None)
+        patch.setattr("q35chat.chat.worker.Worker.soon", lambda *_: None)
         chat.choose_branch(0)
         assert counted_now(chat, backend) == first
     before = backend.plans
     chat.choose_branch(0)
-    chat.settle()
+    chat.flush()
     assert backend.plans > before
     assert counted_now(chat, backend) == first
 
@@ -92,6 +92,6 @@ def test_turns_that_were_left_out_are_counted_in_the_background(
     finish(chat.send("one"))
     finish(chat.send("two"))
     chat.drop_oldest(1)
-    chat.settle()
+    chat.flush()
     used = counted_now(chat, backend)
     assert used == len("<Be kind.>[two][Answer 2 to: two]")

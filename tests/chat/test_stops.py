@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from q35chat.chat.turn.stops import StopMatcher
+from q35chat.chat.turn.answer import StopMatcher
 
 
 def stream(stops: list[str], *parts: str) -> tuple[list[str], bool]:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.chat.prompt.tokenizer import ChatTokenizer
-from q35chat.chat.turn.thinking import ThinkParser, ThinkTags
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
+from q35chat.chat.turn.answer import ThinkParser
 from tests.doubles.chat_model import THINK, UNTHINK
 
 TAGS = ThinkTags(open=1, close=2)

@@ -10,7 +10,7 @@ import pytest
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event, Finished, Notice
 from q35chat.chat.history.records import ConversationRecord
-from q35chat.chat.shown import OTHER_SETTINGS, OTHER_TURNS
+from q35chat.chat.history.tree import OTHER_SETTINGS, OTHER_TURNS
 from q35chat.chat.values import SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.history.archive import StoreBusyError
+from q35chat.chat.history.records import StoreBusyError
 from q35chat.errors import StoreError
 from q35chat.store import Store, checking, database, opening
 from q35chat.store.database import Database

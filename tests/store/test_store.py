@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from q35chat.chat.history.archive import StoreBusyError
+from q35chat.chat.history.records import StoreBusyError
 from q35chat.errors import StoreError
 from q35chat.store import Store
 from q35chat.store.database import BUSY_SECONDS

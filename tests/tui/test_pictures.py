@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, JpegImagePlugin
 
-from q35chat.chat import showing
+from q35chat.chat.prompt import pictures as showing
 from q35chat.tui.images.gallery import CELLS
 from q35chat.tui.images.graphics import PictureDisplay, Terminal
 from q35chat.tui.images.preview import half_blocks, shrunk

@@ -13,12 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from q35chat.chat.background import Background
-from q35chat.chat.history.archive import Archive, StoreBusyError
-from q35chat.chat.history.records import ConversationRecord, TurnRecord
-from q35chat.chat.history.tree import TurnTree
-from q35chat.chat.shown import Shown, taken_over
+from q35chat.chat.history.records import Archive, ConversationRecord, StoreBusyError, TurnRecord
+from q35chat.chat.history.tree import ConversationView, TurnTree, merged
 from q35chat.chat.values import ChatSettings
+from q35chat.chat.worker import Worker
 from q35chat.errors import StoreError, UsageError
 
 TITLE_LENGTH = 60
@@ -40,7 +38,7 @@ class Journal:
         stored: bool = False,
     ) -> None:
         self.store = store
-        self._shown = Shown(record, TurnTree(turns))
+        self._shown = ConversationView(record, TurnTree(turns))
         self._stored = stored
         self._base = record  # as it was read or written last: what differs is this process's own
         self._unwritten: dict[str, TurnRecord] = {}
@@ -48,7 +46,7 @@ class Journal:
         self._news: tuple[str, ...] = ()
         self._memory = threading.Lock()  # held while memory is changed, never for the disk
         self._writer = threading.Lock()  # held while the disk is waited for
-        self._later = Background()
+        self._later = Worker()
 
     @property
     def record(self) -> ConversationRecord:
@@ -56,7 +54,7 @@ class Journal:
         return self._shown.record
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> ConversationView:
         """All of it at one moment, for who reads more than one thing."""
         return self._shown
 
@@ -121,7 +119,7 @@ class Journal:
             stored, turns = self.store.load(ident)
             with self._memory:
                 owed = self._unwritten.values()
-                self._shown, news = taken_over(self._shown, base, stored, turns, owed)
+                self._shown, news = merged(self._shown, base, stored, turns, owed)
                 self._base = stored
                 self._news = tuple(dict.fromkeys((*self._news, *news)))
 
@@ -133,7 +131,7 @@ class Journal:
             news, self._news = self._news, ()
         return " ".join(news)
 
-    def settle(self) -> str:
+    def flush(self) -> str:
         """Write what is not written yet: this may be the last time. Why that failed, or empty."""
         self._later.wait()
         return self._write_owed()
@@ -188,7 +186,7 @@ class Journal:
         """Go on from a turn, which is still to be written if it is `owed`."""
         with self._memory:
             record, tree = self._shown.record, self._shown.tree
-            self._shown = Shown(_going_on(record, turn), tree.having((turn,)))
+            self._shown = ConversationView(_going_on(record, turn), tree.having((turn,)))
             self._growing = None
             if owed:
                 self._unwritten[turn.id] = turn
@@ -217,12 +215,12 @@ class Journal:
         if not self._stored:
             return
         if not self._writer.acquire(blocking=False):
-            self._later.soon(self._write_later)
+            self._later.soon(lambda _: self._write_later())
             return
         try:
             self._write(_as_it_is, wait=False)
         except StoreBusyError:
-            self._later.soon(self._write_later)
+            self._later.soon(lambda _: self._write_later())
         finally:
             self._writer.release()
 

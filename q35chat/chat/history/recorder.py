@@ -14,6 +14,7 @@ from types import TracebackType
 
 from q35chat.chat.events import Event, Finished, FinishReason, Notice, Token, Usage
 from q35chat.chat.history.records import TurnRecord
+from q35chat.chat.worker import Worker
 from q35chat.errors import StoreError
 
 INTERVAL_S = 0.1
@@ -45,8 +46,8 @@ class AnswerRecorder:
         self._finish: FinishReason | None = None
         self._seen = 0
         self._problem = ""
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._writing = False
+        self._writer = Worker()
 
     def __enter__(self) -> AnswerRecorder:
         return self
@@ -57,9 +58,7 @@ class AnswerRecorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._writer.stop()
 
     @property
     def started(self) -> bool:
@@ -80,9 +79,9 @@ class AnswerRecorder:
             else:
                 return
             self._seen += 1
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._keep_writing, daemon=True)
-            self._thread.start()
+        if not self._writing:
+            self._writing = True
+            self._writer.soon(self._keep_writing)
 
     def end(self, finish: FinishReason | None, note: str = "") -> None:
         """Say how it ended when no `Finished` came."""
@@ -115,13 +114,10 @@ class AnswerRecorder:
             note = " · ".join(part for part in (self._base.note, *self._notes) if part)
             return replace(self._base, turn=turn, note=note, usage=self._usage), self._seen
 
-    def _pause_s(self) -> float:
-        tokens = len(self._base.turn.token_ids) + self._seen
-        return max(self._interval_s, min(tokens * _S_A_TOKEN, LONGEST_S))
-
-    def _keep_writing(self) -> None:
+    def _keep_writing(self, ended: threading.Event) -> None:
         written, troubled = 0, False
-        while not self._ended.wait(self._pause_s()):
+        before = len(self._base.turn.token_ids)
+        while not ended.wait(pause_s(before + self._seen, self._interval_s)):
             if self._seen == written:
                 continue
             record, seen = self._so_far()
@@ -134,3 +130,8 @@ class AnswerRecorder:
                 troubled = True
             else:
                 written, troubled = seen, False
+
+
+def pause_s(tokens: int, interval_s: float = INTERVAL_S) -> float:
+    """Seconds before an answer of so many tokens is written again."""
+    return max(interval_s, min(tokens * _S_A_TOKEN, LONGEST_S))

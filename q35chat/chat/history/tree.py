@@ -1,12 +1,27 @@
-"""The turns of one conversation as a tree: branches side by side, one path being read."""
+"""The turns of one conversation as a tree: branches side by side, one path being read.
+----
+The branch being read, as the prompt and the screen see it: pure functions of turn records.
+
+A question that is left out takes its answer with it, whichever branch of it is read.
+
+----
+What readers see of a conversation at one moment, and how two processes' work becomes one.
+
+Values and pure functions; knows neither the store nor who writes.
+
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from q35chat.chat.history.records import TurnRecord
+from q35chat.chat.history.records import ConversationRecord, TurnRecord
+from q35chat.chat.service import Step
+from q35chat.chat.values import Turn
+from q35chat.counting import counted
+from q35chat.errors import StoreError, UsageError
 
 
 class TurnTree:
@@ -68,3 +83,134 @@ class TurnTree:
         if parent != record.parent:
             record = replace(record, parent=parent)
         self._records[record.id] = record
+
+
+INTERRUPTED = "interrupted"
+
+
+def in_prompt(path: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
+    """The turns that are not left out."""
+    return tuple(record for record, out in _left_out(path) if not out)
+
+
+def steps_of(path: Sequence[TurnRecord]) -> tuple[Step, ...]:
+    """The turns, without the number of the branch."""
+    return tuple(_step(record, out) for record, out in _left_out(path))
+
+
+def oldest(path: Sequence[TurnRecord], pairs: int) -> tuple[TurnRecord, ...]:
+    """The first `pairs` questions with their answers. Raises UsageError: not so many."""
+    starts = [place for place, record in enumerate(path) if record.turn.role == "user"]
+    if not 0 < pairs <= len(starts):
+        raise UsageError(
+            f"{counted(pairs, 'question')} cannot be left out: the prompt has {len(starts)}."
+        )
+    return tuple(path[: (*starts, len(path))[pairs]])
+
+
+def prompt_turns(path: Sequence[TurnRecord], vocabulary: str) -> tuple[Turn, ...]:
+    """The turns for the model, without token ids of another vocabulary.
+
+    Raises StoreError when the file of a picture is gone.
+    """
+    return tuple(_prompt_turn(record, vocabulary) for record in path)
+
+
+def ids_are_ours(record: TurnRecord, vocabulary: str) -> bool:
+    """Whether the token ids of a turn, perhaps none, are all of its text in this vocabulary."""
+    turn = record.turn
+    if turn.token_ids:
+        return record.tokenizer == vocabulary
+    return not (turn.text or turn.reasoning)
+
+
+def _left_out(path: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, bool]]:
+    out = False
+    for record in path:
+        out = record.left_out if record.turn.role == "user" else out
+        yield record, out
+
+
+def _step(record: TurnRecord, out: bool) -> Step:
+    ended = record.turn.role != "assistant" or record.turn.finish is not None
+    return Step(
+        id=record.id,
+        turn=record.turn,
+        note=record.note or ("" if ended else INTERRUPTED),
+        usage=record.usage,
+        left_out=out,
+        model=record.model,
+    )
+
+
+def _prompt_turn(record: TurnRecord, vocabulary: str) -> Turn:
+    turn = record.turn
+    for picture in turn.attachments:
+        if not picture.data:
+            raise StoreError(
+                f"The picture {picture.name!r} of this chat is missing or damaged in the "
+                "data folder. Edit that question and attach it again."
+            )
+    return turn if record.tokenizer == vocabulary else replace(turn, token_ids=())
+
+
+OTHER_TURNS = "Another q35chat went on elsewhere in this chat: its turns are another version."
+OTHER_SETTINGS = "Another q35chat changed the settings of this chat: they hold from now on."
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationView:
+    """A conversation and its turns, both of the same moment."""
+
+    record: ConversationRecord
+    tree: TurnTree
+
+    def path(self) -> tuple[TurnRecord, ...]:
+        """The turns of the branch being read."""
+        return self.tree.path(self.record.head)
+
+    def place(self) -> tuple[int, int]:
+        """The number (from 0) of the branch being read, and how many there are; some turn has
+        to be there."""
+        head, ends = self.record.head, self.tree.ends
+        return (0 if head is None else ends.index(self.tree.end_of(head))), len(ends)
+
+
+def merged(
+    ours: ConversationView,
+    since: ConversationRecord,
+    stored: ConversationRecord,
+    turns: Sequence[TurnRecord],
+    unwritten: Iterable[TurnRecord],
+) -> tuple[ConversationView, list[str]]:
+    """`ours` with what another process stored, and what the user should know of that.
+
+    `since` is what was stored when it was looked at last. Settings that were not changed here are
+    the stored ones. The branch being read goes on where another process went on with it; where it
+    went on elsewhere, its turns stay beside this branch.
+    """
+    tree = TurnTree((*turns, *unwritten))
+    head = _head(ours, stored.head, tree)
+    settings = stored.settings.with_changes(since.settings, ours.record.settings)
+    record = replace(ours.record, title=stored.title, head=head, settings=settings)
+    fresh = ConversationView(record, tree)
+    said: list[str] = []
+    if head != stored.head and not _fresh_turns(ours, turns) <= {turn.id for turn in fresh.path()}:
+        said.append(OTHER_TURNS)
+    if settings != ours.record.settings:
+        said.append(OTHER_SETTINGS)
+    return fresh, said
+
+
+def _head(ours: ConversationView, stored: str | None, tree: TurnTree) -> str | None:
+    head = ours.record.head
+    if head is None or head not in tree:
+        return stored
+    if stored != head and any(turn.id == head for turn in tree.path(stored)):
+        return stored
+    ended_here = ours.tree.end_of(head) == head
+    return tree.end_of(head) if ended_here else head
+
+
+def _fresh_turns(ours: ConversationView, turns: Sequence[TurnRecord]) -> set[str]:
+    return {turn.id for turn in turns if turn.id not in ours.tree}

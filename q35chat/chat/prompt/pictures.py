@@ -3,6 +3,12 @@
 Joins the picture rules, the patches and the vision graph. Embeddings are kept by content, so a
 picture costs the vision tower once however many turns show it. A vision graph with one square built
 in gets every picture in a black square of that size.
+
+----
+A picture made small for a screen, decoded as carefully as it is for the model.
+
+Knows no screen. Imports the decoders: for a worker thread, when the first picture is shown.
+
 """
 
 from __future__ import annotations
@@ -12,13 +18,15 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from PIL import Image
+
 from q35chat.chat.values import Attachment
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError, PictureError
 from q35chat.safe_text import safe_line
 from q35chat.vision.geometry import geometry
-from q35chat.vision.loading import header, read_file
+from q35chat.vision.loading import decode, header, read_file
 from q35chat.vision.patches import prepare
 from q35chat.vision.resize import fitted_size
 from q35chat.vision.rules import PictureRules
@@ -145,3 +153,21 @@ class Pictures:
             if held <= self._budget or key == keep:
                 return
             held -= self._embeds.pop(key).nbytes
+
+
+_SPARE = 4
+"""So many times the pixels asked for are decoded at least; fewer would show."""
+
+
+def thumbnail(data: bytes, width: int, height: int) -> Image.Image | None:
+    """The picture in the file `data` as the model sees it: RGB, upright, on white, in at most
+    `width` x `height` pixels, proportions kept. Never made larger.
+
+    None when it cannot be shown, whatever the reason.
+    """
+    try:
+        picture = decode(data, "picture", (width * _SPARE, height * _SPARE))
+        picture.thumbnail((width, height))
+    except Exception:  # noqa: BLE001 - a file and its decoder fail in every way; the screen stays
+        return None
+    return picture

@@ -1,19 +1,34 @@
 """The checkpoint's own tokenizer and chat template, loaded from a bundle without torch.
 
 Wraps what transformers keeps; knows no conversation and no positions.
+
+----
+Ids to text as they come: never half a character, never a special token.
+
+Byte-level vocabularies spell each byte as one printable character; a token may end inside a
+UTF-8 sequence. The pieces, joined and flushed, are the full decode.
+
+----
+Tells a question that cannot fit from its bytes alone: tokenising a megabyte takes seconds.
+
+No token spells more bytes than the longest one of the vocabulary, so bytes give a lower bound.
+
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, CapacityError
 
 Message = Mapping[str, Any]
 _REFUSED: Final = "the chat template refused the conversation"
@@ -147,3 +162,109 @@ def _translated(what: str) -> Iterator[None]:
             raise
         why = " ".join(str(error).split()) or type(error).__name__
         raise BundleError(f"{what}: {why}") from error
+
+
+class Detokenizer:
+    """One stream of text."""
+
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        """The characters that `token` completes, perhaps none."""
+        return self._decoder.decode(token_bytes(self._tokenizer, token))
+
+    def flush(self) -> str:
+        """A replacement character if the stream ends inside one, else nothing."""
+        return self._decoder.decode(b"", final=True)
+
+
+def whole_characters(tokenizer: ChatTokenizer, ids: Iterable[int]) -> str:
+    """The text of `ids` without a character that they leave unfinished."""
+    stream = Detokenizer(tokenizer)
+    return "".join(stream.push(token) for token in ids)
+
+
+def token_bytes(tokenizer: ChatTokenizer, token: int) -> bytes:
+    """What `token` spells; nothing for a special token or an id without a spelling."""
+    piece = None if token in tokenizer.special_ids else tokenizer.piece(token)
+    return b"" if piece is None else piece_bytes(piece)
+
+
+def piece_bytes(piece: str) -> bytes:
+    """What a spelling of the vocabulary stands for."""
+    if all(character in _BYTES for character in piece):
+        return bytes(_BYTES[character] for character in piece)
+    return piece.encode()
+
+
+def _byte_of_each_character() -> dict[str, int]:
+    """GPT-2's alphabet: printable Latin-1 stands for itself, the rest follow from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {
+        chr(0x100 + index): byte for index, byte in enumerate(others)
+    }
+
+
+_BYTES = _byte_of_each_character()
+
+
+_SHORT = 16  # characters a slot that are left to the exact count
+_CHARACTER = 4  # bytes at most
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkTags:
+    """Ids of `<think>` and `</think>`; None in a vocabulary without them."""
+
+    open: int | None
+    close: int | None
+
+    @classmethod
+    def of(cls, tokenizer: ChatTokenizer) -> ThinkTags:
+        """The tags of a vocabulary."""
+        return cls(tokenizer.id_of("<think>"), tokenizer.id_of("</think>"))
+
+    def left_open(self, ids: Sequence[int]) -> bool:
+        """Whether `ids`, the end of a prompt, open a thought and do not close it."""
+        for token in reversed(ids):
+            if token == self.close:
+                return False
+            if token == self.open:
+                return True
+        return False
+
+
+class TokenLowerBound:
+    """Lower bounds for one vocabulary."""
+
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def of(self, text: str) -> int:
+        """The fewest tokens that `text` can have in a prompt, where its ends are trimmed."""
+        data = self._tokenizer.normalised(text.strip()).encode("utf-8", "surrogatepass")
+        return -(-len(data) // self.longest)
+
+    def check(self, text: str, capacity: int) -> None:
+        """Refuse `text` where even its fewest tokens have no place. Raises CapacityError."""
+        if len(text) <= capacity * _SHORT:
+            return
+        least = self.of(text)
+        if least > capacity:
+            raise CapacityError(
+                f"prompt needs at least {least:,} slots, capacity {capacity:,}: shorten it "
+                "or export with a larger --max-seq-len"
+            )
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        most = 1
+        for piece in sorted(self._tokenizer.pieces(), key=len, reverse=True):
+            if len(piece) * _CHARACTER <= most:
+                break
+            most = max(most, len(piece_bytes(piece)))
+        return most

@@ -1,22 +1,28 @@
 """The text of one answer as its tokens come: reasoning, answer, stop strings, trimmed edges.
 
 Knows tokens and text; knows no model and no event.
+
+----
+Stop strings in streamed text: what might be the start of one is held back.
+----
+Which tokens are reasoning and which are the answer, told by the ids of the think tags.
+
+Knows ids only; text is made elsewhere.
+
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from q35chat.chat.events import Kind
-from q35chat.chat.prompt.tokenizer import ChatTokenizer
-from q35chat.chat.turn.detokenize import Detokenizer
-from q35chat.chat.turn.stops import StopMatcher
-from q35chat.chat.turn.thinking import ThinkParser, ThinkTags
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, Detokenizer, ThinkTags
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AnswerPart:
     """Text that one token released, perhaps none, and where it belongs."""
 
     kind: Kind
@@ -86,7 +92,7 @@ class AnswerText:
             self.push(token)
         self._clear()
 
-    def push(self, token: int) -> Piece:
+    def push(self, token: int) -> AnswerPart:
         """The text that `token` releases."""
         before = self._parser.kind
         mark = self._parser.push(token)
@@ -96,7 +102,7 @@ class AnswerText:
         self._begin(trim=True)
         return self._piece("reasoning", rest if mark == "close" else "")
 
-    def flush(self) -> Piece:
+    def flush(self) -> AnswerPart:
         """The text held back as a possible stop string. A character cut in half is dropped: it
         comes whole if the answer is gone on with."""
         kind = self._parser.kind
@@ -116,7 +122,70 @@ class AnswerText:
             text = self._trim.push(text)
         return self._stops.push(text) if kind == "answer" else text
 
-    def _piece(self, kind: Kind, text: str) -> Piece:
+    def _piece(self, kind: Kind, text: str) -> AnswerPart:
         if text:
             self._parts[kind].append(text)
-        return Piece(kind, text)
+        return AnswerPart(kind, text)
+
+
+class StopMatcher:
+    """Cuts a stream at the first stop string; `stopped` tells that it came."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._held = ""
+        self.stopped = False
+
+    def push(self, text: str) -> str:
+        """The part of the stream so far that can no longer belong to a stop string."""
+        if self.stopped:
+            return ""
+        self._held += text
+        found = [place for stop in self._stops if (place := self._held.find(stop)) >= 0]
+        if found:
+            self.stopped = True
+            return self._release(min(found))
+        return self._release(len(self._held) - self._longest_start())
+
+    def flush(self) -> str:
+        """What is still held when the stream ends; nothing after a stop."""
+        held, self._held = self._held, ""
+        return "" if self.stopped else held
+
+    def _release(self, length: int) -> str:
+        text, self._held = self._held[:length], self._held[length:]
+        return text
+
+    def _longest_start(self) -> int:
+        """Length of the longest end of the held text that starts a stop string."""
+        longest = max((len(stop) for stop in self._stops), default=1) - 1
+        for length in range(min(longest, len(self._held)), 0, -1):
+            if any(stop.startswith(self._held[-length:]) for stop in self._stops):
+                return length
+        return 0
+
+
+Mark = Literal["open", "close", "text"]
+
+
+class ThinkParser:
+    """Follows one answer, from the end of its prompt on."""
+
+    def __init__(self, tags: ThinkTags, *, opened: bool) -> None:
+        self._tags = tags
+        self._first = not opened
+        self.kind: Kind = "reasoning" if opened else "answer"
+
+    def push(self, token: int) -> Mark:
+        """What `token` is; `kind` then tells where the tokens after it belong.
+
+        A thought opens only at the very start and closes once: later tags are plain text.
+        """
+        first, self._first = self._first, False
+        if first and token == self._tags.open:
+            self.kind = "reasoning"
+            return "open"
+        if self.kind == "reasoning" and token == self._tags.close:
+            self.kind = "answer"
+            return "close"
+        return "text"

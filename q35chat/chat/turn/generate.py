@@ -19,13 +19,13 @@ from q35chat.chat.events import (
     Timings,
     Token,
     Usage,
+    shared_times,
 )
 from q35chat.chat.model import Model
-from q35chat.chat.prompt.prompt import Prompt
+from q35chat.chat.prompt.template import Prompt
 from q35chat.chat.turn.answer import AnswerText
 from q35chat.chat.turn.limits import Limits
 from q35chat.chat.turn.reading import PromptReader
-from q35chat.chat.turn.step_times import shared
 from q35chat.chat.values import ChatSettings
 from q35chat.counting import counted
 from q35chat.engine.sampling import Sampler
@@ -47,7 +47,7 @@ def plan_of(model: Model, prompt: Prompt) -> PromptPlan:
     )
 
 
-class Generation:
+class TurnGenerator:
     """One turn over one model; `events` is consumed once."""
 
     def __init__(
@@ -146,8 +146,8 @@ class Generation:
                 vision_ms=self._reader.vision_ms,
                 prefill_ms=self._reader.prefill_ms,
                 first_token_ms=self._first_token_ms,
-                predict_ms=shared(self._predict_ms, self._predict_ms),
-                wall_ms=shared(self._wall_ms, self._predict_ms),
+                predict_ms=shared_times(self._predict_ms, self._predict_ms),
+                wall_ms=shared_times(self._wall_ms, self._predict_ms),
                 route=self._model.decoder.route,
             ),
             drafted_tokens=self._steps.drafted,

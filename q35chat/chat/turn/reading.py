@@ -14,7 +14,7 @@ import numpy as np
 from q35chat.chat.events import PrefillProgress, VisionProgress
 from q35chat.chat.model import Model
 from q35chat.chat.prompt.pictures import PlacedPicture
-from q35chat.chat.prompt.prompt import Prompt
+from q35chat.chat.prompt.template import Prompt
 from q35chat.engine.session import Array
 
 Progress = VisionProgress | PrefillProgress

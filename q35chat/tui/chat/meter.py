@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from q35chat import counting
-from q35chat.chat.events import PrefillProgress, Usage, VisionProgress
+from q35chat.chat.events import PrefillProgress, Usage, VisionProgress, shared_times
 from q35chat.chat.service import Conversation, Forecast, ModelInfo
-from q35chat.chat.turn.step_times import shared
 from q35chat.tui.chat.feed import Batch
 from q35chat.tui.text import route_words
 
@@ -203,8 +202,8 @@ class Meter:
     def reading(self) -> Reading:
         """What to show now."""
         runs = tuple(self._predict)
-        wall = shared(tuple(self._wall), runs)[-SHOWN_STEPS:]
-        predict = shared(runs, runs)[-SHOWN_STEPS:]
+        wall = shared_times(tuple(self._wall), runs)[-SHOWN_STEPS:]
+        predict = shared_times(runs, runs)[-SHOWN_STEPS:]
         step = self._ended.timings.step_ms if self._ended else _mean(wall[-_RATE_WINDOW:])
         return Reading(
             capacity=self.capacity,

@@ -28,9 +28,9 @@ def shrunk(data: bytes, width: int, height: int) -> Pixels | None:
 
     None when the bytes are no picture that can be shown. Never made larger.
     """
-    from q35chat.chat.showing import shown_small  # noqa: PLC0415 - the first paint must not wait
+    from q35chat.chat.prompt.pictures import thumbnail  # noqa: PLC0415 - the first paint must not wait
 
-    small = shown_small(data, width, height)
+    small = thumbnail(data, width, height)
     return Pixels(*small.size, small.tobytes()) if small is not None else None
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.history.journal import Journal
-from q35chat.chat.history.path import ids_are_ours, in_prompt
 from q35chat.chat.history.records import TurnRecord
+from q35chat.chat.history.tree import ids_are_ours, in_prompt
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import UsageError
 
@@ -17,7 +17,7 @@ EDITED = "edited"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TurnRequest:
     """The turns to read, the answer to add to, and a question that is not kept yet.
 
     The answer says with which settings it is generated.
@@ -28,21 +28,23 @@ class Ask:
     question: TurnRecord | None = None
 
 
-class Asker:
-    """Makes `Ask`s of one conversation."""
+class TurnRequests:
+    """Makes the `TurnRequest`s of one conversation."""
 
     def __init__(self, backend: ChatBackend, journal: Journal) -> None:
         self._backend = backend
         self._journal = journal
 
-    def new(self, turn: Turn, parent: str | None, settings: ChatSettings | None = None) -> Ask:
+    def new(
+        self, turn: Turn, parent: str | None, settings: ChatSettings | None = None
+    ) -> TurnRequest:
         """Ask `turn` after the turn `parent`, with `settings` or those of the conversation."""
         question = TurnRecord(new_id(), parent, turn, time.time())
         path = (*in_prompt(self._journal.path_to(parent)), question)
         answer = self._empty_answer(question.id)
-        return Ask(path, replace(answer, settings=settings or answer.settings), question)
+        return TurnRequest(path, replace(answer, settings=settings or answer.settings), question)
 
-    def again(self, step_id: str | None) -> Ask:
+    def again(self, step_id: str | None) -> TurnRequest:
         """Ask the question of a turn once more. Raises UsageError when there is none."""
         path = self._path(step_id)
         if path and path[-1].turn.role == "assistant":
@@ -52,9 +54,11 @@ class Asker:
         question = path[-1]
         if question.left_out:
             return self.new(question.turn, question.parent)
-        return Ask(in_prompt(path), self._empty_answer(question.id))
+        return TurnRequest(in_prompt(path), self._empty_answer(question.id))
 
-    def edited(self, step_id: str, text: str, pictures: tuple[Attachment, ...]) -> Ask | None:
+    def edited(
+        self, step_id: str, text: str, pictures: tuple[Attachment, ...]
+    ) -> TurnRequest | None:
         """Ask an edited question beside the first one; an edited answer is only kept."""
         record = self._journal.known(step_id)
         if record.turn.role == "user":
@@ -63,7 +67,7 @@ class Asker:
         self._journal.add(TurnRecord(new_id(), record.parent, turn, time.time(), note=EDITED))
         return None
 
-    def continued(self) -> Ask:
+    def continued(self) -> TurnRequest:
         """Go on with the last answer. Raises UsageError when it is complete or left out."""
         path = self._journal.path()
         if not path or path[-1].turn.role != "assistant":
@@ -76,7 +80,7 @@ class Asker:
         if not prompt:
             raise UsageError("The last answer is left out of the prompt. Ask again.")
         begun = turn.text or turn.reasoning or turn.token_ids
-        return Ask(prompt if begun else prompt[:-1], self._extended(answer))
+        return TurnRequest(prompt if begun else prompt[:-1], self._extended(answer))
 
     def _path(self, step_id: str | None) -> tuple[TurnRecord, ...]:
         if step_id is None:

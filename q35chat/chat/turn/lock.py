@@ -1,31 +1,32 @@
-"""One answer at a time over one model, and a way to stop it from any thread.
+"""The turn lock lets one answer at a time over one model, which can be stopped from any thread.
 
-A run that nobody consumes any more is ended by the next one; a run that is computing in
-another thread makes the next one fail. Between runs the model may do idle work, which ends when
-a run comes.
+A turn that nobody consumes any more is ended by the next one; one that is computing in another
+thread makes the next one fail. Between turns the model may do idle work, which ends when a turn
+comes.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 from q35chat.chat.events import Event
-from q35chat.chat.idle import IdleWork, Work
+from q35chat.chat.worker import Work, Worker
 from q35chat.errors import UsageError
 
 
-class Run:
-    """One asked-for answer: its stop flag, and the iterator that computes it."""
+class StoppableTurn:
+    """A turn that can be stopped from any thread, and the iterator that computes it."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._body: weakref.ref[Generator[Event]] | None = None
 
     def stop(self) -> None:
-        """Ask it to end after its current step."""
+        """TurnRequest it to end after its current step."""
         self._stop.set()
 
     def stopped(self) -> bool:
@@ -44,17 +45,17 @@ class Run:
             body.close()
 
 
-class Gate:
-    """Lets one run at a time through."""
+class TurnLock:
+    """Lets one turn at a time compute."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._current: Run | None = None
-        self._idle = IdleWork()
+        self._current: StoppableTurn | None = None
+        self._idle = Worker(logging.DEBUG)
 
     @contextmanager
-    def passing(self, run: Run) -> Iterator[None]:
-        """Hold the gate for `run`. Raises UsageError while another run computes."""
+    def passing(self, run: StoppableTurn) -> Iterator[None]:
+        """Hold the lock for `run`. Raises UsageError while another turn computes."""
         with self._lock:
             if self._current is not None:
                 self._take_from(self._current)
@@ -67,10 +68,11 @@ class Gate:
                 self._current = None
 
     def when_idle(self, work: Work) -> None:
-        """Begin `work` in another thread, unless a run is on."""
+        """Begin `work` in another thread, unless a turn is on."""
         with self._lock:
             if self._current is None:
-                self._idle.start(work)
+                self._idle.stop()
+                self._idle.soon(work)
 
     def stop_idle(self) -> None:
         """End idle work: the program is about to leave."""
@@ -81,7 +83,7 @@ class Gate:
         """Wait until idle work has ended by itself."""
         self._idle.wait()
 
-    def _take_from(self, run: Run) -> None:
+    def _take_from(self, run: StoppableTurn) -> None:
         try:
             run.end()
         except ValueError as error:

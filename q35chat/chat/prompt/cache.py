@@ -16,7 +16,7 @@ V = TypeVar("V")
 DEFAULT_LIMIT = 4 << 20
 
 
-class Remembered(Generic[K, V]):
+class SizedCache(Generic[K, V]):
     """`compute` with a memory for arguments of at most `limit` together, as `size` counts them;
     what was asked for longest ago is forgotten first."""
 
