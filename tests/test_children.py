@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bench.bandwidth import measured_apart
+from q35chat.ascend.diagnosis import lite_library
+from q35chat.bench.machine import measured_apart
 from q35chat.children import python_command, python_environment
 from q35chat.commands.exporting import ChildExporter
-from q35chat.diagnosis.runtimes import lite_library, look, onnxruntime
+from q35chat.diagnosis.machine import look, onnxruntime
 from q35chat.errors import CheckpointError
 from q35chat.tui.exporting import BundleWish
 from q35export.ascend import converter

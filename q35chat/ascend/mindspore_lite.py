@@ -7,6 +7,7 @@ results are copied out of the library's own. Knows no tensor's meaning.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from typing import Any, Literal
 import numpy as np
 
 from q35chat.advice import program
-from q35chat.ascend.lite_causes import advice
-from q35chat.ascend.lite_ports import Gear, describe, ports, read_gears, write_gears
-from q35chat.ascend.lite_tensors import (
+from q35chat.ascend.native_log import NativeLog
+from q35chat.ascend.ports import Gear, describe, ports, read_gears, write_gears
+from q35chat.ascend.residency import Residency
+from q35chat.ascend.tensors import (
     DeviceBuffer,
     DeviceMemoryError,
     HostBuffer,
@@ -29,14 +31,40 @@ from q35chat.ascend.lite_tensors import (
     name_output,
     numpy_type,
 )
-from q35chat.ascend.residency import Residency
-from q35chat.engine.session import Buffer, TensorSpec
+from q35chat.engine.session import Buffer, Lifetime, TensorSpec
 from q35chat.errors import RuntimeFailure
-from q35chat.runtimes.lifetime import Lifetime
-from q35chat.runtimes.native_log import NativeLog
 
 _NEEDED = ("get_outputs", "get_model_info", "resize", "predict")
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError)
+_ADVICE: tuple[tuple[str, str], ...] = (
+    (
+        r"libascend_kernel_plugin|libgraph\.so|libascendcl|Failed to register Ascend",
+        "CANN was not found: source its set_env.sh before q35chat starts",
+    ),
+    (
+        r"GetTensorDataFromExternal|_variables",
+        "the *_variables folder must lie beside its *_graph.mindir under the name it was made with",
+    ),
+    (
+        r"[Mm]alloc|[Oo]ut of memory|[Aa]lloc\w* .*(fail|mem)|EL0004|207001",
+        "the device has no memory left: use --residency swap, or free the NPU",
+    ),
+    (
+        r"aclmdlSetInputDynamicDims|Not support dynamic input|dynamic dims",
+        "the shape is none of the gears that the graph was converted with",
+    ),
+    (
+        r"not found in graph",
+        "a graph input is used by no node: export the bundle again",
+    ),
+    (
+        r"(opp|vendor|[Oo]p ?type|kernel).*(not (found|exist|support)|[Ff]ail)|E[ZE]3003|E19010",
+        (
+            "an operator has no kernel: set ASCEND_CUSTOM_OPP_PATH to the vendor package of the "
+            "delta rules before q35chat starts"
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,3 +405,11 @@ def _ours(buffer: Buffer) -> LiteBuffer:
     if not isinstance(buffer, (HostBuffer, DeviceBuffer)):
         raise TypeError(f"a buffer of MindSpore Lite is needed, got {type(buffer).__name__}")
     return buffer
+
+
+def advice(cause: str) -> str:
+    """What to do about `cause`; empty when it is not known."""
+    for pattern, text in _ADVICE:
+        if re.search(pattern, cause):
+            return text
+    return ""

@@ -1,4 +1,4 @@
-"""The clock over a `Decoder`: prefills, decode steps, and what a step allocates.
+"""The clock over a `Decoder`: the plan of a run, prefills, steps, and what a step allocates.
 
 Yields each measurement as soon as it is there, so that stopping loses only the one that runs.
 Knows no runtime; how tokens are chosen is handed in.
@@ -8,21 +8,76 @@ from __future__ import annotations
 
 import statistics
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
 
-from q35chat.bench.memory import resident
-from q35chat.bench.plan import Plan
+from q35chat.bench.machine import resident
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
-from q35chat.engine.snapshot import Snapshot
+from q35chat.engine.states import Snapshot
+from q35chat.errors import CapacityError
 
 Choose = Callable[[Array, Array | None], int]
 ShouldStop = Callable[[], bool]
 _ALLOCATION_STEPS = 16
+PROMPT, TOKENS, SHORT = 512, 128, 100
+_LARGER = "or export with a larger --max-seq-len"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A prefill of `prompt` tokens, and `tokens` decode steps behind each of `contexts` (tokens
+    that are there already, ascending); everything `repeat` times."""
+
+    prompt: int
+    tokens: int
+    contexts: tuple[int, ...]
+    repeat: int
+
+
+def make_plan(
+    capacity: int,
+    *,
+    prompt: int | None = None,
+    tokens: int | None = None,
+    contexts: Sequence[int] = (),
+    repeat: int = 5,
+) -> Plan:
+    """The plan for `capacity` slots; what is not given is chosen so that it fits.
+
+    Contexts that are not given are a short one, half the capacity, and the longest that leaves
+    room for the steps. Raises CapacityError for what was given and does not fit.
+    """
+    if prompt is not None and prompt > capacity:
+        raise CapacityError(
+            f"--prompt {prompt} needs {prompt} slots, capacity {capacity}: "
+            f"use --prompt {capacity} or less, {_LARGER}"
+        )
+    tokens = _steps(capacity, tokens)
+    room = capacity - tokens
+    for context in contexts:
+        if context > room:
+            raise CapacityError(
+                f"a context of {context} with {tokens} steps needs {context + tokens} slots, "
+                f"capacity {capacity}: use --context {room} or less, fewer --tokens, {_LARGER}"
+            )
+    chosen = contexts or [length for length in (SHORT, capacity // 2, room) if length <= room]
+    return Plan(prompt or min(PROMPT, capacity), tokens, tuple(sorted(set(chosen))), repeat)
+
+
+def _steps(capacity: int, tokens: int | None) -> int:
+    """Decode steps that leave at least one slot for a context."""
+    if tokens is None:
+        return max(1, min(TOKENS, capacity // 4))
+    if tokens >= capacity:
+        raise CapacityError(
+            f"--tokens {tokens} and a context of at least 1 need {tokens + 1} slots, "
+            f"capacity {capacity}: use --tokens {capacity - 1} or less, {_LARGER}"
+        )
+    return tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from q35chat.bench.document import Comparison
-from q35chat.bench.memory import Memory
+from q35chat.bench.machine import Memory
 from q35chat.bench.plot import blocks, latencies
-from q35chat.bench.results import Result
-from q35chat.bench.spread import Spread
+from q35chat.bench.results import Result, Spread
 from q35chat.counting import counted
 
 WIDTH: Final = 80

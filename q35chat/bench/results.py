@@ -1,4 +1,4 @@
-"""A run's measurements as one value, and the numbers that are said of it.
+"""A run's measurements as one value, and the medians and quartiles that are said of it.
 
 Pure: no clock, no model, no file.
 """
@@ -9,10 +9,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from q35chat.bench.measure import Allocation, DecodeRun, PrefillRun
-from q35chat.bench.memory import Memory
-from q35chat.bench.plan import Plan
-from q35chat.bench.spread import Spread
+from q35chat.bench.machine import Memory
+from q35chat.bench.measure import Allocation, DecodeRun, Plan, PrefillRun
 from q35chat.bench.traffic import Traffic
 from q35chat.counting import percentile
 
@@ -147,3 +145,20 @@ def _speed(run: DecodeRun) -> float:
 def _median(values: Iterable[float]) -> float | None:
     known = list(values)
     return statistics.median(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median and the quartiles around it, in the unit of what was measured."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The spread of at least one value."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median, low, high)

@@ -17,7 +17,7 @@ from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
 from q35chat.chat.values import SamplingSettings
 from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.speculation import Odds
 from q35chat.errors import BundleError
 from q35chat.json_files import read_json
 

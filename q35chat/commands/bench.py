@@ -13,11 +13,16 @@ from time import perf_counter
 from typing import Any
 
 from q35chat import __version__
-from q35chat.bench.bandwidth import measured_apart
 from q35chat.bench.document import as_text, compare, document, read_document
-from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
-from q35chat.bench.memory import memory
-from q35chat.bench.plan import make_plan
+from q35chat.bench.machine import measured_apart, memory
+from q35chat.bench.measure import (
+    Allocation,
+    DecodeRun,
+    Measurement,
+    PrefillRun,
+    Progress,
+    make_plan,
+)
 from q35chat.bench.plot import latencies, picture
 from q35chat.bench.report import comparison_lines, result_lines
 from q35chat.bench.results import Result, Subject

@@ -8,12 +8,13 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from q35chat.ascend import diagnosis as ascend
 from q35chat.bundle.bundle import is_bundle
 from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint, sample_pictures
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.model_choice import DEFAULT_OUT
 from q35chat.counting import readable_size
-from q35chat.diagnosis import ascend, bundle, machine, runtimes
+from q35chat.diagnosis import bundle, machine
 from q35chat.diagnosis.checks import Check, Group, run_probe
 from q35chat.errors import BundleError
 from q35chat.safe_text import safe_line
@@ -29,18 +30,18 @@ def diagnose(path: Path | None, console: Console) -> list[Group]:
     """Everything, about the bundle at `path`; None is the demo. How its check goes is shown on a
     terminal."""
     places = ascend.Places.here()
-    library = runtimes.lite_library()
+    library = ascend.lite_library()
     groups = [
         run_probe("Python", machine.python),
         run_probe("Machine", machine.processor),
         run_probe("Terminal", machine.terminal),
-        run_probe("CPU runtime", runtimes.onnxruntime),
-        run_probe("NPU runtime", lambda: runtimes.mindspore_lite(library)),
+        run_probe("CPU runtime", machine.onnxruntime),
+        run_probe("NPU runtime", lambda: ascend.mindspore_lite(library)),
         run_probe("CANN", lambda: ascend.cann(places)),
         run_probe("Driver", lambda: ascend.driver(places)),
         run_probe("NPU", ascend.npu),
         run_probe("Custom operators", lambda: ascend.kernels(places)),
-        run_probe("Conversion", lambda: runtimes.converter(_converter_name())),
+        run_probe("Conversion", lambda: ascend.converter(_converter_name())),
     ]
     progress = _Progress(StatusLine(console))
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from q35chat.ascend.lite_ports import Gear, manifest_gears
+from q35chat.ascend.ports import Gear, manifest_gears
 from q35chat.bundle.bundle import Bundle, Manifest
 from q35chat.commands.checks import check_device
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert

@@ -39,6 +39,6 @@ def protect_screen() -> None:
     To be called before anything takes `sys.stderr`, which moves to a descriptor of its own.
     """
     if find_spec("mindspore_lite") is not None:
-        from q35chat.runtimes.native_log import native_log  # noqa: PLC0415
+        from q35chat.ascend.native_log import native_log  # noqa: PLC0415
 
         native_log(log_path())

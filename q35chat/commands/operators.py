@@ -20,12 +20,12 @@ import numpy as np
 
 from q35chat import __version__
 from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+from q35chat.ascend.native_log import native_log
 from q35chat.commands.console import Console
 from q35chat.commands.npu import log_path
 from q35chat.diagnosis.checks import Group
 from q35chat.errors import OutputError
 from q35chat.files import replace_file
-from q35chat.runtimes.native_log import native_log
 from q35export.ascend.converter import Converter, Job, find_converter, run_converter
 from q35export.ascend.converter_config import PRECISION
 from q35export.ascend.operator_cases import OperatorCase, operator_cases

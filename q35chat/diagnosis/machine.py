@@ -1,22 +1,45 @@
-"""Python, processors, memory, and what the terminal can do."""
+"""Python, processors, memory, what the terminal can do, and the library that runs graphs.
+
+Native libraries are imported in a process of their own: a broken one ends that process.
+"""
 
 from __future__ import annotations
 
+import json
 import locale
 import os
 import platform
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
 from q35chat import __version__
+from q35chat.children import python_command, python_environment
 from q35chat.diagnosis.checks import Check
 from q35chat.runtimes.threads import usable_cpus
 
 _GIB = 1 << 30
+_TIMEOUT_S = 60
+_ONNXRUNTIME = (
+    "import json, onnxruntime as o; "
+    "print(json.dumps({'version': o.__version__, 'missing': [], "
+    "'note': ', '.join(o.get_available_providers())}))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What an import in a child told: `version` None means that it cannot be imported."""
+
+    version: str | None
+    missing: tuple[str, ...] = ()
+    note: str = ""
 
 
 def python() -> Iterator[Check]:
@@ -58,6 +81,42 @@ def terminal() -> Iterator[Check]:
     utf8 = encoding.lower().replace("-", "") == "utf8"
     advice = "" if utf8 else "set LANG to a UTF-8 locale, such as C.UTF-8"
     yield Check("encoding", "ok" if utf8 else "warning", encoding, advice)
+
+
+def onnxruntime() -> Iterator[Check]:
+    """What the CPU needs."""
+    found = look(_ONNXRUNTIME)
+    if found.version is None:
+        yield Check("onnxruntime", "missing", found.note, "pip install onnxruntime")
+    else:
+        yield Check("onnxruntime", "ok", f"{found.version} ({found.note})")
+
+
+def look(program: str) -> Library:
+    """Run `program`, which prints one JSON object at the end, in a process of its own."""
+    try:
+        done = subprocess.run(
+            python_command("-c", program),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+            env=python_environment(),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Library(None, note=f"does not answer ({type(error).__name__})")
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return Library(None, note=f"crashes when it is imported ({name})")
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        return Library(None, note=lines[-1].strip())
+    try:
+        facts = json.loads(done.stdout.strip().splitlines()[-1])
+        return Library(facts["version"], tuple(facts["missing"]), facts["note"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return Library(None, note="answers in no known way")
 
 
 def _package(name: str) -> Check:

@@ -1,17 +1,19 @@
-"""One shape of call into a text graph: its input buffers, bound for the turns of the states.
+"""One shape of call into a text graph: its buffers, bound for the turns of the states.
 
-Knows the contract and the buffers; does not know which token comes next.
+Knows the contract's inputs and outputs; not which token comes next, nor how it is chosen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
-from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
-from q35chat.engine.logits import Logits
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
-from q35chat.engine.states import StateBuffers, Turn
+from q35chat.engine.slots import PrefixMask
+from q35chat.engine.states import BufferIndex, StateBuffers
 
 
 class Call:
@@ -64,8 +66,8 @@ class Call:
         self._session, self._states = session, states
         self._inputs, self._outputs = inputs, outputs
         self._overwrites = overwrites
-        turns: tuple[Turn, ...] = (states.turn,) if overwrites else (0, 1)
-        self._runs = {turn: self._bound(turn) for turn in turns}
+        indices: tuple[BufferIndex, ...] = (states.current,) if overwrites else (0, 1)
+        self._runs = {index: self._bound(index) for index in indices}
 
     @property
     def hidden(self) -> Array | None:
@@ -86,26 +88,77 @@ class Call:
         if images is not None and self._images is not None:
             self._images.write(images.astype(self._images.dtype, copy=False))
 
-    def light(self, mask: PrefixMask) -> None:
+    def upload(self, mask: PrefixMask) -> None:
         """Upload the mask of all slots."""
         self._mask.write(mask.array)
 
     def run(self) -> None:
         """Run once; what was written is read next."""
-        turn = self._states.turn
-        if turn not in self._runs:
-            self._runs[turn] = self._bound(turn)
-        self._runs[turn]()
+        index = self._states.current
+        if index not in self._runs:
+            self._runs[index] = self._bound(index)
+        self._runs[index]()
         if not self._overwrites:
             self._states.flip()
 
-    def _bound(self, turn: Turn) -> BoundRun:
+    def _bound(self, index: BufferIndex) -> BoundRun:
         states = self._states
-        written = states.overwritten(turn) if self._overwrites else states.outputs(turn)
+        written = states.overwritten(index) if self._overwrites else states.outputs(index)
         return self._session.bind(
-            self._inputs | dict(states.inputs(turn)), self._outputs | dict(written)
+            self._inputs | dict(states.inputs(index)), self._outputs | dict(written)
         )
 
 
 def _pair(session: GraphSession, spec: TensorSpec, shape: tuple[int, ...]) -> tuple[Array, Buffer]:
     return np.zeros(shape, spec.dtype), session.allocate(shape, spec.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Logits:
+    """Buffers of N rows: `values` [1, N, V], and `maxima` [1, N, V / B] of the blocks of B
+    neighbouring logits where the graph tells them."""
+
+    values: Buffer
+    maxima: Buffer | None = None
+
+    @classmethod
+    def allocated(cls, session: GraphSession, contract: TextContract, rows: int) -> Logits:
+        """New buffers for the outputs of `contract`."""
+        values = session.allocate((1, rows, contract.vocab_size), contract.logits.dtype)
+        spec = contract.maxima
+        if spec is None:
+            return cls(values)
+        blocks = spec.shape[-1]
+        assert blocks is not None
+        return cls(values, session.allocate((1, rows, blocks), spec.dtype))
+
+    def outputs(self, contract: TextContract) -> Mapping[str, Buffer]:
+        """The buffers by the names of the outputs of `contract`."""
+        outputs = {contract.logits.name: self.values}
+        if contract.maxima is not None and self.maxima is not None:
+            outputs[contract.maxima.name] = self.maxima
+        return outputs
+
+    def row(self, index: int) -> Row:
+        """One of the rows."""
+        return Row(self, index)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The logits after one token, read from the device when they are asked for."""
+
+    of: Logits
+    index: int
+
+    def values(self) -> Array:
+        """The logits [V] float32; a view where that is their dtype."""
+        return self._read(self.of.values)
+
+    def maxima(self) -> Array | None:
+        """Their maxima [V / B] float32, None where the graph does not tell them."""
+        return None if self.of.maxima is None else self._read(self.of.maxima)
+
+    def _read(self, buffer: Buffer) -> Array:
+        row: Array = buffer.host()[0, self.index]
+        return row.astype(np.float32, copy=False)

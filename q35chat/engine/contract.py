@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from q35chat.engine.capacity import check_capacities
 from q35chat.engine.session import GraphSession, TensorSpec
+from q35chat.engine.slots import check_capacities
 from q35chat.errors import BundleError
 
 CONTRACT_VERSION = "1"

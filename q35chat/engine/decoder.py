@@ -11,20 +11,17 @@ from time import perf_counter
 
 import numpy as np
 
-from q35chat.engine.calls import Call
-from q35chat.engine.capacity import check_prompt
+from q35chat.ascend.gears import Costs, Gear
+from q35chat.ascend.growing_cache import GrowingStep
+from q35chat.ascend.prefill import PrefillCall
+from q35chat.ascend.prompts import PromptGraph
+from q35chat.engine.calls import Call, Logits
 from q35chat.engine.contract import TextContract, read_chunk_contract, read_contract
 from q35chat.engine.draft_head import DraftHead
-from q35chat.engine.gears import Costs, Gear
-from q35chat.engine.growing import GrowingStep
-from q35chat.engine.logits import Logits
-from q35chat.engine.prefill import PrefillCall
-from q35chat.engine.prompts import PromptGraph
+from q35chat.engine.lookahead import LookAhead
 from q35chat.engine.session import Array, GraphSession
-from q35chat.engine.slots import Slots
-from q35chat.engine.snapshot import Snapshot
-from q35chat.engine.speculation_ahead import LookAhead
-from q35chat.engine.states import StateBuffers
+from q35chat.engine.slots import Slots, check_prompt
+from q35chat.engine.states import Snapshot, StateBuffers
 from q35chat.engine.tokens import Tokens, image_ends
 from q35chat.errors import BundleError
 
@@ -236,7 +233,7 @@ class Decoder:
     def accept(self) -> Array:
         """Read the next token tried; return the logits [V] after it, a view as of `logits`."""
         token = self._ahead.accept()
-        self._slots.light(1)
+        self._slots.advance(1)
         self._slots.name(1, token)
         self._position[:] = self.rope_position
         self._follow(token, self._position, self._ahead.hidden)
@@ -377,11 +374,11 @@ class Decoder:
         the rows beyond it where they are written in place; where states are written over, it
         leaves no sequence, and snapshots as they were."""
         before = self.used
-        self._slots.light(tokens)
+        self._slots.advance(tokens)
         if self._overwrites:
             self._slots.forget_beyond(before)
         try:
-            call.light(self._slots.mask)
+            call.upload(self._slots.mask)
             started = perf_counter()
             call.run()
         except BaseException:

@@ -14,11 +14,10 @@ from time import perf_counter
 
 import numpy as np
 
-from q35chat.engine.capacity import PrefixMask, check_capacities
 from q35chat.engine.contract import TextContract, check_metadata, required, state_pairs
 from q35chat.engine.session import Array, Buffer, GraphSession, TensorSpec
-from q35chat.engine.snapshot import LastToken
-from q35chat.engine.states import StateBuffers
+from q35chat.engine.slots import PrefixMask, check_capacities
+from q35chat.engine.states import LastToken, StateBuffers
 from q35chat.errors import BundleError
 
 _KIND = "mtp"

@@ -7,12 +7,15 @@ closed session, and a run over one, raise RuntimeFailure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
+
+from q35chat.errors import RuntimeFailure
 
 Array = npt.NDArray[Any]
 
@@ -92,3 +95,45 @@ class Swappable(Protocol):
     @property
     def reload_ms(self) -> float:
         """What bringing it back takes, in milliseconds; 0 where it never has to leave."""
+
+
+class Releasable(Protocol):
+    """What holds native memory."""
+
+    def release(self) -> None:
+        """Let the native memory go; whoever uses this afterwards gets a RuntimeFailure."""
+
+
+class Lifetime:
+    """That of the session of one graph, by the graph's `name`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._is_over = False
+        self._runs: WeakSet[Releasable] = WeakSet()
+        self._buffers: WeakSet[Releasable] = WeakSet()
+
+    def check(self) -> None:
+        """Raises RuntimeFailure after `end`."""
+        if self._is_over:
+            raise RuntimeFailure(f"the {self._name} graph is closed: open the bundle again")
+
+    def ends_buffer(self, buffer: Releasable) -> None:
+        """`buffer` ends with the session."""
+        self._buffers.add(buffer)
+
+    @staticmethod
+    def of_run(run: Releasable, lives: Iterable[Lifetime]) -> tuple[Lifetime, ...]:
+        """Those that `run` ends with, of its graph and of its buffers: each once."""
+        each = tuple(dict.fromkeys(lives))
+        for life in each:
+            life._runs.add(run)
+        return each
+
+    def end(self) -> None:
+        """Release all runs, then the buffers that they were bound to."""
+        self._is_over = True
+        for kept in (self._runs, self._buffers):
+            for held in tuple(kept):
+                held.release()
+            kept.clear()

@@ -1,16 +1,110 @@
-"""The slots of a sequence: which are lit, and what each of them holds.
+"""The slots of a sequence: the prefix mask over them, what each holds, and the refusals.
 
-Knows no buffers. A row that no mask lights may still hold what a snapshot goes back to.
+The sum of the mask is the position the graph writes to, so a mask that is not a run of ones from
+the start would make that sum lie: every check runs before anything is uploaded. Knows no buffers.
+A row beyond the mask may still hold what a snapshot goes back to.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.session import Array
+from q35chat.errors import CapacityError, Q35Error
 
 _EMPTY = np.iinfo(np.int64).min
+
+
+class BatchError(Q35Error, ValueError):
+    """More than one sequence."""
+
+
+class PromptTooLongError(CapacityError, ValueError):
+    """More tokens than the KV cache has slots."""
+
+
+class CapacityMismatchError(Q35Error, ValueError):
+    """The prefill graph and the decode graph have caches of different sizes."""
+
+
+class MaskValueError(Q35Error, ValueError):
+    """A mask entry other than 0 and 1."""
+
+
+class MaskGapError(Q35Error, ValueError):
+    """A mask whose ones are not one run from the start."""
+
+
+class NoSlotError(CapacityError, ValueError):
+    """A step with no slot left to write."""
+
+
+class ImageRowsError(Q35Error, ValueError):
+    """Picture tokens and picture embeddings differ in number."""
+
+
+def check_capacities(prefill: int, decode: int) -> None:
+    """Refuse two graphs of different capacity."""
+    if prefill != decode:
+        raise CapacityMismatchError(
+            f"prefill graph has {prefill} slots, decode graph {decode}: export both together"
+        )
+
+
+def check_prompt(ids: Array, mask: Array, used: int, capacity: int) -> int:
+    """Check `ids` and `mask` [1, T] before they are read; return the number of valid tokens.
+
+    `used` slots of `capacity` are already taken.
+    """
+    if ids.ndim != 2 or ids.shape[0] != 1 or mask.shape != ids.shape:
+        raise BatchError(
+            f"input_ids {ids.shape} with attention_mask {mask.shape}: one sequence [1, T] at a time"
+        )
+    count = prefix_length(mask)
+    if used + count > capacity:
+        raise PromptTooLongError(
+            f"prompt needs {used + count} slots, capacity {capacity}: "
+            "shorten it, or export with a larger --max-seq-len"
+        )
+    return count
+
+
+def prefix_length(mask: Array) -> int:
+    """The number of ones of a prefix mask [1, N], which is the next position."""
+    row = np.asarray(mask)[0]
+    bad = row[(row != 0) & (row != 1)]
+    if bad.size:
+        raise MaskValueError(f"attention_mask holds {bad[0]}: only 0 and 1 are allowed")
+    count = int(row.sum())
+    if not row[:count].all():
+        raise MaskGapError(
+            f"attention_mask has {count} ones but a gap at {int(np.argmin(row))}: "
+            "it must be ones from the start, then zeros"
+        )
+    return count
+
+
+class PrefixMask:
+    """A [1, capacity] mask of ones from the start; its sum is the next position."""
+
+    def __init__(self, capacity: int, dtype: np.dtype[np.generic]) -> None:
+        self.array: Array = np.zeros((1, capacity), dtype)
+        self.capacity = capacity
+        self.count = 0
+
+    def advance(self, tokens: int) -> None:
+        """Use the next `tokens` slots. Raises NoSlotError when they are not there."""
+        end = self.count + tokens
+        if end > self.capacity:
+            raise NoSlotError(f"all {self.capacity} slots are used: start a new chat")
+        self.array[0, self.count : end] = 1
+        self.count = end
+
+    def rewind(self, count: int) -> None:
+        """Go back (or forward, after a restore) to `count` lit slots."""
+        self.array[0, :count] = 1
+        self.array[0, count:] = 0
+        self.count = count
 
 
 class Slots:
@@ -31,9 +125,9 @@ class Slots:
         """What fills the lit slots, int64."""
         return self._keys[: self.used]
 
-    def light(self, tokens: int) -> None:
-        """Light the next `tokens` slots. Raises NoSlotError when they are not there."""
-        self.mask.light(tokens)
+    def advance(self, tokens: int) -> None:
+        """Use the next `tokens` slots. Raises NoSlotError when they are not there."""
+        self.mask.advance(tokens)
 
     def rewind(self, count: int) -> None:
         """Go back, or forward again, to `count` lit slots; their rows stay."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from q35chat.engine.capacity import ImageRowsError
 from q35chat.engine.session import Array
+from q35chat.engine.slots import ImageRowsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from q35chat.advice import program
-from q35chat.ascend.lite_ports import Gear
+from q35chat.ascend.ports import Gear
 from q35chat.ascend.residency import Mode
 from q35chat.errors import RuntimeFailure
 
@@ -65,9 +65,9 @@ def _on_cpu(path: Path, threads: int | None) -> GraphSession:
 
 def _on_npu(options: RuntimeOptions) -> OpenGraph:
     from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession  # noqa: PLC0415
+    from q35chat.ascend.native_log import native_log  # noqa: PLC0415
     from q35chat.ascend.npu_smi import free_bytes  # noqa: PLC0415
     from q35chat.ascend.residency import Residency, settle  # noqa: PLC0415
-    from q35chat.runtimes.native_log import native_log  # noqa: PLC0415
 
     device = LiteDevice(device_id=options.device_id, host_states=options.host_states)
     free = free_bytes(options.device_id) if options.residency == "auto" else None

@@ -19,9 +19,8 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from q35chat.engine.contract import shared_names
-from q35chat.engine.session import Array, Buffer, TensorSpec
+from q35chat.engine.session import Array, Buffer, Lifetime, TensorSpec
 from q35chat.errors import RuntimeFailure
-from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.threads import usable_cpus
 
 _ALIGNMENT = 64

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from q35chat.ascend.native_log import NativeLog, native_log
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.commands.graphs import graph_opener
 from q35chat.commands.npu import NpuOptions
-from q35chat.runtimes.native_log import NativeLog, native_log
 from q35export.ascend.graphs import AscendOptions
 from tests.ascend.chatting import Bundles, OpenChat, converted_bundle
 from tests.ascend.decoding import GEARS, SHAPE, Open

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.ascend.lite_tensors import DeviceMemoryError
+from q35chat.ascend.tensors import DeviceMemoryError
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import PrefillProgress, Token

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from q35chat.engine.capacity import (
+from q35chat.engine.decoder import Decoder
+from q35chat.engine.slots import (
     CapacityMismatchError,
     ImageRowsError,
     MaskGapError,
@@ -15,7 +16,6 @@ from q35chat.engine.capacity import (
     NoSlotError,
     PromptTooLongError,
 )
-from q35chat.engine.decoder import Decoder
 from q35chat.errors import BundleError, RuntimeFailure
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import IDS, SHAPE, Open, by_hand, greedy, read

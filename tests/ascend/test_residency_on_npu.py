@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from q35chat.ascend.gears import Costs, Gear
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.gears import Costs, Gear
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import IDS, Open, by_hand, greedy, read
 from tests.doubles.mindspore_lite.npu import Npu

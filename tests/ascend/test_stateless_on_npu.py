@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.gears import PromptGearError
+from q35chat.ascend.gears import PromptGearError
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import GEARS, IDS, SHAPE, Open, greedy, read
 from tests.doubles.mindspore_lite.npu import Npu

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bench import bandwidth
-from q35chat.bench.bandwidth import measured_apart, read_bandwidth, working_set
-from q35chat.bench.memory import Memory, memory
+from q35chat.bench import machine as bandwidth
+from q35chat.bench.machine import Memory, measured_apart, memory, read_bandwidth, working_set
 
 STATUS = """\
 Name:\tpython

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
-from q35chat.bench.plan import Plan
+from q35chat.bench.measure import Allocation, DecodeRun, Measurement, Plan, PrefillRun, Progress
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from q35chat.bench.plan import make_plan
+from q35chat.bench.measure import make_plan
 from q35chat.errors import CapacityError
 
 

@@ -14,12 +14,10 @@ from q35chat.bench.document import (
     document,
     read_document,
 )
-from q35chat.bench.measure import Allocation, DecodeRun, PrefillRun
-from q35chat.bench.memory import Memory
-from q35chat.bench.plan import Plan
+from q35chat.bench.machine import Memory
+from q35chat.bench.measure import Allocation, DecodeRun, Plan, PrefillRun
 from q35chat.bench.report import comparison_lines, result_lines
-from q35chat.bench.results import Result, Subject
-from q35chat.bench.spread import Spread
+from q35chat.bench.results import Result, Spread, Subject
 from q35chat.bench.traffic import Traffic
 from q35chat.errors import UsageError
 

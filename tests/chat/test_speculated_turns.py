@@ -15,7 +15,7 @@ from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from q35chat.choices import Speculate
 from q35chat.engine import speculation
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.speculation import Odds
 from tests.chat.test_reuse_of_state import ACTIONS, WORDS, User, _run
 from tests.doubles.chat_model import END, GREEDY, ChatModel, tokens, user
 from tests.doubles.guesses import Guesses

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from q35chat.ascend.native_log import native_log
 from q35chat.commands import bench
 from q35chat.commands.bench import BenchOptions, run_bench
 from q35chat.commands.npu import log_path
 from q35chat.errors import BundleError, CapacityError, OutputError, UsageError
 from q35chat.files import replace_file
-from q35chat.runtimes.native_log import native_log
 from q35export.ascend.converter import find_converter
 from q35export.ascend.mindir import convert
 from q35export.pipeline import export

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from q35chat.advice import program
+from q35chat.ascend import diagnosis as ascend
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint
 from q35chat.commands.doctor import run_doctor
-from q35chat.diagnosis import ascend, machine, runtimes
-from q35chat.diagnosis.runtimes import Library
+from q35chat.diagnosis import machine
+from q35chat.diagnosis.machine import Library
 from q35export.ascend.mindir import convert
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
@@ -57,7 +58,7 @@ def npu_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path / "cann"))
     package = vendor(tmp_path / "vendor", *ascend.KERNELS)
     monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(package))
-    monkeypatch.setattr(runtimes, "lite_library", lambda: Library("2.9.0"))
+    monkeypatch.setattr(ascend, "lite_library", lambda: Library("2.9.0"))
 
 
 def test_a_bundle_for_the_cpu_can_run(exported: Path) -> None:
@@ -111,7 +112,7 @@ def no_npu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nowhere = ascend.Places({}, tmp_path / "toolkit", tmp_path / "driver", tmp_path / "dev")
     monkeypatch.setattr(ascend.Places, "here", lambda: nowhere)
     monkeypatch.setattr(ascend, "npus", list)
-    monkeypatch.setattr(runtimes, "lite_library", lambda: Library(None, note="No module"))
+    monkeypatch.setattr(ascend, "lite_library", lambda: Library(None, note="No module"))
     monkeypatch.setattr("q35chat.commands.doctor._converter_name", lambda: None)
 
 
@@ -143,7 +144,7 @@ def test_what_a_needed_npu_lacks_is_listed_line_by_line(exported: Path, no_npu: 
 def test_half_an_npu_is_listed_line_by_line(
     exported: Path, no_npu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtimes, "lite_library", lambda: Library("2.9.0"))
+    monkeypatch.setattr(ascend, "lite_library", lambda: Library("2.9.0"))
     seen = recorded()
 
     assert run_doctor(exported / "cpu", seen.console, as_json=False) == 0

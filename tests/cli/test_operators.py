@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from q35chat.ascend.native_log import native_log
 from q35chat.commands import operators
 from q35chat.commands.operators import Outcome, try_operators
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.errors import OutputError
-from q35chat.runtimes.native_log import native_log
 from q35export.ascend.operator_cases import OperatorCase, operator_cases
 from tests.cli.scripted import recorded
 from tests.doubles.mindspore_lite.npu import Npu

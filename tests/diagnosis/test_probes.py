@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.diagnosis import ascend, bundle, machine, runtimes
-from q35chat.diagnosis.ascend import KERNELS, Places
+from q35chat.ascend import diagnosis as ascend
+from q35chat.ascend.diagnosis import KERNELS, Places
+from q35chat.diagnosis import bundle, machine
 from q35chat.diagnosis.checks import Check, Group, run_probe
 
 LIST = "op_impl/ai_core/tbe/config/ascend310p/aic-ascend310p-ops-info.json"
@@ -35,7 +36,7 @@ def test_a_probe_that_fails_is_a_check() -> None:
 
 
 def test_every_probe_of_this_machine_answers() -> None:
-    for probe in (machine.python, machine.processor, machine.terminal, runtimes.onnxruntime):
+    for probe in (machine.python, machine.processor, machine.terminal, machine.onnxruntime):
         assert all(check.found for check in run_probe("x", probe).checks)
 
 
@@ -58,7 +59,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lite() -> Check:
-    return only(runtimes.mindspore_lite(runtimes.lite_library()))
+    return only(ascend.mindspore_lite(ascend.lite_library()))
 
 
 def test_a_package_with_all_calls_is_good(package: Path) -> None:
@@ -103,7 +104,7 @@ def test_a_package_that_cannot_be_imported_ends_only_its_own_process(
 def test_an_import_that_never_ends_is_given_up(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtimes, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(machine, "_TIMEOUT_S", 0.2)
     package.write_text("import time; time.sleep(60)\n", encoding="utf-8")
 
     assert lite().found == "does not answer (TimeoutExpired)"
@@ -111,7 +112,7 @@ def test_an_import_that_never_ends_is_given_up(
 
 @pytest.mark.parametrize(("name", "status"), [(None, "info"), ("/opt/converter_lite", "ok")])
 def test_a_converter_is_a_bonus(name: str | None, status: str) -> None:
-    assert only(runtimes.converter(name)).status == status
+    assert only(ascend.converter(name)).status == status
 
 
 # CANN, driver, kernels -----------------------------------------------------------------------

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.capacity import (
+from q35chat.engine.slots import (
     BatchError,
     CapacityMismatchError,
     MaskGapError,
@@ -83,17 +83,17 @@ def test_the_sum_of_a_prefix_mask_is_the_next_position(count: int) -> None:
 
 def test_the_last_slot_can_be_lit_and_no_more() -> None:
     mask = PrefixMask(4, np.dtype(np.int32))
-    mask.light(3)
-    mask.light(1)
+    mask.advance(3)
+    mask.advance(1)
 
     with pytest.raises(NoSlotError, match="all 4 slots are used"):
-        mask.light(1)
+        mask.advance(1)
     assert mask.array.tolist() == [[1, 1, 1, 1]]
 
 
 def test_rewinding_darkens_the_slots_after_it() -> None:
     mask = PrefixMask(4, np.dtype(np.int64))
-    mask.light(4)
+    mask.advance(4)
     mask.rewind(1)
 
     assert mask.array.tolist() == [[1, 0, 0, 0]]

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from q35chat.engine.capacity import CapacityMismatchError, ImageRowsError, NoSlotError
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
+from q35chat.engine.slots import CapacityMismatchError, ImageRowsError, NoSlotError
 from q35chat.errors import BundleError, RuntimeFailure
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpyBuffer, NumpySession
 

@@ -3,12 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.capacity import CapacityMismatchError
 from q35chat.engine.decoder import Decoder
+from q35chat.engine.drafts import HeadDrafter
 from q35chat.engine.session import Array, TensorSpec
-from q35chat.engine.speculation import HEAD_LENGTHS, Source, Speculator, speculator
-from q35chat.engine.speculation_head import HeadDrafter
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.slots import CapacityMismatchError
+from q35chat.engine.speculation import HEAD_LENGTHS, Odds, Source, Speculator, speculator
 from q35chat.errors import BundleError
 from tests.doubles.numpy_head import NumpyHead
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession

@@ -4,7 +4,7 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from q35chat.engine.gears import (
+from q35chat.ascend.gears import (
     Costs,
     Gear,
     Loads,

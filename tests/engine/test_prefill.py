@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from q35chat.engine.capacity import CapacityMismatchError
+from q35chat.ascend.gears import Gear
+from q35chat.ascend.prefill import PrefillContract, read_prefill
 from q35chat.engine.contract import TextContract, read_contract
-from q35chat.engine.gears import Gear
-from q35chat.engine.prefill import PrefillContract, read_prefill
 from q35chat.engine.session import GraphSession, TensorSpec
+from q35chat.engine.slots import CapacityMismatchError
 from q35chat.errors import BundleError
 
 HALF, FLOAT, INT = (np.dtype(kind) for kind in (np.float16, np.float32, np.int32))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from q35chat.engine.gears import Gear, Loads, Piece, Route
-from q35chat.engine.prompts import _described
+from q35chat.ascend.gears import Gear, Loads, Piece, Route
+from q35chat.ascend.prompts import _described
 
 BOTH = Route((Piece(0, 32, Gear(32, 0)), Piece(32, 33, None)), restart=False, cost_ms=210.0)
 STEPS = Route((Piece(0, 1, None),), restart=False, cost_ms=85.0)

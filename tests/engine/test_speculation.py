@@ -11,8 +11,7 @@ from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.sampling import Sampler, draw
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import MOST_TOKENS, Source, Speculator, speculator
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.speculation import MOST_TOKENS, Odds, Source, Speculator, speculator
 from tests.doubles.numpy_session import NumpySession
 
 PROMPT = [7, 1, 2, 9, 7, 1, 2, 9, 7, 1]

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.capacity import NoSlotError
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
+from q35chat.engine.slots import NoSlotError
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession
 
 PROMPT = np.array([7, 1, 2, 9, 11, 3])

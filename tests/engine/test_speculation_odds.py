@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.speculation import Odds
 
 LENGTHS = (1, 3, 7)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.ascend.lite_ports import manifest_gears, read_gears
+from q35chat.ascend.ports import manifest_gears, read_gears
 from q35chat.errors import ExportError
 from q35export.ascend.converter_config import (
     GraphInputs,

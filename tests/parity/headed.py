@@ -14,8 +14,7 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import open_decoder
 from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.speculation import Speculator, speculator
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.speculation import Odds, Speculator, speculator
 from q35chat.runtimes.onnxruntime import OrtSession
 from q35export.pipeline import export
 from q35export.progress import PlainReporter

@@ -9,11 +9,10 @@ import pytest
 
 from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import Decoder
+from q35chat.engine.drafts import PromptLookup
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import Drafter, Source, Speculator
-from q35chat.engine.speculation_lookup import PromptLookup
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.speculation import Drafter, Odds, Source, Speculator
 from q35export.request import Precision
 from q35export.verify.candidate import Candidate
 from q35export.verify.metrics import difference

@@ -16,10 +16,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+from q35chat.ascend.native_log import NativeLog
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import BoundRun, Buffer, GraphSession
 from q35chat.errors import RuntimeFailure
-from q35chat.runtimes.native_log import NativeLog
 from q35chat.runtimes.onnxruntime import OrtSession
 from tests.doubles.mindspore_lite.modelfile import write_model
 from tests.doubles.mindspore_lite.npu import Npu

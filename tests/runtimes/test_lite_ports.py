@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.ascend.lite_causes import advice
-from q35chat.ascend.lite_ports import describe, manifest_gears, ports, read_gears, write_gears
+from q35chat.ascend.mindspore_lite import advice
+from q35chat.ascend.ports import describe, manifest_gears, ports, read_gears, write_gears
 
 DECODE = ["input_ids", "attention_mask", "position_ids",
           "past_conv_states", "past_recurrent_states", "past_kv_cache"]  # fmt: skip

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.ascend.lite_tensors import (
+from q35chat.ascend.native_log import NativeLog
+from q35chat.ascend.tensors import (
     DeviceBuffer,
     DeviceMemoryError,
     HostBuffer,
     lite_type,
     numpy_type,
 )
+from q35chat.engine.session import Lifetime
 from q35chat.errors import RuntimeFailure
-from q35chat.runtimes.lifetime import Lifetime
-from q35chat.runtimes.native_log import NativeLog
 from tests.doubles import mindspore_lite as lite
 from tests.doubles.mindspore_lite.npu import Npu
 

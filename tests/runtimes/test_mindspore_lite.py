@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from q35chat.ascend.lite_tensors import DeviceMemoryError
 from q35chat.ascend.mindspore_lite import GearError, LiteDevice, LiteRun, LiteSession
+from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.residency import Mode, Residency
+from q35chat.ascend.tensors import DeviceMemoryError
 from q35chat.engine.session import Array, Buffer
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import RuntimeOptions, graph_kind, opener
-from q35chat.runtimes.native_log import NativeLog
 from tests.doubles.mindspore_lite.modelfile import variables_of, write_model
 from tests.doubles.mindspore_lite.npu import Npu
 from tests.doubles.numpy_session import NumpyBuffer
@@ -338,7 +338,7 @@ def test_a_file_that_cannot_be_described_leaves_nothing_loaded_while_the_error_i
 ) -> None:
     before, residency = npu.used, Residency("auto")
     with monkeypatch.context() as patch:
-        patch.setattr("q35chat.ascend.lite_tensors._TYPES", {})
+        patch.setattr("q35chat.ascend.tensors._TYPES", {})
         with pytest.raises(RuntimeFailure, match="cannot hold") as kept:
             make(residency=residency, weights=1000)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.runtimes.native_log import NativeLog, native_log
+from q35chat.ascend.native_log import NativeLog, native_log
 from tests.doubles.mindspore_lite.native_log import error, warning
 
 BEGIN = """
 import logging, os, sys
 from pathlib import Path
-from q35chat.runtimes.native_log import native_log
+from q35chat.ascend.native_log import native_log
 log = native_log(Path(sys.argv[1]))
 print(log.path, flush=True)
 """

@@ -9,10 +9,9 @@ import onnxruntime
 import pytest
 
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.session import Array, Buffer
+from q35chat.engine.session import Array, Buffer, Lifetime
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import open_session
-from q35chat.runtimes.lifetime import Lifetime
 from q35chat.runtimes.onnxruntime import OrtBuffer, OrtSession
 from tests.doubles.numpy_session import FLOAT, NumpyBuffer
 from tests.doubles.onnx_text import CAPACITY, STATES, VOCAB, WIDTH, write_text_graph

@@ -6,11 +6,11 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from q35chat.ascend.gears import Costs, Gear
 from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.residency import Mode, Residency
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.gears import Costs, Gear
-from q35chat.runtimes.native_log import NativeLog
 from q35export.ascend.converter_config import read_inputs, shapes
 from q35export.ascend.reference import GraphExecutor
 from tests.doubles.mindspore_lite.modelfile import write_model

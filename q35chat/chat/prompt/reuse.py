@@ -9,7 +9,7 @@ import numpy as np
 
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
-from q35chat.engine.snapshot import Snapshot
+from q35chat.engine.states import Snapshot
 
 DEFAULT_BUDGET = 512 << 20
 

@@ -30,8 +30,7 @@ from q35chat.chat.values import ChatSettings
 from q35chat.counting import counted
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import Speculator, speculator
-from q35chat.engine.speculation_odds import Odds
+from q35chat.engine.speculation import Odds, Speculator, speculator
 from q35chat.errors import CapacityError
 
 ShouldStop = Callable[[], bool]

@@ -1,4 +1,4 @@
-"""CANN, the driver, the NPU, and the package of Custom operators."""
+"""Probes of an NPU: MindSpore Lite, CANN, driver, chips, Custom operators and the converter."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from pathlib import Path
 
 from q35chat.ascend.npu_smi import npus
 from q35chat.diagnosis.checks import Check
+from q35chat.diagnosis.machine import Library, look
 
 KERNELS = ("ChunkGatedDeltaRule", "RecurrentGatedDeltaRule")
 _ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _VERSION_FILES = ("version.cfg", "*/ascend_toolkit_install.info", "compiler/version.info")
 _GIB = 1 << 30
+_LITE = (
+    "import json; from q35chat.ascend import mindspore_lite as m; "
+    "from importlib import import_module; lib = import_module('mindspore_lite'); "
+    "print(json.dumps({'version': m.library_version(lib), "
+    "'missing': m.missing_calls(lib), 'note': ''}))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,44 @@ class Places:
     def here(cls) -> Places:
         """This machine."""
         return cls(dict(os.environ))
+
+
+def lite_library() -> Library:
+    """MindSpore Lite's package."""
+    return look(_LITE)
+
+
+def mindspore_lite(found: Library) -> Iterator[Check]:
+    """What the NPU needs."""
+    if found.version is None:
+        yield Check(
+            "mindspore_lite",
+            "missing",
+            found.note,
+            "install the wheel of 2.7 or newer that belongs to your CANN and Python",
+        )
+    elif found.missing:
+        yield Check(
+            "mindspore_lite",
+            "warning",
+            f"{found.version}, which has no {', '.join(found.missing)}",
+            "2.7 or newer is needed: device tensors and outputs in place came later",
+        )
+    else:
+        yield Check("mindspore_lite", "ok", found.version)
+
+
+def converter(name: str | None) -> Iterator[Check]:
+    """What `convert` would use."""
+    if name is None:
+        yield Check(
+            "converter",
+            "info",
+            "none",
+            "only needed to convert here: put converter_lite on PATH, or set MSLITE_HOME",
+        )
+    else:
+        yield Check("converter", "ok", name)
 
 
 def cann(places: Places) -> Iterator[Check]:

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from q35chat.engine.session import Array
+from q35chat.ascend.native_log import NativeLog
+from q35chat.engine.session import Array, Lifetime
 from q35chat.errors import RuntimeFailure
-from q35chat.runtimes.lifetime import Lifetime
-from q35chat.runtimes.native_log import NativeLog
 
 _TYPES = {
     "BOOL": np.bool_,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from q35chat.engine.capacity import PrefixMask, check_capacities
+from q35chat.ascend.gears import Gear
 from q35chat.engine.contract import StatePair, TextContract, check_metadata, check_stacked
-from q35chat.engine.gears import Gear
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
+from q35chat.engine.slots import PrefixMask, check_capacities
 from q35chat.engine.states import StateBuffers
 from q35chat.errors import BundleError
 
@@ -209,12 +209,12 @@ class PrefillCall:
                 self._buffers[name].write(array)
         self._pictures = pictures
 
-    def light(self, mask: PrefixMask) -> None:
+    def upload(self, mask: PrefixMask) -> None:
         """The mask of a prefill is over its own tokens."""
 
     def run(self) -> None:
         """Run once and hand the states over."""
-        self._runs[self._states.turn]()
+        self._runs[self._states.current]()
         for name, buffer in self._own.items():
             self._states.put(name, buffer.host(), self._count)
         self._states.flip()

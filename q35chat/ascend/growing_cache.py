@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from q35chat.engine.capacity import PrefixMask
 from q35chat.engine.contract import TextContract
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession
+from q35chat.engine.slots import PrefixMask
 from q35chat.engine.states import StateBuffers
 
 
@@ -38,7 +38,7 @@ class GrowingStep:
         places[-3:, 0] = positions
         self._positions.write(places)
 
-    def light(self, mask: PrefixMask) -> None:
+    def upload(self, mask: PrefixMask) -> None:
         """Make and bind the buffers of this step, whose mask is all ones."""
         contract, states = self._contract, self._states
         ones = np.ones((1, mask.count), contract.attention_mask.dtype)
@@ -51,8 +51,8 @@ class GrowingStep:
             contract.position_ids.name: self._positions,
         }
         self._run = self._session.bind(
-            inputs | dict(states.inputs(states.turn)),
-            {contract.logits.name: self._logits} | dict(states.outputs(states.turn)),
+            inputs | dict(states.inputs(states.current)),
+            {contract.logits.name: self._logits} | dict(states.outputs(states.current)),
         )
 
     def run(self) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from q35chat.ascend.gears import Costs, Gear, Graph, Loads, Prefill, Prompt, Route, plan
+from q35chat.ascend.prefill import PrefillCall, read_prefill
 from q35chat.engine.contract import TextContract
-from q35chat.engine.gears import Costs, Gear, Graph, Loads, Prefill, Prompt, Route, plan
-from q35chat.engine.prefill import PrefillCall, read_prefill
 from q35chat.engine.session import Array, Buffer, GraphSession, Swappable
 from q35chat.engine.states import StateBuffers
 from q35chat.engine.tokens import History, Tokens

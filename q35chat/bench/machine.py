@@ -1,19 +1,22 @@
-"""How fast this machine reads memory: the ceiling of a decode step, which reads every weight once.
+"""Memory: how fast this machine reads it, and how much of it this process holds.
 
-Runs in a process of its own, `python -m q35chat.bench.bandwidth`, so that what it reads is in no
-one's peak memory.
+Reading every weight once is the ceiling of a decode step. Bandwidth is measured in a process of
+its own, `python -m q35chat.bench.machine`, so that what it reads is in no one's peak memory.
 """
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import psutil
 
 from q35chat.children import python_command, python_environment
 from q35chat.engine.session import Array
@@ -21,11 +24,12 @@ from q35chat.engine.session import Array
 _TIMEOUT_S = 60
 _LEAST, _TIMES_CACHE, _PASSES = 256 << 20, 8, 9
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_STATUS = Path("/proc/self/status")
 
 
 def measured_apart(threads: int) -> float | None:
     """Bytes per second, measured in another process; None where that does not work here."""
-    command = python_command("-m", "q35chat.bench.bandwidth", str(threads))
+    command = python_command("-m", "q35chat.bench.machine", str(threads))
     try:
         result = subprocess.run(
             command,
@@ -65,6 +69,43 @@ def _size(file: Path) -> int:
     unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
     digits = text.rstrip("KM")
     return int(digits) * unit if digits.isdecimal() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes. `peak` is the most that was ever resident; `files` of `resident` are mapped files,
+    None where the system does not tell."""
+
+    resident: int
+    peak: int
+    files: int | None
+
+
+def memory(status: Path = _STATUS) -> Memory:
+    """The numbers of now. The peak is that of this program alone, not of what started it."""
+    try:
+        return _parsed(status.read_text(encoding="ascii"))
+    except (OSError, KeyError):
+        resident = int(psutil.Process().memory_info().rss)
+        unit = 1 if sys.platform == "darwin" else 1024
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return Memory(resident, max(most, resident), None)
+
+
+def resident() -> int:
+    """Resident bytes of now, cheaply."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def _parsed(text: str) -> Memory:
+    """The kernel's own account, in KiB by name."""
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    kib = {
+        name: int(value.split()[0])
+        for name, value in fields.items()
+        if name in ("VmRSS", "VmHWM", "RssFile")
+    }
+    return Memory(kib["VmRSS"] << 10, kib["VmHWM"] << 10, kib["RssFile"] << 10)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ from time import perf_counter
 
 import numpy as np
 
-from q35chat.engine.calls import Call
-from q35chat.engine.capacity import PrefixMask
+from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import TextContract
-from q35chat.engine.logits import Logits, Row
 from q35chat.engine.session import Array, Buffer, GraphSession
+from q35chat.engine.slots import PrefixMask
 from q35chat.engine.states import StateBuffers
 
 _MOST_CALLS = 16
@@ -101,11 +100,11 @@ class LookAhead:
         ids = np.array([*self.behind, *tokens], np.int64)
         behind = len(self.behind)
         self._mask.rewind(used)
-        self._mask.light(len(tokens))
+        self._mask.advance(len(tokens))
         self._last = call = self._call(len(ids), rows)
         positions = np.arange(rope_position - behind, rope_position + len(tokens))
         call.load(ids, np.broadcast_to(positions, (3, len(ids))), used - behind, None)
-        call.light(self._mask)
+        call.upload(self._mask)
         started = perf_counter()
         call.run()
         milliseconds = (perf_counter() - started) * 1e3
