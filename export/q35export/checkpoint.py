@@ -15,8 +15,7 @@ from q35chat.errors import CheckpointError
 from q35chat.json_files import read_json
 from q35export.config import ModelConfig
 from q35export.matrix import Float32
-from q35export.safetensors_file import TensorEntry, read_header, read_rows
-from q35export.shards import weight_files
+from q35export.safetensors_files import TensorEntry, read_header, read_rows, weight_files
 from q35export.tensors import HEAD, MTP, TEXT, VISION, expected_tensors
 
 # Prefixes that fine-tuning tools and older layouts write, longest first.

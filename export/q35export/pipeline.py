@@ -15,7 +15,7 @@ from q35chat.errors import ExportError, UsageError
 from q35export.checkpoint import Checkpoint
 from q35export.components import Builders, builders_for
 from q35export.config import ModelConfig, load_config
-from q35export.existing import (
+from q35export.output_state import (
     bundle_to_keep,
     check_place,
     check_replaceable,
@@ -23,14 +23,12 @@ from q35export.existing import (
     place_of,
     repairs,
 )
-from q35export.interrupt import sigterm_raises
 from q35export.plan import check_space, make_plan
 from q35export.processor import processor_files
 from q35export.progress import Reporter
-from q35export.request import ExportPlan, ExportRequest, ExportResult
+from q35export.request import ExportPlan, ExportRequest, ExportResult, default_target
 from q35export.source import LocalCheckpoint, is_same_hub_source, resolve
-from q35export.staging import exclusive, publish, staging_folder
-from q35export.targets.detect import default_target
+from q35export.staging import exclusive, publish, sigterm_raises, staging_folder
 from q35export.write import Ingredients, write_bundle
 
 __all__ = ["ExportPlan", "ExportRequest", "ExportResult", "export"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,7 @@ DTYPES: tuple[DType, ...] = ("fp16", "fp32")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
 BLOCK_SIZES = (32, 64, 128)
 SOURCES = ("huggingface", "modelscope")
+_DEVICES = Path("/dev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +189,11 @@ def check_gears(option: str, gears: tuple[int, ...]) -> None:
     if list(gears) != sorted(set(gears)):
         shown = ",".join(map(str, gears))
         raise UsageError(f"{option} must ascend and name no length twice, found {shown}")
+
+
+def default_target(devices: Path = _DEVICES) -> str:
+    """ "ascend-310p" where an NPU's device file or tool is found, else "cpu"."""
+    has_device = any(
+        path.name.removeprefix("davinci").isdecimal() for path in devices.glob("davinci*")
+    )
+    return "ascend-310p" if has_device or shutil.which("npu-smi") else "cpu"

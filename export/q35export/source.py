@@ -1,10 +1,13 @@
 """From the MODEL argument to a checkpoint folder on this machine: a path, or a hub id to fetch.
 
-Must not know what is in the files.
+Must not know what is in the files; a fingerprint tells, without reading the weights, whether a
+folder is the one a bundle was made from.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import sys
@@ -15,13 +18,15 @@ from pathlib import Path
 from q35chat.bundle.manifest import Source
 from q35chat.errors import CheckpointError, UsageError
 from q35chat.user_input import typed_path
-from q35export.fingerprint import folder_fingerprint
 from q35export.request import ExportRequest
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _SMALL_FILES = ["*.json", "*.jinja", "merges.txt"]
 _WEIGHTS = ["*.safetensors"]
 _IN_SUBFOLDERS = ["*/*"]
+
+_SUFFIXES = (".safetensors", ".json", ".jinja", ".txt")
+_HEADER_LIMIT = 1 << 24
 
 Note = Callable[[str], None]
 
@@ -148,3 +153,27 @@ def _why_not_fetched(model: str, revision: str | None, error: Exception) -> str:
         f"cannot fetch {model} ({kind}: {reason[0][:120] if reason else 'no reason given'}); check "
         "the network, set HF_ENDPOINT to a mirror, use --source modelscope, or give a local folder"
     )
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """Hexadecimal digest over the checkpoint files at the top of `folder`.
+
+    Small files count by content; weight files by name, size, time of change and header, so that
+    weights rewritten in place are seen. The folder's own name and place do not count.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _SUFFIXES and path.is_file():
+            facts: list[object] = [path.name, path.stat().st_size]
+            if path.suffix == ".safetensors":
+                facts += [path.stat().st_mtime_ns, _digest_of_header(path)]
+            else:
+                facts.append(hashlib.sha256(path.read_bytes()).hexdigest())
+            digest.update(json.dumps(facts).encode())
+    return digest.hexdigest()
+
+
+def _digest_of_header(path: Path) -> str:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return hashlib.sha256(file.read(min(length, _HEADER_LIMIT))).hexdigest()

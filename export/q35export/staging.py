@@ -3,7 +3,9 @@
 Beside `out` lies, while an export or a conversion runs, `.out.q35-lock` (held by the kernel for the
 living process only); and beside it, for an export, `.out.q35-partial-PID` (the new bundle) and,
 between two renames, `.out.q35-old-PID` (the one it replaces). Whoever holds the lock may clean up
-what a killed export left. Must not know what a bundle holds beyond its manifest.
+what a killed export left. SIGTERM and SIGHUP become exceptions, so that stopped work cleans up as
+Ctrl+C does, and cleaning up is cut short by none of them. Must not know what a bundle holds beyond
+its manifest.
 """
 
 from __future__ import annotations
@@ -13,15 +15,21 @@ import fcntl
 import os
 import re
 import shutil
+import signal
+import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TextIO
 
-from q35chat.bundle.bundle import MANIFEST_NAME, is_bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, Manifest, is_bundle
 from q35chat.errors import ExportError
-from q35export.interrupt import undisturbed
 
 LOCK_INSIDE = ".q35-lock"
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_PREFIX = f".{MANIFEST_NAME}"
+_LEFTOVER = re.compile(re.escape(_PREFIX) + r"[a-z0-9_]{8}")
 
 
 @contextlib.contextmanager
@@ -151,3 +159,70 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def sigterm_raises() -> Iterator[None]:
+    """Raise SystemExit (143 on SIGTERM, 129 on SIGHUP unless it is ignored, as under nohup) inside
+    the block; in a side thread do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = [n for n in _ENDING if signal.getsignal(n) not in {None, signal.SIG_IGN}]
+    previous = [(n, signal.signal(n, _stop)) for n in heard]
+    try:
+        yield
+    finally:
+        for number, handler in previous:
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl+C, SIGTERM and SIGHUP wait until the block's end; in a side thread do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handled = [n for n in (signal.SIGINT, *_ENDING) if signal.getsignal(n) is not None]
+    previous = [(n, signal.signal(n, lambda number, _: came.append(number))) for n in handled]
+    try:
+        yield
+    finally:
+        for number, handler in previous:
+            signal.signal(number, handler)
+        for last in came[-1:]:
+            signal.raise_signal(last)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise SystemExit(128 + number)
+
+
+def replace_manifest(bundle: Path, manifest: Manifest) -> None:
+    """Put `manifest` into the folder `bundle`, in one step. Raises OSError; the old one then stays,
+    alone."""
+    descriptor, name = tempfile.mkstemp(dir=bundle, prefix=_PREFIX)
+    written = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(manifest.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        written.chmod(0o644)
+        written.replace(bundle / MANIFEST_NAME)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file of this name in a bundle is a manifest that never took its place."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
+def clear_leftovers(bundle: Path) -> None:
+    """Delete manifests that never took their place; nobody may be writing one."""
+    for path in bundle.iterdir():
+        if is_leftover(path.name):
+            path.unlink()

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from q35chat import __version__
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest, ModelFacts, Source
+from q35export.ascend.census import census
 from q35export.components import (
     WEIGHTS_FILE,
     Builder,
@@ -24,7 +25,6 @@ from q35export.components import (
     graph_path,
 )
 from q35export.config import ModelConfig
-from q35export.graphs.census import census
 from q35export.matrix import TensorSource
 from q35export.plan import kept_files
 from q35export.processor import copy_processor

@@ -10,12 +10,11 @@ import psutil
 from q35export.checkpoint import Checkpoint
 from q35export.components import builders_for
 from q35export.config import ModelConfig, load_config
-from q35export.existing import check_place
+from q35export.output_state import check_place
 from q35export.plan import PROGRAM_BYTES, make_plan
 from q35export.processor import processor_files
-from q35export.request import DTYPES, PRECISIONS, ExportPlan, ExportRequest
+from q35export.request import DTYPES, PRECISIONS, ExportPlan, ExportRequest, default_target
 from q35export.source import LocalCheckpoint, resolve
-from q35export.targets.detect import default_target
 
 
 def estimate(request: ExportRequest) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from q35export.graphs.census import census
+from q35export.ascend.census import census
 from q35export.pipeline import ExportRequest, export
 from tests.ascend.conftest import Export
 from tests.export.recorder import Recorder

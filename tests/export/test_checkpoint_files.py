@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from q35chat.errors import CheckpointError
 from q35export.checkpoint import Checkpoint
-from q35export.shards import weight_files
+from q35export.safetensors_files import weight_files
 from tests.support.checkpoints import make_checkpoint
 
 SINGLE = "model.safetensors"

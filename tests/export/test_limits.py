@@ -7,8 +7,7 @@ import pytest
 
 from q35export.quantize import BlockFormat, dequantize, quantize
 from q35export.request import BLOCK_SIZES
-from q35export.verify.limits import WEIGHTS
-from q35export.verify.metrics import Difference, difference
+from q35export.verify.metrics import WEIGHTS, Difference, difference
 from tests.support.block_arithmetic import Floats
 
 LARGEST = max(BLOCK_SIZES)

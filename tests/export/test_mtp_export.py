@@ -16,7 +16,7 @@ from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
 from q35export.pipeline import export
 from q35export.request import ExportRequest
-from q35export.verify.exact_copy import exact_copy
+from q35export.verify.candidate import exact_copy
 from q35export.verify.stored_weights import stored_weights
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint

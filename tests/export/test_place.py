@@ -10,8 +10,8 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.errors import CheckpointError, UsageError
-from q35export import existing
-from q35export.mounts import is_mount_point
+from q35export import output_state as existing
+from q35export.output_state import is_mount_point
 from q35export.pipeline import ExportRequest, export
 from tests.export.bundles import names
 from tests.export.recorder import Recorder

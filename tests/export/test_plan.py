@@ -6,7 +6,7 @@ import pytest
 
 from q35export.config import parse_config
 from q35export.plan import chat_memory
-from q35export.targets.detect import default_target
+from q35export.request import default_target
 from tests.support.checkpoints import SHAPES
 from tests.support.shapes import config as raw_config
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
-from q35export.recording import clear_leftovers, is_leftover, replace_manifest
+from q35export.staging import clear_leftovers, is_leftover, replace_manifest
 from tests.export.bundles import names, sample_manifest, write_sample_bundle
 
 

@@ -13,9 +13,8 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from q35chat.errors import CheckpointError, UsageError
-from q35export.fingerprint import folder_fingerprint
 from q35export.pipeline import ExportRequest, export
-from q35export.source import resolve
+from q35export.source import folder_fingerprint, resolve
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
 

@@ -10,8 +10,7 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.errors import ExportError
-from q35export.interrupt import sigterm_raises
-from q35export.staging import exclusive, publish, staging_folder
+from q35export.staging import exclusive, publish, sigterm_raises, staging_folder
 from tests.export.bundles import names, write_sample_bundle
 
 

@@ -12,8 +12,7 @@ import pytest
 from q35chat.bundle.bundle import Bundle
 from q35export.config import ModelConfig, load_config
 from q35export.verify import stored_weights as module
-from q35export.verify.provenance import Origin, origins
-from q35export.verify.stored_weights import stored_weights
+from q35export.verify.stored_weights import Origin, origins, stored_weights
 from tests.support.checkpoints import make_checkpoint
 from tests.support.exported import export_checkpoint
 

@@ -16,14 +16,12 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError, Q35Error
 from q35export.config import load_config
 from q35export.verify import NotEnoughMemoryError, Report, metrics, verify
-from q35export.verify.exact_copy import exact_copy
-from q35export.verify.limits import GRAPH, Limits
-from q35export.verify.metrics import Difference, difference
-from q35export.verify.provenance import origins
+from q35export.verify.candidate import exact_copy
+from q35export.verify.metrics import GRAPH, Difference, Limits, difference
 from q35export.verify.reference import require_torch
 from q35export.verify.report import TensorRow, TokenRow
 from q35export.verify.samples import Drawing
-from q35export.verify.stored_weights import quantised_matrices
+from q35export.verify.stored_weights import origins, quantised_matrices
 from tests.support.checkpoints import make_checkpoint
 from tests.support.exported import export_checkpoint
 

@@ -17,8 +17,7 @@ from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
 from q35export.quantize import BlockFormat, dequantize, quantize
 from q35export.request import BLOCK_SIZES, Precision
-from q35export.verify.candidate import Candidate
-from q35export.verify.exact_copy import exact_copy
+from q35export.verify.candidate import Candidate, exact_copy
 from q35export.verify.reference import Encoder
 from q35export.verify.samples import Drawing, Sample
 from q35export.verify.stored_weights import StoredTensor, stored_weights

@@ -18,10 +18,8 @@ from q35chat.bundle.bundle import Bundle
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
 from q35export.request import Precision
-from q35export.verify.candidate import Candidate
-from q35export.verify.exact_copy import exact_copy
-from q35export.verify.limits import WEIGHTS
-from q35export.verify.metrics import difference
+from q35export.verify.candidate import Candidate, exact_copy
+from q35export.verify.metrics import WEIGHTS, difference
 from q35export.verify.reference import Float32
 from q35export.verify.stored_weights import StoredTensor, stored_weights
 from tests.support.checkpoints import SHAPES

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from q35export.verify.compare import aligned
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Float32
-from q35export.verify.rows import aligned
 from q35export.verify.samples import Sample
 from tests.parity.live import Live
 from tests.support.golden import SAMPLES, TOKENS

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from q35chat.errors import ExportError, UsageError
 from q35chat.quoting import quoted
 from q35export.ascend.converter_failures import DISK_FULL, explain
-from q35export.interrupt import sigterm_raises, undisturbed
+from q35export.staging import sigterm_raises, undisturbed
 
 TOOL = "converter_lite"
 SUCCESS = "CONVERT RESULT SUCCESS"

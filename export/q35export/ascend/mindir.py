@@ -18,10 +18,14 @@ from q35chat.errors import ExportError
 from q35export.ascend.converter import Converter, Job, command_text, run_converter
 from q35export.ascend.converter_config import config_text, read_inputs
 from q35export.ascend.mindir_files import converted_files, converted_graph, take_result
-from q35export.interrupt import sigterm_raises, undisturbed
 from q35export.progress import Reporter
-from q35export.recording import clear_leftovers, replace_manifest
-from q35export.staging import exclusive
+from q35export.staging import (
+    clear_leftovers,
+    exclusive,
+    replace_manifest,
+    sigterm_raises,
+    undisturbed,
+)
 from q35export.write import file_entry
 
 CONFIG_FILE = "converter.ini"

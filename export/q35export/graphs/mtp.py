@@ -29,7 +29,7 @@ from q35export.blocks.decoder import decoder_layers
 from q35export.blocks.full_attention import KeyValue, Positions
 from q35export.config import ModelConfig
 from q35export.graph import Graph
-from q35export.graphs.metadata import graph_metadata
+from q35export.graphs import graph_metadata
 from q35export.graphs.text import (
     FLOAT,
     INT32,

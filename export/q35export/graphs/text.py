@@ -27,7 +27,7 @@ from q35export.blocks.linear_attention import LinearState
 from q35export.blocks.rotary import rotary_tables
 from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
-from q35export.graphs.metadata import graph_metadata
+from q35export.graphs import graph_metadata
 from q35export.matrix import TensorSource
 from q35export.precision import PrecisionPlan
 from q35export.targets.cpu import OPSET, CpuTarget

@@ -14,7 +14,7 @@ from q35export.blocks.rotary import inverse_frequencies
 from q35export.blocks.vision_block import dense, merger, vision_block
 from q35export.config import ModelConfig, VisionConfig
 from q35export.graph import Graph
-from q35export.graphs.metadata import graph_metadata
+from q35export.graphs import graph_metadata
 from q35export.matrix import TensorSource
 from q35export.precision import PrecisionPlan
 from q35export.targets.cpu import OPSET, CpuTarget

@@ -5,16 +5,28 @@ Composes bundle, runtime and engine as `cli` does; knows nothing of transformers
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
 import numpy as np
+import onnx_ir as ir
 
 from q35chat.bundle.bundle import Bundle
+from q35chat.engine.contract import shared_names
 from q35chat.engine.decoder import DEFAULT_CHUNK, Decoder
 from q35chat.engine.encoder import VisionEncoder
+from q35chat.engine.session import BoundRun, Buffer, GraphSession, TensorSpec
+from q35chat.errors import BundleError
 from q35chat.runtimes.onnxruntime import OrtSession
 from q35chat.vision.geometry import geometry
 from q35chat.vision.positions import mrope_positions
 from q35export.verify.reference import Float32, Greedy, Int64, Patches, Prefilled, Prompt
-from q35export.verify.watched import WatchedSession
+
+_FP32_ACTIVATIONS = 1  # MatMulNBits' accuracy_level: multiply in FP32
+_GRAPHS = ("text", "vision")
+_NAME = ".verify.onnx"
 
 
 class Candidate:
@@ -88,3 +100,77 @@ class Candidate:
         for name, buffer in self._text.caches.items():
             states[name] = buffer.host()[..., :used, :].copy()
         return {name.removeprefix("past_"): states[name] for name in states}
+
+
+class WatchedSession:
+    """Passes every call on. `caches` are the buffers that the graph works on in place by promise,
+    by input name: those of states that it may only overwrite are in a snapshot."""
+
+    def __init__(self, session: GraphSession) -> None:
+        self._session = session
+        self.caches: dict[str, Buffer] = {}
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Declared inputs, in graph order."""
+        return self._session.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Declared outputs, in graph order."""
+        return self._session.outputs
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Key-value pairs stored in the graph by the exporter."""
+        return self._session.metadata
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Buffer:
+        """A zero-filled buffer on this session's device."""
+        return self._session.allocate(shape, dtype)
+
+    def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> BoundRun:
+        """Bind, and note the caches."""
+        in_place, _ = shared_names(self.metadata)
+        self.caches |= {name: item for name, item in inputs.items() if name in in_place}
+        return self._session.bind(inputs, outputs)
+
+    def close(self) -> None:
+        """Free the graph and its device memory; further calls are errors."""
+        self._session.close()
+
+
+@contextmanager
+def exact_copy(bundle: Bundle) -> Iterator[Bundle]:
+    """The bundle with graphs that multiply the same weights in FP32 instead of int8, written beside
+    its own; they are gone afterwards. Raises BundleError where they cannot be written.
+
+    Rounding activations to int8 turns the last bit of one sum into a whole step of the next, so two
+    correct programs drift apart; without it, what is left between them is a mistake in the graph.
+    """
+    graphs = {
+        name: str(PurePosixPath(file).with_name(_NAME))
+        for name, file in bundle.manifest.graphs.items()
+        if name in _GRAPHS
+    }
+    exact = Bundle(bundle.path, replace(bundle.manifest, graphs=graphs))
+    try:
+        for name in graphs:
+            _write_exact(bundle.graph_path(name), exact.graph_path(name))
+        yield exact
+    finally:
+        for name in graphs:
+            exact.graph_path(name).unlink(missing_ok=True)
+
+
+def _write_exact(source: Path, target: Path) -> None:
+    model = ir.load(source)
+    for node in model.graph:
+        if node.op_type == "MatMulNBits":
+            node.attributes["accuracy_level"] = ir.AttrInt64("accuracy_level", _FP32_ACTIVATIONS)
+    try:
+        ir.save(model, target)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write {target} for the comparison: {error.strerror or error}"
+        ) from error

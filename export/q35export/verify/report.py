@@ -6,8 +6,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from q35export.verify.limits import Limits
-from q35export.verify.metrics import Difference
+from q35export.verify.metrics import Difference, Limits
 
 if TYPE_CHECKING:
     from rich.table import Table

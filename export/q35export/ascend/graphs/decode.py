@@ -26,7 +26,7 @@ from q35export.blocks.decoder import decoder_layers
 from q35export.blocks.full_attention import Positions
 from q35export.config import ModelConfig
 from q35export.graph import Dim, Graph
-from q35export.graphs.metadata import graph_metadata
+from q35export.graphs import graph_metadata
 from q35export.matrix import TensorSource
 from q35export.precision import FLOAT_PLAN
 from q35export.targets.base import Values

@@ -6,9 +6,12 @@ checkpoint.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from q35chat.bundle.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
 from q35chat.bundle.integrity import Damage
@@ -16,16 +19,18 @@ from q35chat.counting import readable_size
 from q35chat.errors import ExportError, OccupiedError, UsageError
 from q35chat.quoting import quoted
 from q35export.components import OLDER_OPTIONS, component_options, shared_options
-from q35export.mounts import is_mount_point
 from q35export.plan import kept_files
 from q35export.progress import Reporter
-from q35export.recording import is_leftover
 from q35export.request import COMPONENT_CHOICES, ExportRequest
-from q35export.staging import LOCK_INSIDE
+from q35export.staging import LOCK_INSIDE, is_leftover
 
 _Difference = tuple[object, object]
 _NOTED_BYTES = 256 << 20
 _OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENT_CHOICES, LOCK_INSIDE, ".DS_Store"} - {"all"}
+
+_TABLE: Final = Path("/proc/self/mountinfo")
+_PLACE: Final = 4
+_ESCAPE: Final = re.compile(rb"\\([0-7]{3})")
 
 
 def check_place(out: Path) -> None:
@@ -199,3 +204,23 @@ def _said(found: Mapping[str, Mapping[str, _Difference]]) -> str:
     if bundle == "a bundle":
         return f"{bundle} {', '.join(others)}" if others else ""
     return ", ".join((bundle, *others))
+
+
+def is_mount_point(folder: Path, table: Path = _TABLE) -> bool:
+    """Whether something is mounted at `folder`, an absolute path without links.
+
+    `table` is the kernel's list: a folder that is mounted from the same file system looks like any
+    other without it.
+    """
+    if os.path.ismount(folder):
+        return True
+    try:
+        lines = table.read_bytes().splitlines()
+    except OSError:
+        return False
+    places = (line.split()[_PLACE] for line in lines if len(line.split()) > _PLACE)
+    return os.fsencode(folder) in {_ESCAPE.sub(_byte, place) for place in places}
+
+
+def _byte(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 8) & 0xFF])

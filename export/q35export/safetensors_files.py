@@ -1,4 +1,5 @@
-"""One safetensors file: its header, and slices of its tensors as FP32.
+"""The safetensors files of a checkpoint: which they are, their headers, and slices of their tensors
+as FP32.
 
 Reads with plain file reads, not a memory map, so that the pages of a large checkpoint never
 count as this process's memory. Must not know what the tensors mean.
@@ -9,6 +10,7 @@ Format: 8 bytes little-endian header length, that many bytes of JSON, then the d
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
@@ -19,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from q35chat.errors import CheckpointError
-from q35chat.json_files import parse_json
+from q35chat.json_files import parse_json, read_json
 
 Float32 = npt.NDArray[np.float32]
 
@@ -32,6 +34,9 @@ _READ_AS: Mapping[str, np.dtype[Any]] = {
 _MAX_HEADER = 100_000_000
 _MOST = 2**63 - 1
 _MOST_SIDES = 64
+_SINGLE = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_NUMBERED = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,26 @@ class TensorEntry:
     def readable(self) -> bool:
         """Whether the element type is one that `read_rows` understands."""
         return self.dtype in _READ_AS
+
+
+def weight_files(folder: Path) -> tuple[Path, ...]:
+    """The safetensors files of the checkpoint, in name order.
+
+    A single `model.safetensors` wins over an index, an index over a plain listing. Raises
+    CheckpointError for a folder that is missing, has no weights, or lacks some of them.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder: give the folder of a Qwen3.5 checkpoint")
+    if (folder / _SINGLE).is_file():
+        return (folder / _SINGLE,)
+    names = _indexed(folder) if (folder / _INDEX).is_file() else _listed(folder)
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{folder} is half-downloaded: {len(missing)} of {len(names)} weight files are missing "
+            f"({missing[0]}{', …' if len(missing) > 1 else ''}); download the checkpoint again"
+        )
+    return tuple(folder / name for name in names)
 
 
 def read_header(path: Path) -> dict[str, TensorEntry]:
@@ -166,3 +191,45 @@ def _length_is_wrong(entry: TensorEntry) -> bool:
         return False
     itemsize: int = _READ_AS[entry.dtype].itemsize
     return entry.length != math.prod(entry.shape) * itemsize
+
+
+def _indexed(folder: Path) -> list[str]:
+    path = folder / _INDEX
+    try:
+        names = set(read_json(path)["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({error or type(error).__name__}); download it again"
+        ) from error
+    strange = [name for name in names if not isinstance(name, str) or Path(name).name != name]
+    if strange or not names:
+        found = repr(strange[0]) if strange else "no files"
+        raise CheckpointError(f"{path} names {found} instead of files beside it; download it again")
+    return sorted(names)
+
+
+def _listed(folder: Path) -> list[str]:
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    if not names:
+        raise CheckpointError(_why_no_weights(folder))
+    numbered = _NUMBERED.fullmatch(names[0])
+    if numbered is None:
+        return names
+    count = int(numbered["count"])
+    return [f"{numbered['stem']}-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
+
+
+def _why_no_weights(folder: Path) -> str:
+    if not any(folder.iterdir()):
+        return f"{folder} is empty: give the folder of a Qwen3.5 checkpoint"
+    unfinished = sum(1 for _ in folder.rglob("*.incomplete"))
+    if unfinished:
+        return (
+            f"{folder} is half-downloaded: {unfinished} .incomplete files and no safetensors; "
+            "download the checkpoint again"
+        )
+    if any(folder.glob("*.gguf")):
+        return f"{folder} holds GGUF weights; export reads safetensors in bf16, fp16 or fp32"
+    if any(folder.glob("*.bin")):
+        return f"{folder} holds .bin weights; save the model as safetensors first"
+    return f"{folder} holds no safetensors files: give the folder of a Qwen3.5 checkpoint"
