@@ -1,19 +1,25 @@
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
 
-from q35chat.chat.prompt.pictures import Pictures
+from q35chat.chat.prompt.pictures import Pictures, thumbnail
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.errors import BundleError, PictureError
 from q35chat.store import Store
+from q35chat.vision.loading import decode
 from q35chat.vision.rules import PictureRules
 from tests.doubles.chat_model import picture
 from tests.doubles.vision_session import VisionSession
 from tests.store.builders import conversation, user
+from tests.vision.files import sample
 
 ROW_BYTES = 6 * 4
 
@@ -109,6 +115,64 @@ def test_a_file_whose_name_is_not_utf8_is_attached_under_a_name_that_is(
         assert store.load("c1")[1] == (question,)
 
     assert attachment.name == "r<DCE9>d\u240a.png"
+
+
+@contextmanager
+def decodings() -> Iterator[list[str]]:
+    """The names of the pictures that are decoded meanwhile, each time it is done."""
+    names: list[str] = []
+
+    def seen(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is decode.__code__:
+            names.append(frame.f_locals["name"])
+
+    sys.setprofile(seen)
+    try:
+        yield names
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_a_picture_is_decoded_once_from_its_file_to_its_embeddings(
+    pictures: Pictures, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "photo"
+    path.write_bytes(sample(kind, 1500, 1100))
+    with decodings() as names:
+        attachment = pictures.attach(path, 1024)
+        small = thumbnail(attachment.data, 280, 180)
+        smaller = thumbnail(attachment.data, 28, 18)
+        rows = pictures.embeds(pictures.place(attachment, 1024))
+
+    assert names == ["photo"]
+    assert small is not None
+    assert smaller is not None
+    assert (small.size, smaller.size, len(rows)) == ((245, 180), (25, 18), attachment.tokens)
+
+
+def test_a_picture_of_another_day_is_read_as_one_just_attached(
+    rules: PictureRules, pictures: Pictures, tmp_path: Path
+) -> None:
+    path = tmp_path / "photo"
+    path.write_bytes(sample("JPEG", 300, 200))
+    attachment = pictures.attach(path, 1024)
+    place = pictures.place(attachment, 1024)
+    fresh = Pictures(rules, 6, VisionEncoder(VisionSession(), 2))
+
+    np.testing.assert_array_equal(fresh.embeds(place), pictures.embeds(place))
+
+
+def test_a_larger_picture_than_is_kept_for_screens_is_decoded_for_one(
+    pictures: Pictures, tmp_path: Path
+) -> None:
+    path = tmp_path / "photo"
+    path.write_bytes(sample("PNG", 1500, 1100))
+    attachment = pictures.attach(path, 1024)
+    shown = thumbnail(attachment.data, 1400, 1400)
+
+    assert shown is not None
+    assert shown.size == (1400, 1027)
 
 
 def test_attaching_what_is_no_picture_is_refused(pictures: Pictures, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from q35chat.vision.resize import fitted_size
+from q35chat.vision.patches import fitted_size
 from q35chat.vision.rules import DEFAULT_MAX_IMAGE_TOKENS, PictureRules
 
 CONFIG: dict[str, Any] = {

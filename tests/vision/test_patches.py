@@ -1,24 +1,26 @@
 from __future__ import annotations
 
-import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
     Qwen2VLImageProcessorPil,
     smart_resize,
 )
 
 from q35chat.errors import PictureError
-from q35chat.vision.patches import patchify, prepare
-from q35chat.vision.resize import fitted_size
+from q35chat.vision.patches import fitted_size, patchify
 from q35chat.vision.rules import DEFAULT_MAX_IMAGE_TOKENS, PictureRules
-from tests.vision.files import noise, sample
+from tests.vision.files import noise
 from tests.vision.rules import CONFIG, RULES, token_count
 
+NO_CAP = RULES.max_pixels // RULES.factor**2
+SQUARE = replace(RULES, square=128)
 SMALL = {
     **CONFIG,
     "size": {"shortest_edge": 256, "longest_edge": 16384},
@@ -74,16 +76,6 @@ def test_sizes_equal_the_processors_rule(width: int, height: int, cap: int) -> N
         assert token_count(width, height, cap) <= cap
 
 
-def test_a_picture_knows_its_grid_tokens_and_the_hash_of_its_file() -> None:
-    data = sample("PNG", 100, 60)
-    picture = prepare(data, "a.png", RULES)
-    assert picture.sha256 == hashlib.sha256(data).hexdigest()
-    assert (picture.width, picture.height) == (100, 60)
-    assert picture.patches.shape == (picture.grid_h * picture.grid_w, RULES.patch_values)
-    assert picture.tokens == picture.grid_h * picture.grid_w // 4 == token_count(100, 60)
-    assert picture.patches.flags.c_contiguous
-
-
 def test_one_token_is_one_block_of_the_picture() -> None:
     image = noise(96, 64)
     rules = PictureRules.from_config(
@@ -96,3 +88,63 @@ def test_one_token_is_one_block_of_the_picture() -> None:
     expected = np.asarray(image)[32:64, 32:64] / 127.5 - 1
     assert np.allclose(pixels, expected, atol=1e-6)
     assert np.array_equal(block[:, :, :, 0], block[:, :, :, 1])
+
+
+def test_a_twelve_megapixel_photo_is_capped() -> None:
+    assert token_count(4000, 3000, NO_CAP) == 11750
+    assert fitted_size(4000, 3000, RULES) == (1152, 864)
+    assert token_count(4000, 3000) == 972
+
+
+def test_a_cap_under_the_least_area_wins_over_it() -> None:
+    assert token_count(640, 640, 4) == 4
+    assert token_count(1, 1, 1) == 1
+
+
+@pytest.mark.parametrize(("width", "height"), [(201, 1), (1, 201), (20_001, 100)])
+def test_a_strip_over_the_aspect_limit_is_refused(width: int, height: int) -> None:
+    with pytest.raises(PictureError, match=f"a.png has {width} x {height} pixels, more than 200"):
+        fitted_size(width, height, RULES, name="a.png")
+
+
+@pytest.mark.parametrize(("width", "height"), [(200, 1), (1, 200), (20_000, 100)])
+def test_a_strip_at_the_aspect_limit_is_taken(width: int, height: int) -> None:
+    assert 1 <= token_count(width, height) <= 1024
+
+
+def test_a_cap_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="0 picture tokens"):
+        token_count(10, 10, 0)
+
+
+@given(width=st.integers(1, 20_000), ratio=st.floats(1 / 200, 200), cap=st.integers(1, NO_CAP))
+def test_tokens_never_pass_the_cap_and_sides_lie_on_the_grid(
+    width: int, ratio: float, cap: int
+) -> None:
+    height = min(max(1, -(-width // 200), round(width * ratio)), width * 200)
+    fitted_w, fitted_h = fitted_size(width, height, RULES, cap)
+    assert fitted_w % RULES.factor == fitted_h % RULES.factor == 0
+    assert 1 <= token_count(width, height, cap) <= cap
+
+
+@pytest.mark.parametrize(("width", "height"), [(64, 64), (333, 217), (96, 251), (128, 3)])
+def test_patches_are_those_of_the_picture_on_a_black_square(width: int, height: int) -> None:
+    image = noise(width, height)
+    side = max(width, height)
+    canvas = Image.new("RGB", (side, side))
+    canvas.paste(image, ((side - width) // 2, (side - height) // 2))
+    size = {"shortest_edge": 128**2, "longest_edge": 128**2}
+    wanted = Qwen2VLImageProcessorPil(**{**CONFIG, "size": size})(
+        images=[canvas], return_tensors="np"
+    )
+
+    rows, grid_h, grid_w = patchify(image, SQUARE)
+    assert [[1, grid_h, grid_w]] == wanted["image_grid_thw"].tolist() == [[1, 8, 8]]
+    np.testing.assert_array_equal(rows, wanted["pixel_values"])
+
+
+def test_the_square_of_a_very_long_picture_is_not_made_in_full() -> None:
+    rows, _, _ = patchify(Image.new("RGB", (60_000, 400), "white"), SQUARE)
+
+    lit = (rows > -0.9).any(axis=1).sum()
+    assert 0 < lit <= 16  # a line through the middle two rows of patches

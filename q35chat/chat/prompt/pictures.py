@@ -1,25 +1,20 @@
-"""Pictures of a conversation: measured without decoding, encoded once each.
+"""The pictures of a conversation: attached, placed in a prompt, encoded, and shown small.
 
-Joins the picture rules, the patches and the vision graph. Embeddings are kept by content, so a
-picture costs the vision tower once however many turns show it. A vision graph with one square built
-in gets every picture in a black square of that size.
-
-----
-A picture made small for a screen, decoded as carefully as it is for the model.
-
-Knows no screen. Imports the decoders: for a worker thread, when the first picture is shown.
-
+Joins the picture rules, the patches and the vision graph. A file is decoded once, when it is
+attached: what the model reads of it and what a screen shows are kept small until they are wanted.
+Embeddings are kept by content, so a picture costs the vision tower once however many turns show it.
+A vision graph with one square built in gets every picture in a black square of that size.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PIL import Image
 
+from q35chat.chat.prompt.cache import SizedCache
 from q35chat.chat.values import Attachment
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
@@ -27,11 +22,18 @@ from q35chat.errors import BundleError, PictureError
 from q35chat.safe_text import safe_line
 from q35chat.vision.geometry import geometry
 from q35chat.vision.loading import decode, header, read_file
-from q35chat.vision.patches import prepare
-from q35chat.vision.resize import fitted_size
+from q35chat.vision.patches import fit, fitted_size, patches
 from q35chat.vision.rules import PictureRules
 
-DEFAULT_CACHE_BYTES = 128 << 20
+EMBEDDING_BYTES = 128 << 20
+FITTED_BYTES = 64 << 20
+PREVIEW_BYTES = 16 << 20
+PREVIEW_SIDE = 1024
+"""Pixels along the longer side of what is kept for screens."""
+
+NO_VISION = "this bundle has no vision graph"
+_SPARE = 4
+"""So many times the pixels asked for are decoded at least; fewer would show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,6 @@ class PlacedPicture:
         return self.rows * self.columns
 
 
-NO_VISION = "this bundle has no vision graph"
-
-
 class Pictures:
     """The pictures of one model. `encoder` None is a bundle that reads none, `missing` says why."""
 
@@ -64,7 +63,7 @@ class Pictures:
         rules: PictureRules,
         grid_side: int,
         encoder: VisionEncoder | None,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        cache_bytes: int = EMBEDDING_BYTES,
         *,
         missing: str = NO_VISION,
     ) -> None:
@@ -74,8 +73,8 @@ class Pictures:
         self._rules = rules
         self._grid_side = grid_side
         self._encoder = encoder
-        self._budget = cache_bytes
-        self._embeds: OrderedDict[int, Array] = OrderedDict()
+        self._fitted = SizedCache[int, Image.Image](_bytes_of, FITTED_BYTES)
+        self._embeds = SizedCache[int, Array](lambda _, rows: rows.nbytes, cache_bytes)
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read, decode and measure the picture file at `path`. Raises PictureError."""
@@ -83,29 +82,29 @@ class Pictures:
         if self._encoder is None:
             raise PictureError(f"{name} cannot be shown to the model: {self._missing}")
         data = read_file(path)
-        picture = prepare(data, name, self._rules, self._cap(max_tokens))
-        if picture.tokens > max_tokens:
+        image = decode(data, name)
+        digest = hashlib.sha256(data).hexdigest()
+        attachment = Attachment(digest, name, data, image.width, image.height, tokens=0)
+        place = self.place(attachment, max_tokens)
+        if place.tokens > max_tokens:
             raise PictureError(
-                f"the vision graph makes {picture.tokens} tokens of every picture, no more than "
+                f"the vision graph makes {place.tokens} tokens of every picture, no more than "
                 f"{max_tokens} are wanted: raise --max-image-tokens"
             )
-        return Attachment(
-            sha256=picture.sha256,
-            name=name,
-            data=data,
-            width=picture.width,
-            height=picture.height,
-            tokens=picture.tokens,
-        )
+        self._fitted.put(place.key, fit(image, self._rules, place.max_tokens, name=name))
+        image.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE))
+        _previews.put(digest, image)
+        return replace(attachment, tokens=place.tokens)
 
     def place(self, attachment: Attachment, max_tokens: int) -> PlacedPicture:
         """Its grid under a cap of `max_tokens`, from the file's header. Raises PictureError."""
-        head = header(attachment.data, attachment.name)
-        max_tokens = self._cap(max_tokens)
-        width, height = fitted_size(head.width, head.height, self._rules, max_tokens)
+        name = attachment.name
+        head = header(attachment.data, name)
+        most = self._encoder.max_rows if self._encoder else None
+        max_tokens = max_tokens if most is None else min(max_tokens, most)
+        width, height = fitted_size(head.width, head.height, self._rules, max_tokens, name=name)
         rows, columns = height // self._rules.factor, width // self._rules.factor
-        name = f"{attachment.sha256} {rows} {columns}".encode()
-        digest = hashlib.sha256(name).digest()
+        digest = hashlib.sha256(f"{attachment.sha256} {rows} {columns}".encode()).digest()
         key = -1 - (int.from_bytes(digest[:8]) >> 2)
         return PlacedPicture(attachment, max_tokens, rows, columns, key)
 
@@ -115,59 +114,56 @@ class Pictures:
 
     def embeds(self, picture: PlacedPicture) -> Array:
         """Its rows [tokens, H] float32. Raises PictureError, BundleError without a vision graph."""
-        if picture.key not in self._embeds:
-            self._embeds[picture.key] = self._encode(picture)
-            self._drop_oldest(keep=picture.key)
-        self._embeds.move_to_end(picture.key)
-        return self._embeds[picture.key]
+        return self._embeds.of(picture.key, lambda: self._encode(picture))
 
     def close(self) -> None:
-        """Free the vision graph and the embeddings that are kept."""
+        """Free the vision graph and what is kept of pictures."""
         self._embeds.clear()
+        self._fitted.clear()
         if self._encoder is not None:
             self._encoder.close()
-
-    def _cap(self, max_tokens: int) -> int:
-        """No more than the vision graph takes."""
-        most = self._encoder.max_rows if self._encoder else None
-        return max_tokens if most is None else min(max_tokens, most)
 
     def _encode(self, picture: PlacedPicture) -> Array:
         if self._encoder is None:
             raise BundleError(self._missing)
-        rules, attachment = self._rules, picture.attachment
-        ready = prepare(attachment.data, attachment.name, rules, picture.max_tokens)
-        taps = geometry(ready.grid_h, ready.grid_w, self._grid_side, rules.merge_size)
+        fitted = self._fitted.of(picture.key, lambda: self._decoded(picture))
+        rows, grid_h, grid_w = patches(fitted, self._rules)
+        taps = geometry(grid_h, grid_w, self._grid_side, self._rules.merge_size)
         return self._encoder.encode(
             {
-                "pixel_values": ready.patches,
+                "pixel_values": rows,
                 "position_index": taps.position_index,
                 "position_weight": taps.position_weight,
                 "patch_position": taps.patch_position,
             }
         )
 
-    def _drop_oldest(self, keep: int) -> None:
-        held = sum(array.nbytes for array in self._embeds.values())
-        for key in list(self._embeds):
-            if held <= self._budget or key == keep:
-                return
-            held -= self._embeds.pop(key).nbytes
-
-
-_SPARE = 4
-"""So many times the pixels asked for are decoded at least; fewer would show."""
+    def _decoded(self, picture: PlacedPicture) -> Image.Image:
+        name = picture.attachment.name
+        image = decode(picture.attachment.data, name)
+        return fit(image, self._rules, picture.max_tokens, name=name)
 
 
 def thumbnail(data: bytes, width: int, height: int) -> Image.Image | None:
     """The picture in the file `data` as the model sees it: RGB, upright, on white, in at most
-    `width` x `height` pixels, proportions kept. Never made larger.
+    `width` x `height` pixels, proportions kept. Never made larger. For a worker thread.
 
     None when it cannot be shown, whatever the reason.
     """
     try:
-        picture = decode(data, "picture", (width * _SPARE, height * _SPARE))
+        known = _previews.get(hashlib.sha256(data).hexdigest())
+        if known is not None and max(width, height) <= PREVIEW_SIDE:
+            picture = known.copy()
+        else:
+            picture = decode(data, "picture", (width * _SPARE, height * _SPARE))
         picture.thumbnail((width, height))
     except Exception:  # noqa: BLE001 - a file and its decoder fail in every way; the screen stays
         return None
     return picture
+
+
+def _bytes_of(_: object, image: Image.Image) -> int:
+    return image.width * image.height * 4  # as Pillow holds RGB
+
+
+_previews = SizedCache[str, Image.Image](_bytes_of, PREVIEW_BYTES)

@@ -1,15 +1,9 @@
-"""Turns to ids through the checkpoint's template, with the model's own ids kept as they are.
+"""A conversation as the model reads it: token ids, picture places, mRoPE positions, slot keys.
 
-A text that must not be tokenised with the rest is replaced by a marker before the template is
-rendered, and its ids take the marker's place after it. A conversation is rendered once; what was
-tokenised before is remembered. Knows no pictures but their places.
-
-----
-A conversation as the model reads it: ids, picture places, mRoPE positions, slot keys.
-
-The prompt is the checkpoint's template over the whole conversation. What the model wrote itself
-goes in as its own ids, never tokenised again; what a user wrote never becomes a special token.
-
+The prompt is the checkpoint's template over the whole conversation, rendered once; what was
+tokenised before is remembered. A text that must not be tokenised with the rest is replaced by a
+marker before the template is rendered, and its ids take the marker's place after it: what the model
+wrote itself goes in as its own ids, and what a user wrote never becomes a special token.
 """
 
 from __future__ import annotations
@@ -38,6 +32,8 @@ from q35chat.errors import BundleError
 from q35chat.vision.positions import mrope_positions
 
 _Own = tuple[tuple[int, ...], str]
+_REMEMBERED = 4 << 20
+"""Characters and tokens whose ids are kept."""
 
 
 class ConversationTemplate:
@@ -55,23 +51,23 @@ class ConversationTemplate:
         self._tags = tags
         self._stop_ids = stop_ids
         self._picture_id = picture_id
-        self._pieces: SizedCache[str, Array] = SizedCache(self._encoded, len)
-        self._answers: SizedCache[_Own, list[int]] = SizedCache(self._spelled, _own_length)
-        self._headers: SizedCache[bool, Array] = SizedCache(self._header, int)
+        self._pieces = SizedCache[str, Array](lambda text, _: len(text), _REMEMBERED)
+        self._answers = SizedCache[_Own, list[int]](lambda own, _: len(own[0]), _REMEMBERED)
+        self._headers = SizedCache[bool, Array](lambda _, ids: len(ids), _REMEMBERED)
 
     def ids(self, turns: Sequence[Turn], *, thinking: bool) -> Array:
         """The conversation [T] int64 up to where the answer begins, one placeholder a picture."""
         markers = _Markers()
         messages = [self._message(turn, markers) for turn in turns]
         text = self._tokenizer.render(messages, generation_prompt=True, thinking=thinking)
-        return markers.ids(text, self._pieces.of)
+        return markers.ids(text, lambda part: self._pieces.of(part, lambda: self._encoded(part)))
 
     def ends(self, ids: Array, *, thinking: bool) -> list[int]:
         """Counts of tokens at which a turn ends, in what `ids` gave. Users cannot write stop ids.
 
         The last one is before the header of the answer.
         """
-        header = self._headers.of(thinking)
+        header = self._header(thinking)
         end = max(len(ids) - len(header), 0)
         marked = np.flatnonzero(np.isin(ids, list(self._stop_ids))) + 1
         if not np.array_equal(ids[end:], header):
@@ -80,7 +76,7 @@ class ConversationTemplate:
 
     def opens_thought(self, *, thinking: bool) -> bool:
         """Whether an answer begins inside a thought."""
-        return self._tags.left_open(self._headers.of(thinking).tolist())
+        return self._tags.left_open(self._header(thinking).tolist())
 
     def thought(self, turn: Turn) -> bool:
         """Whether the model was thinking when it wrote `turn`."""
@@ -115,7 +111,8 @@ class ConversationTemplate:
 
     def _content(self, turn: Turn, markers: _Markers) -> str:
         if turn.role == "assistant" and turn.token_ids:
-            ids = self._answers.of((turn.token_ids, turn.text))
+            own = turn.token_ids, turn.text
+            ids = self._answers.of(own, lambda: self._spelled(own))
             if ids:
                 return markers.add(ids)
         if self._tokenizer.spells_special(turn.text):
@@ -142,16 +139,15 @@ class ConversationTemplate:
 
     def _header(self, thinking: bool) -> Array:
         """The ids that the template writes after a question, before the answer."""
+        return self._headers.of(thinking, lambda: self._header_of(thinking))
+
+    def _header_of(self, thinking: bool) -> Array:
         question = [{"role": "user", "content": "a"}]
         asked, told = (
             self._tokenizer.render(question, generation_prompt=prompted, thinking=thinking)
             for prompted in (True, False)
         )
         return self._encoded(asked.removeprefix(told))
-
-
-def _own_length(own: _Own) -> int:
-    return len(own[0])
 
 
 class _Markers:

@@ -6,7 +6,7 @@ tokens, away. Knows nothing of what is sampled afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -46,10 +46,10 @@ class PromptReader:
         """Do it, event by event; a stop is seen between pictures and between chunks."""
         self._reused = self._model.cache.reusable(self._prompt.keys)
         needed = self._pictures_to_read()
-        yield from self._encode([picture for picture, _ in needed])
+        embeds = yield from self._encode([picture for picture, _ in needed])
         if self._should_stop():
             return
-        rows = [self._model.pictures.embeds(picture)[skip:] for picture, skip in needed]
+        rows = [embeds[picture.key][skip:] for picture, skip in needed]
         yield from self._read(np.concatenate(rows) if rows else None)
 
     def _pictures_to_read(self) -> list[tuple[PlacedPicture, int]]:
@@ -64,19 +64,23 @@ class PromptReader:
             first += picture.tokens
         return needed
 
-    def _encode(self, pictures: list[PlacedPicture]) -> Iterator[VisionProgress]:
+    def _encode(
+        self, pictures: list[PlacedPicture]
+    ) -> Generator[VisionProgress, None, dict[int, Array]]:
+        """The rows of all pictures by their keys, unless it is stopped before."""
         store = self._model.pictures
-        fresh = {picture.key: picture for picture in pictures if not store.is_encoded(picture)}
-        if not fresh:
-            return
+        rows = {one.key: store.embeds(one) for one in pictures if store.is_encoded(one)}
+        fresh = {one.key: one for one in pictures if one.key not in rows}
         started = perf_counter()
-        yield VisionProgress(0, len(fresh))
+        if fresh:
+            yield VisionProgress(0, len(fresh))
         for done, picture in enumerate(fresh.values(), start=1):
             if self._should_stop():
-                return
-            store.embeds(picture)
+                break
+            rows[picture.key] = store.embeds(picture)
             self.vision_ms = (perf_counter() - started) * 1e3
             yield VisionProgress(done, len(fresh))
+        return rows
 
     def _read(self, rows: Array | None) -> Iterator[PrefillProgress]:
         prompt, model = self._prompt, self._model
