@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from q35chat.commands.model_choice import ModelChoice
     from q35chat.store import Store
     from q35chat.tui.exporting import Job, Standing
-    from q35chat.tui.images.graphics import Wish
+    from q35chat.tui.images.graphics import GraphicsPreference
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ChatOptions:
     session: str | None = None
     images: tuple[Path, ...] = ()
     prompt: str = ""
-    pictures: Wish | None = None
+    pictures: GraphicsPreference | None = None
     npu: NpuOptions = DEFAULT_NPU
     snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
     speculate: Speculate | None = None
@@ -130,13 +130,13 @@ def _first_question(options: ChatOptions) -> str:
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
-    from q35chat.tui import calm  # noqa: PLC0415
+    from q35chat.tui import garbage  # noqa: PLC0415
 
-    calm.starting()
+    garbage.pause()
     try:
         return _screen(options, settings)
     finally:
-        calm.started()
+        garbage.resume()
 
 
 def _screen(options: ChatOptions, settings: Settings) -> int:

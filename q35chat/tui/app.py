@@ -23,15 +23,13 @@ from textual.worker import WorkerFailed
 
 from q35chat.chat.service import Workspace
 from q35chat.errors import ScreenError
-from q35chat.tui import calm
-from q35chat.tui.asking import Answers, ask
+from q35chat.tui import garbage
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.clipboard import Copied, copy
-from q35chat.tui.driver import driver_for
-from q35chat.tui.images.graphics import PictureDisplay, Wish, look
+from q35chat.tui.commands import read_keymap
+from q35chat.tui.images.graphics import GraphicsPreference, PictureDisplay, inspect_terminal
 from q35chat.tui.images.painting import PictureFile
-from q35chat.tui.keymap import read_keymap
-from q35chat.tui.palette import CommandTable, Palette
+from q35chat.tui.images.terminal_query import Answers, ask
 from q35chat.tui.preferences import (
     Preferences,
     change_preferences,
@@ -39,7 +37,8 @@ from q35chat.tui.preferences import (
     preferences_path,
 )
 from q35chat.tui.screens.chat import AsksFirst, ChatScreen, Opening
-from q35chat.tui.terminal import apart, log_path
+from q35chat.tui.screens.palette import CommandTable, Palette
+from q35chat.tui.terminal import apart, driver_for, log_path
 from q35chat.tui.text import clean, one_line
 from q35chat.tui.themes import HOUSE_THEMES
 from q35chat.tui.widgets.messages import SaysMessages, Severity
@@ -113,7 +112,7 @@ class ChatApp(App[None]):
             self.stylesheet.add_source(path.read_text("utf-8"), read_from=(str(path), ""))
         if self.screen is not self._chat:  # a key was faster
             self.refresh_css(animate=False)
-        calm.started()
+        garbage.resume()
 
     def notify(
         self,
@@ -147,16 +146,16 @@ class ChatApp(App[None]):
         self.preferences = replace(self.preferences, theme=theme)
         self._keep(partial(change_preferences, theme=theme))
 
-    def choose_pictures(self, wish: Wish) -> None:
+    def choose_pictures(self, preference: GraphicsPreference) -> None:
         """Draw pictures another way from now on."""
         from q35chat.tui.widgets.picture import Picture  # noqa: PLC0415
 
-        self.picture_display.wish = wish
+        self.picture_display.preference = preference
         for screen in self.screen_stack:
             for picture in screen.query(Picture):
                 picture.redraw()
-        self.preferences = replace(self.preferences, pictures=wish)
-        self._keep(partial(change_preferences, pictures=wish))
+        self.preferences = replace(self.preferences, pictures=preference)
+        self._keep(partial(change_preferences, pictures=preference))
 
     def _keep(self, change: Callable[[Path], str]) -> None:
         """Change the settings file. What is wrong in it is not ours to throw away."""
@@ -222,7 +221,7 @@ def run(
     session: str | None = None,
     images: Sequence[Path] = (),
     prompt: str = "",
-    pictures: Wish | None = None,
+    pictures: GraphicsPreference | None = None,
     exporter: Exporter | None = None,
 ) -> int:
     """Run the application until it is left; the exit code of the program.
@@ -240,7 +239,7 @@ def run(
         typed.append(answers.typed)
         return answers
 
-    terminal = look(os.environ, ask_terminal)
+    terminal = inspect_terminal(os.environ, ask_terminal)
     display = PictureDisplay(pictures or preferences.pictures, terminal)
     opening = Opening(session, tuple(images), clean(prompt + "".join(typed)))
     app = ChatApp(workspace, opening, preferences, Drafts.at_home(), display, exporter)

@@ -15,7 +15,7 @@ from typing import Final
 
 import platformdirs
 
-from q35chat.tui.images.graphics import WISHES, Wish
+from q35chat.tui.images.graphics import GRAPHICS_PREFERENCES, GraphicsPreference
 from q35chat.tui.user_files import alone_with, replace_file
 
 DEFAULT_THEME: Final = "q35-dark"
@@ -23,7 +23,7 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TEMPLATE: Final = """\
 # Written by the application when a setting changes; edit freely while it is closed.
 theme = {theme}
-# {wishes}
+# {choices}
 pictures = {pictures}
 
 # Other keys for a command, named as F1 shows it behind the slash: regenerate = "f9"
@@ -36,7 +36,7 @@ class Preferences:
     """The interface's own settings. `keys` maps commands to keys like `ctrl+r,f9`."""
 
     theme: str = DEFAULT_THEME
-    pictures: Wish = "auto"
+    pictures: GraphicsPreference = "auto"
     keys: dict[str, str] = field(default_factory=dict)
     problem: str = ""
 
@@ -63,11 +63,11 @@ def load_preferences(path: Path) -> Preferences:
     except (ValueError, RecursionError) as error:
         return _unread(path, error)
     theme, keys = document.get("theme", DEFAULT_THEME), document.get("keys", {})
-    pictures = _wish(document.get("pictures", "auto"))
+    pictures = _preference(document.get("pictures", "auto"))
     if not (isinstance(theme, str) and pictures is not None and _are_texts(keys)):
-        ways = ", ".join(WISHES)
+        choices = ", ".join(GRAPHICS_PREFERENCES)
         return Preferences(
-            problem=f"{path}: theme must be text, pictures one of {ways}, keys a table of texts"
+            problem=f"{path}: theme must be text, pictures one of {choices}, keys a table of texts"
         )
     return Preferences(theme, pictures, keys)
 
@@ -80,14 +80,16 @@ def _are_texts(keys: object) -> bool:
     return isinstance(keys, dict) and all(isinstance(value, str) for value in keys.values())
 
 
-def _wish(value: object) -> Wish | None:
+def _preference(value: object) -> GraphicsPreference | None:
     """Also what earlier versions wrote: true and false."""
     if isinstance(value, bool):
         return "auto" if value else "none"
-    return next((wish for wish in WISHES if wish == value), None)
+    return next((one for one in GRAPHICS_PREFERENCES if one == value), None)
 
 
-def change_preferences(path: Path, *, theme: str = "", pictures: Wish | None = None) -> str:
+def change_preferences(
+    path: Path, *, theme: str = "", pictures: GraphicsPreference | None = None
+) -> str:
     """Change this in the file and leave the rest as it is by now, whoever wrote it; what is wrong
     with the file, and then nothing is changed. Raises OSError."""
     with alone_with(path):
@@ -105,7 +107,7 @@ def save_preferences(path: Path, preferences: Preferences) -> None:
     keys = "".join(f"{_key(name)} = {_quoted(keys)}\n" for name, keys in preferences.keys.items())
     text = _TEMPLATE.format(
         theme=_quoted(preferences.theme),
-        wishes=", ".join(WISHES),
+        choices=", ".join(GRAPHICS_PREFERENCES),
         pictures=_quoted(preferences.pictures),
         keys=keys,
     )

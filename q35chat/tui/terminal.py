@@ -1,20 +1,31 @@
-"""The terminal kept apart from what native libraries print.
+"""The terminal: kept apart from what native libraries print, and read no faster than is dealt with.
 
 The screen is drawn through a descriptor of its own; descriptor 2 goes to a log file while the
 application runs, so that a library that writes there cannot tear the screen.
+
+A paste that the terminal does not mark is a key for each of its characters, and each waits with all
+that follows from it. The reader of the terminal waits instead, and the rest of the paste with
+whoever sends it. Knows no screen.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 import platformdirs
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
+AT_ONCE: Final = 10_000
+"""Keys that are read before the first of them is done with."""
+_LOOKS_UP_S: Final = 0.1
 _STDERR: Final = 2
 _MOST_KEPT: Final = 1 << 20
 
@@ -58,3 +69,31 @@ def _open_log(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | start, 0o600)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
+
+
+class PatientDriver(LinuxDriver):
+    """Sends the next keys when the first `AT_ONCE` are done with."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sent = 0
+
+    def send_message(self, message: Message) -> None:
+        """Hand the message to the application; the thread that reads keys may have to wait."""
+        super().send_message(message)
+        self._sent += 1
+        if self._sent % AT_ONCE == 0 and threading.current_thread() is self._key_thread:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Until the loop has come around, which it does when the keys before are done with, or
+        until the application ends: then it waits for this thread."""
+        around = threading.Event()
+        self._loop.call_soon_threadsafe(around.set)
+        while not around.wait(_LOOKS_UP_S) and not self.exit_event.is_set():
+            pass
+
+
+def driver_for(usual: type[Driver]) -> type[Driver]:
+    """A patient one where `usual` is the one of terminals."""
+    return PatientDriver if usual is LinuxDriver else usual

@@ -18,7 +18,7 @@ from q35chat.tui.chat import generation
 from q35chat.tui.chat.meter import Meter
 from q35chat.tui.exporting import Phase
 from q35chat.tui.screens import sessions as sessions_screen
-from q35chat.tui.widgets import export_progress
+from q35chat.tui.screens import setup as export_progress
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import (
     EPOCH,

@@ -10,10 +10,10 @@ from types import ModuleType
 import pytest
 from textual import events
 
-from q35chat.tui.arriving import Arriving
 from q35chat.tui.chat.completion import Choice, listing
 from q35chat.tui.screens import picker
 from q35chat.tui.widgets import composer
+from q35chat.tui.widgets.key_order import LatestQuery
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import PATIENCE_S
 from tests.tui.setting_up import looked_up, put, setting_up, setup_of
@@ -292,9 +292,9 @@ async def test_enter_exports_only_where_the_folder_just_typed_has_room(
 # -- what they share
 
 
-def noted() -> tuple[Arriving, list[str], Callable[[str], Callable[[], None]]]:
+def noted() -> tuple[LatestQuery, list[str], Callable[[str], Callable[[], None]]]:
     done: list[str] = []
-    return Arriving(), done, lambda word: lambda: done.append(word)
+    return LatestQuery(), done, lambda word: lambda: done.append(word)
 
 
 def test_nothing_waits_where_nothing_is_asked_for_or_the_answer_is_there() -> None:

@@ -7,8 +7,7 @@ from q35chat.chat.service import Forecast
 from q35chat.errors import CapacityError
 from q35chat.tui.chat.feed import Batch
 from q35chat.tui.chat.meter import Capacity, Meter, Reading
-from q35chat.tui.widgets.capacity_bar import FREE, TURN, USED, bar_cells, bar_content
-from q35chat.tui.widgets.meter_line import line
+from q35chat.tui.widgets.meters import FREE, TURN, USED, bar_cells, bar_content, line
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.on_the_way import open_long
 from tests.tui.support import NARROW, opened

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from q35chat.chat.values import Turn
 from q35chat.tui.markdown.layout import lay_out
-from q35chat.tui.markdown.parser import parser
-from q35chat.tui.markdown.source import CodeBlock, code_blocks, numbered_blocks
+from q35chat.tui.markdown.source import CodeBlock, code_blocks, numbered_blocks, parser
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 

@@ -13,7 +13,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key
 from textual.message import Message
 
-from q35chat.tui.driver import AT_ONCE, PatientDriver, driver_for
+from q35chat.tui.terminal import AT_ONCE, PatientDriver, driver_for
 from tests.doubles.scripted_workspace import PATIENCE_S
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from q35chat.tui.chat.completion import Choice
-from q35chat.tui.widgets.suggestions import Suggestions
+from q35chat.tui.widgets.composer import Suggestions
 from tests.tui.support import box, list_of_chats, opened, picture_file
 
 

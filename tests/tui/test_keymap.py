@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.tui.commands import BY_ID, COMMANDS
-from q35chat.tui.keymap import read_keymap
+from q35chat.tui.commands import BY_ID, COMMANDS, read_keymap
 from q35chat.tui.preferences import Preferences
 from tests.tui.support import opened
 

@@ -12,10 +12,10 @@ from textual import events
 from textual.document._document import Document
 from textual.geometry import Offset
 
-from q35chat.tui.line_editing import WrappedScript
 from q35chat.tui.markdown import graphemes, wrapping
 from q35chat.tui.markdown.graphemes import after, before, ends
 from q35chat.tui.markdown.wrapping import breaks, breaks_after_edit
+from q35chat.tui.widgets.line_editing import WrappedScript
 from tests.tui.support import opened
 
 SIGNS = "ab  c漢字（。，.,)الع\u0301\u200d\u200c\ufe0f🇩🇪👩🏽\u1112\u1161नम\u094d"
@@ -57,7 +57,7 @@ class Counted:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.characters = 0
         patch.setattr(wrapping, "breaks", self._breaks)
-        patch.setattr("q35chat.tui.line_editing.breaks", self._breaks)
+        patch.setattr("q35chat.tui.widgets.line_editing.breaks", self._breaks)
 
     def _breaks(self, text: str, width: int, *, hanging: bool = True) -> list[int]:
         self.characters += len(text)

@@ -8,8 +8,7 @@ from q35chat.chat.values import Turn
 from q35chat.tui.chat.meter import Capacity, Reading
 from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
-from q35chat.tui.widgets.meter_line import MeterLine, line
-from q35chat.tui.widgets.meters import Meters
+from q35chat.tui.widgets.meters import MeterLine, Meters, line
 from q35chat.tui.widgets.reasoning import Reasoning
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, opened

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from q35chat.tui.widgets.chips import ROWS, Chip, Chips, shown
-from q35chat.tui.widgets.flow import Flow
+from q35chat.tui.widgets.chips import ROWS, Chip, Chips, fitting_chips
+from q35chat.tui.widgets.containers import Flow
 from tests.tui.support import Chat, opened, picture_file
 
 SIZES = ((120, 36), (80, 24), (60, 24), (44, 30))
@@ -87,7 +87,7 @@ async def test_pictures_in_the_conversation_go_on_in_further_rows(
 def test_as_many_chips_are_shown_as_the_rows_hold(
     columns: list[int], width: int, rows: int
 ) -> None:
-    fitting = shown(columns, width, rows, 8)
+    fitting = fitting_chips(columns, width, rows, 8)
     assert 0 <= fitting <= len(columns)
     assert fitting == len(columns) or rows_of(columns[: fitting + 1], width, 8) > rows
     assert rows_of(columns[:fitting], width, 8 if fitting + 1 < len(columns) else 0) <= rows

@@ -4,9 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from q35chat.tui.markdown.layout import lay_out
+from q35chat.tui.markdown.layout import column_widths, lay_out
 from q35chat.tui.markdown.segments import HARD_LIMIT, LINE_LIMIT, SOFT_LIMIT, cut, pieces
-from q35chat.tui.markdown.table import column_widths
 from q35chat.tui.markdown.wrapping import breaks
 from q35chat.tui.text import clean
 

@@ -8,7 +8,7 @@ from textual.widgets._toast import Toast
 
 from q35chat.tui.widgets.bars import Hints
 from q35chat.tui.widgets.messages import MOST
-from q35chat.tui.widgets.meter_line import MeterLine
+from q35chat.tui.widgets.meters import MeterLine
 from tests.doubles.scripted_workspace import ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, opened
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from q35chat.tui.asking import FENCE
+from q35chat.tui.images.terminal_query import FENCE
 from tests.doubles.picture_terminal import PictureTerminal
 from tests.support.environment import SIZE, environment_without
 from tests.support.patience import STILL_S, Patience

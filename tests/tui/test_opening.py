@@ -175,7 +175,7 @@ async def test_a_chat_that_is_put_on_screen_while_the_program_is_left_is_no_erro
         while transcript.query(Edge):
             await asyncio.sleep(0)
         gone.append(True)
-        await transcript.settle(())
+        await transcript.synchronise(())
 
     gone: list[bool] = []
     async with opened() as chat:

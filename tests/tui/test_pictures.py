@@ -14,7 +14,7 @@ from PIL import Image, JpegImagePlugin
 from q35chat.chat.prompt import pictures as showing
 from q35chat.tui.images.gallery import CELLS
 from q35chat.tui.images.graphics import PictureDisplay, Terminal
-from q35chat.tui.images.preview import half_blocks, shrunk
+from q35chat.tui.images.thumbnail import half_blocks, thumbnail
 from q35chat.tui.preferences import load_preferences, preferences_path
 from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.settings import SettingsScreen
@@ -130,7 +130,7 @@ def test_a_large_photo_is_decoded_no_larger_than_its_preview_needs(
     monkeypatch.setattr(JpegImagePlugin.JpegImageFile, "load", spied)
     file = BytesIO()
     Image.new("RGB", (2_048, 1_024), (0, 0, 255)).save(file, "JPEG")
-    pixels = shrunk(file.getvalue(), 28, 18)
+    pixels = thumbnail(file.getvalue(), 28, 18)
     assert decoded[0] == (256, 128)
     assert pixels is not None
     assert (pixels.width, pixels.height) == (28, 14)
@@ -186,7 +186,7 @@ async def test_the_settings_say_how_pictures_are_drawn(tmp_path: Path) -> None:
         await chat.see("drawn with Kitty's graphics protocol")
         chat.app.screen.query_one("#pictures").value = "none"  # type: ignore[attr-defined]
         await chat.see("not shown")
-        assert chat.app.picture_display.wish == "none"
+        assert chat.app.picture_display.preference == "none"
 
 
 @pytest.mark.parametrize(

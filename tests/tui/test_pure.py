@@ -23,7 +23,7 @@ from q35chat.tui.chat.paste import fold_label, folds, is_existing_path, picture_
 from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
 from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS
-from q35chat.tui.images.preview import half_blocks
+from q35chat.tui.images.thumbnail import half_blocks
 from q35chat.tui.markdown.source import code_blocks, conversation_markdown
 from q35chat.tui.preferences import Preferences, load_preferences, save_preferences
 from q35chat.tui.text import (
@@ -37,7 +37,7 @@ from q35chat.tui.text import (
     usage_items,
 )
 from q35chat.tui.widgets.bars import hint_line
-from q35chat.tui.widgets.latency_graph import columns, glyphs
+from q35chat.tui.widgets.meters import columns, glyphs
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import picture_bytes, picture_file
 

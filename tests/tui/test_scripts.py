@@ -12,13 +12,13 @@ from rich.cells import cell_len
 from textual import events
 from textual.geometry import Offset
 
-from q35chat.tui.line_editing import word_left, word_right
 from q35chat.tui.markdown.graphemes import after, before, clusters, ends, forward
 from q35chat.tui.markdown.layout import lay_out
 from q35chat.tui.markdown.segments import pieces
 from q35chat.tui.markdown.wrapping import breaks, fitting, folds, padded
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.editor import Editor
+from q35chat.tui.widgets.line_editing import word_left, word_right
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
 from tests.tui.support import NARROW, WIDE, Chat, opened
 

@@ -9,7 +9,7 @@ import pytest
 from q35chat.choices import LEAST_CAPACITY
 from q35chat.errors import BundleError, CheckpointError, UsageError
 from q35chat.tui.exporting import Phase
-from q35chat.tui.widgets.choices import Choices
+from q35chat.tui.widgets.setup_form import Choices
 from q35export.request import ExportRequest
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace

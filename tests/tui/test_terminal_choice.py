@@ -8,8 +8,14 @@ import threading
 
 import pytest
 
-from q35chat.tui.asking import CELL, FENCE, NAME, Answers, ask, parse
-from q35chat.tui.images.graphics import PictureDisplay, Terminal, Way, Wish, look
+from q35chat.tui.images.graphics import (
+    GraphicsPreference,
+    GraphicsProtocol,
+    PictureDisplay,
+    Terminal,
+    inspect_terminal,
+)
+from q35chat.tui.images.terminal_query import CELL, FENCE, NAME, Answers, ask, parse
 
 KITTY = {"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}
 FOOT = {"TERM": "foot"}
@@ -35,7 +41,7 @@ def nobody() -> Answers:
     ],
 )
 def test_unknown_terminals_are_not_asked_and_get_half_blocks(environment: dict[str, str]) -> None:
-    assert look(environment, nobody).best == "blocks"
+    assert inspect_terminal(environment, nobody).best == "blocks"
 
 
 @pytest.mark.parametrize(
@@ -59,9 +65,9 @@ def test_unknown_terminals_are_not_asked_and_get_half_blocks(environment: dict[s
     ],
 )
 def test_what_the_terminal_says_of_itself_decides(
-    environment: dict[str, str], answers: Answers, best: Way
+    environment: dict[str, str], answers: Answers, best: GraphicsProtocol
 ) -> None:
-    assert look(environment, lambda: answers).best == best
+    assert inspect_terminal(environment, lambda: answers).best == best
 
 
 @pytest.mark.parametrize(
@@ -77,18 +83,18 @@ def test_what_the_terminal_says_of_itself_decides(
     ],
 )
 def test_inside_tmux_all_its_terminals_count(
-    passthrough: str, clients: str, best: Way, passes: bool
+    passthrough: str, clients: str, best: GraphicsProtocol, passes: bool
 ) -> None:
     def tmux(arguments: list[str]) -> str:
         says = {"show-options": passthrough, "list-clients": clients, "display-message": "$1"}
         return says[arguments[0]] + "\n"
 
-    terminal = look({**KITTY, "TMUX": "/tmp/x,1,0"}, nobody, tmux)
+    terminal = inspect_terminal({**KITTY, "TMUX": "/tmp/x,1,0"}, nobody, tmux)
     assert (terminal.best, terminal.in_tmux, terminal.passes) == (best, True, passes)
 
 
 @pytest.mark.parametrize(
-    ("wish", "terminal", "way"),
+    ("preference", "terminal", "protocol"),
     [
         ("auto", Terminal("kitty"), "kitty"),
         ("auto", Terminal(), "blocks"),
@@ -101,9 +107,9 @@ def test_inside_tmux_all_its_terminals_count(
     ],
 )
 def test_a_wish_is_followed_unless_it_ends_in_garbage(
-    wish: Wish, terminal: Terminal, way: Way
+    preference: GraphicsPreference, terminal: Terminal, protocol: GraphicsProtocol
 ) -> None:
-    assert PictureDisplay(wish, terminal).way == way
+    assert PictureDisplay(preference, terminal).protocol == protocol
 
 
 def conversation(says: bytes, timeout_s: float = 30.0) -> tuple[Answers, bytes, bytes]:

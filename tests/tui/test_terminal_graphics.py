@@ -8,9 +8,9 @@ import random
 import pytest
 
 from q35chat.tui.images.gallery import FIRST, LAST, Gallery, Placed
-from q35chat.tui.images.graphics import PictureDisplay, Terminal, Way
+from q35chat.tui.images.graphics import GraphicsProtocol, PictureDisplay, Terminal
 from q35chat.tui.images.painting import PictureFile
-from q35chat.tui.images.preview import Pixels, coarse, grid, half_blocks, shrunk
+from q35chat.tui.images.thumbnail import Pixels, coarse, grid, half_blocks, thumbnail
 from q35chat.tui.text import clean
 from tests.doubles.picture_terminal import PictureTerminal
 from tests.tui.support import picture_bytes
@@ -22,9 +22,9 @@ ALTERNATE, BACK = "\x1b[?1049h", "\x1b[?1049l"
 class Screen:
     """A file of pictures in front of a terminal."""
 
-    def __init__(self, way: Way, *, in_tmux: bool = False) -> None:
+    def __init__(self, protocol: GraphicsProtocol, *, in_tmux: bool = False) -> None:
         self.raw = io.StringIO()
-        self.display = PictureDisplay("auto", Terminal(way, in_tmux, cell=CELL))
+        self.display = PictureDisplay("auto", Terminal(protocol, in_tmux, cell=CELL))
         self.file = PictureFile(self.raw, self.display)
         self.terminal = PictureTerminal(CELL)
         self._fed = 0
@@ -46,7 +46,7 @@ class Screen:
 def picture(columns: int = 4, rows: int = 2) -> Pixels:
     """Left half red, right half blue."""
     width, height = columns * CELL[0], rows * CELL[1]
-    pixels = shrunk(picture_bytes((width, height)), width, height)
+    pixels = thumbnail(picture_bytes((width, height)), width, height)
     assert pixels is not None
     return pixels
 
@@ -134,9 +134,9 @@ def test_tmux_is_asked_to_hand_the_picture_on() -> None:
     assert "U=1" in last
 
 
-@pytest.mark.parametrize("way", ["blocks", "none"])
-def test_without_terminal_graphics_no_cell_reaches_the_terminal(way: Way) -> None:
-    screen = Screen(way)
+@pytest.mark.parametrize("protocol", ["blocks", "none"])
+def test_without_terminal_graphics_no_cell_reaches_the_terminal(protocol: GraphicsProtocol) -> None:
+    screen = Screen(protocol)
     screen.at(0, 0, f"a{screen.place().line(0)}b{chr(LAST)}c")
     assert screen.terminal.row(0) == "a    b c"
 
@@ -205,7 +205,7 @@ def test_a_gallery_without_room_says_so() -> None:
 def test_graphics_take_the_room_of_half_blocks(size: tuple[int, int]) -> None:
     data = picture_bytes(size)
     cells = half_blocks(data, 28, 9)
-    pixels = shrunk(data, 280, 180)
+    pixels = thumbnail(data, 280, 180)
     assert pixels is not None
     columns, rows = grid(pixels, 28, 9, (10, 20))
     assert abs(columns - len(cells[0])) <= 1

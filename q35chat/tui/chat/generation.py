@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from q35chat.chat.events import Event, Finished
-from q35chat.tui import calm
+from q35chat.tui import garbage
 from q35chat.tui.chat.feed import Batch, Feed
 from q35chat.tui.chat.meter import Meter
 from q35chat.tui.chat.pacing import SHORTEST_S, Pacer, pacer_for
@@ -61,7 +61,7 @@ class Generation:
         self._thinking_since = 0.0
         self._pacer = pacer_for(self._meter.model.target if self._meter.model else "")
         self._meter.begin()
-        calm.begin()
+        garbage.spare_old()
         self._screen.run_worker(
             partial(self._feed.consume, make_events), thread=True, group="generate"
         )
@@ -87,14 +87,14 @@ class Generation:
             tokens = sum(token.kind == "reasoning" for token in batch.tokens)
             view.reasoning.write(batch.reasoning, tokens, now - self._thinking_since)
         if batch.answer:
-            view.reasoning.settle()
+            view.reasoning.finish()
             view.answer.write(batch.answer)
 
     def _stop(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        calm.end()
+        garbage.walk_all()
         self._screen.run_worker(self._end(), group="end")
 
     async def _end(self) -> None:

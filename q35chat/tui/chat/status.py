@@ -15,8 +15,7 @@ from q35chat.tui.commands import PANEL_KEYS, key_label
 from q35chat.tui.text import count
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import forecast_lines
-from q35chat.tui.widgets.meter_line import MeterLine
-from q35chat.tui.widgets.meters import Meters
+from q35chat.tui.widgets.meters import MeterLine, Meters
 from q35chat.tui.widgets.welcome import Welcome
 
 if TYPE_CHECKING:

@@ -144,7 +144,7 @@ class TurnCommands:
         except Q35Error as error:
             self._screen.say(str(error), error=True)
             return
-        await self._screen.transcript.settle(conversation.steps)
+        await self._screen.transcript.synchronise(conversation.steps)
         self._settled(conversation)
         freed = max(0, before - conversation.used_slots)
         won = f"; {slots(freed)} are free again" if freed else ""

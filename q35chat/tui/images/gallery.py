@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from q35chat.tui.images.preview import Pixels
+from q35chat.tui.images.thumbnail import Pixels
 
 FIRST: Final = 0x100000
 LAST: Final = 0x10FFFD

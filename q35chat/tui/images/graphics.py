@@ -17,12 +17,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from q35chat.tui.asking import Answers
 from q35chat.tui.images.gallery import Gallery
+from q35chat.tui.images.terminal_query import Answers
 
-Way = Literal["kitty", "sixel", "blocks", "none"]
-Wish = Literal["auto", "kitty", "sixel", "blocks", "none"]
-WISHES: Final[tuple[Wish, ...]] = ("auto", "kitty", "sixel", "blocks", "none")
+GraphicsProtocol = Literal["kitty", "sixel", "blocks", "none"]
+GraphicsPreference = Literal["auto", "kitty", "sixel", "blocks", "none"]
+GRAPHICS_PREFERENCES: Final[tuple[GraphicsPreference, ...]] = (
+    "auto",
+    "kitty",
+    "sixel",
+    "blocks",
+    "none",
+)
 
 _USUAL_CELL: Final = (10, 20)
 _KITTY: Final = re.compile(r"kitty\((\d{1,4})\.(\d{1,4})")
@@ -36,7 +42,7 @@ _TMUX_FACTS: Final = "#{client_termtype}\t#{client_termfeatures}"
 class Terminal:
     """What is known of the terminal; `cell` is a cell's width and height in pixels."""
 
-    best: Way = "blocks"
+    best: GraphicsProtocol = "blocks"
     in_tmux: bool = False
     passes: bool = True
     cell: tuple[int, int] | None = None
@@ -44,16 +50,16 @@ class Terminal:
 
 @dataclass(slots=True)
 class PictureDisplay:
-    """How pictures are drawn now; `wish` may change while the application runs."""
+    """How pictures are drawn now; `preference` may change while the application runs."""
 
-    wish: Wish = "auto"
+    preference: GraphicsPreference = "auto"
     terminal: Terminal = Terminal()
     gallery: Gallery = field(default_factory=Gallery)
 
     @property
-    def way(self) -> Way:
-        """The wish, as far as it cannot end in garbage."""
-        match self.wish:
+    def protocol(self) -> GraphicsProtocol:
+        """The preference, as far as it cannot end in garbage."""
+        match self.preference:
             case "auto":
                 return self.terminal.best
             case "kitty":
@@ -61,7 +67,7 @@ class PictureDisplay:
             case "sixel":
                 return "blocks" if self.terminal.in_tmux else "sixel"
             case _:
-                return self.wish
+                return self.preference
 
     @property
     def cell(self) -> tuple[int, int]:
@@ -73,7 +79,9 @@ Ask = Callable[[], Answers]
 RunTmux = Callable[[list[str]], str]
 
 
-def look(environment: Mapping[str, str], ask: Ask, run_tmux: RunTmux | None = None) -> Terminal:
+def inspect_terminal(
+    environment: Mapping[str, str], ask: Ask, run_tmux: RunTmux | None = None
+) -> Terminal:
     """Find out what the terminal can draw. Asks it only where the environment gives hope."""
     if "TMUX" in environment:
         return _through_tmux(run_tmux or tmux_says)
@@ -95,7 +103,9 @@ def _hopeful(environment: Mapping[str, str]) -> bool:
     return "KITTY_WINDOW_ID" in environment or "WT_SESSION" in environment
 
 
-def _best(answers: Answers, environment: Mapping[str, str], cell: tuple[int, int] | None) -> Way:
+def _best(
+    answers: Answers, environment: Mapping[str, str], cell: tuple[int, int] | None
+) -> GraphicsProtocol:
     if knows_placeholders(answers.name):
         return "kitty"
     far = "SSH_CONNECTION" in environment or "SSH_TTY" in environment

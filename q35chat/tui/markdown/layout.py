@@ -1,28 +1,37 @@
 """Markdown as lines of styled text at a given width: one widget can show any piece of it.
 
 A widget for each block makes every layout as dear as the whole conversation is long; lines do
-not. Knows no widget; colours are theme variables, resolved when drawn.
+not. A link shows where it leads; nothing is hidden. Knows no widget; colours are theme variables,
+resolved when drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from markdown_it.tree import SyntaxTreeNode
-from textual.content import Content
+from textual.content import Content, Span
 from textual.highlight import highlight
 
-from q35chat.tui.markdown.inline import inline
-from q35chat.tui.markdown.parser import parser
-from q35chat.tui.markdown.table import table_lines
+from q35chat.tui.markdown.source import parser
 from q35chat.tui.markdown.wrapping import breaks, folds
 
 Lines = list[Content]
 
 _BULLETS: Final = "•◦▪"
 _NARROWEST: Final = 8
+_NARROWEST_COLUMN: Final = 3
+_BETWEEN: Final = " │ "
+_STYLES: Final = {
+    "strong": "bold",
+    "em": "italic",
+    "s": "strike",
+    "link": "underline $secondary",
+}
+_CODE: Final = "$warning"
 _DIM: Final = "$foreground 60%"
+_LINE: Final = "$foreground 40%"
 _BLANK: Final = Content("")
 
 
@@ -56,11 +65,11 @@ def _block(node: SyntaxTreeNode, width: int, depth: int) -> Lines:
 
 
 def _paragraph(node: SyntaxTreeNode, width: int, _: int) -> Lines:
-    return wrapped(inline(node), width)
+    return wrapped(_inline(node), width)
 
 
 def _heading(node: SyntaxTreeNode, width: int, _: int) -> Lines:
-    lines = wrapped(inline(node).stylize_before("bold $primary"), width)
+    lines = wrapped(_inline(node).stylize_before("bold $primary"), width)
     if node.tag == "h1":
         lines.append(Content.styled("─" * max(line.cell_length for line in lines), "$primary"))
     return lines
@@ -116,15 +125,112 @@ def _rule(_: SyntaxTreeNode, width: int, __: int) -> Lines:
 
 def _table(node: SyntaxTreeNode, width: int, _: int) -> Lines:
     rows = [
-        [inline(cell) for cell in row.children] for part in node.children for row in part.children
+        [_inline(cell) for cell in row.children] for part in node.children for row in part.children
     ]
-    return table_lines(rows, width, wrapped)
+    return table_lines(rows, width)
 
 
 def _other(node: SyntaxTreeNode, width: int, depth: int) -> Lines:
     if node.children:
         return _blocks(node.children, width, depth)
     return wrapped(Content(node.content), width)
+
+
+class _Inline:
+    def __init__(self) -> None:
+        self.text = ""
+        self.spans: list[Span] = []
+
+    def add(self, text: str, style: str = "") -> None:
+        if style and text:
+            self.spans.append(Span(len(self.text), len(self.text) + len(text), style))
+        self.text += text
+
+    def walk(self, nodes: Iterable[SyntaxTreeNode]) -> None:
+        for node in nodes:
+            self._node(node)
+
+    def _node(self, node: SyntaxTreeNode) -> None:
+        match node.type:
+            case "softbreak" | "hardbreak":
+                self.add("\n")
+            case "code_inline":
+                self.add(node.content, _CODE)
+            case "image":
+                self.add(f"▣ {node.content}", "italic")
+                self._address(str(node.attrs.get("src", "")))
+            case "text" | "text_special" | "html_inline":
+                self.add(node.content)
+            case _:
+                self._nested(node)
+
+    def _nested(self, node: SyntaxTreeNode) -> None:
+        start = len(self.text)
+        self.walk(node.children)
+        style = _STYLES.get(node.type)
+        if style and len(self.text) > start:
+            self.spans.append(Span(start, len(self.text), style))
+        if node.type == "link":
+            address = str(node.attrs.get("href", ""))
+            shown = self.text[start:]
+            if address.removeprefix("mailto:").removeprefix("http://") != shown:
+                self._address(address if address != shown else "")
+
+    def _address(self, address: str) -> None:
+        if address:
+            self.add(f" ({address})", _DIM)
+
+
+def _inline(node: SyntaxTreeNode) -> Content:
+    """The content of a block's `inline` children."""
+    writer = _Inline()
+    for child in node.children:
+        writer.walk(child.children if child.type == "inline" else [child])
+    return Content(writer.text, spans=writer.spans)
+
+
+def column_widths(natural: list[int], width: int) -> list[int]:
+    """The natural widths, the widest made narrower until all fit."""
+    widths = [max(1, size) for size in natural]
+    room = width - len(_BETWEEN) * (len(widths) - 1)
+    while sum(widths) > room and max(widths) > _NARROWEST_COLUMN:
+        widest = widths.index(max(widths))
+        second = max((size for size in widths if size < widths[widest]), default=_NARROWEST_COLUMN)
+        surplus = sum(widths) - room
+        widths[widest] = max(_NARROWEST_COLUMN, second, widths[widest] - surplus)
+        if widths[widest] == second and sum(widths) > room:
+            widths[widest] -= 1
+    return widths
+
+
+def table_lines(rows: list[list[Content]], width: int) -> Lines:
+    """A table whose cells wrap: a head, a line under it, and the rows."""
+    if not rows:
+        return []
+    columns = max(len(row) for row in rows)
+    padded = [[*row, *[_BLANK] * (columns - len(row))] for row in rows]
+    natural = [max(row[index].cell_length for row in padded) for index in range(columns)]
+    widths = column_widths(natural, width)
+    head = [cell.stylize_before("bold") for cell in padded[0]]
+    rule = "─┼─".join("─" * size for size in widths)
+    lines = [*_row(head, widths), Content.styled(rule, _LINE)]
+    for row in padded[1:]:
+        lines += _row(row, widths)
+    return lines
+
+
+def _row(cells: list[Content], widths: list[int]) -> Lines:
+    columns = [wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
+    lines: Lines = []
+    for index in range(max(len(column) for column in columns)):
+        parts: list[Content | tuple[str, str]] = []
+        for column, size in zip(columns, widths, strict=True):
+            cell = column[index] if index < len(column) else _BLANK
+            if parts:
+                parts.append((_BETWEEN, _LINE))
+            parts.append(cell.pad_right(max(0, size - cell.cell_length)))
+        lines.append(Content.assemble(*parts).rstrip())
+    return lines
 
 
 _DRAW: Final[dict[str, Callable[[SyntaxTreeNode, int, int], Lines]]] = {

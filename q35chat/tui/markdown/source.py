@@ -1,18 +1,43 @@
-"""Texts taken out of a conversation: its code blocks, and the whole as Markdown. Pure."""
+"""Markdown as it is written: its parser, the code blocks in it, and a conversation as a whole.
+
+The parser is imported with the first text: the first paint must not wait for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from q35chat.chat.summary import HEADING, quotation
 from q35chat.chat.values import Turn
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 _MARKS: Final = ("```", "~~~", "    ", "\t")
 """Each code block has one of these."""
 _TYPES: Final = frozenset({"fence", "code_block"})
+
+
+@lru_cache(maxsize=1)
+def parser() -> MarkdownIt:
+    """The parser of every Markdown text. HTML in a model's text is text."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415
+
+    return MarkdownIt("gfm-like", {"html": False})
+
+
+def block_tokens(source: str) -> list[Token]:
+    """The blocks of a text, the text inside them not parsed: what stands in a line costs most."""
+    from markdown_it.rules_core import StateCore, block, normalize  # noqa: PLC0415
+
+    state = StateCore(source, parser(), {})
+    normalize(state)
+    block(state)
+    return state.tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +65,6 @@ def code_blocks(text: str) -> tuple[CodeBlock, ...]:
     an empty one not at all."""
     if not any(mark in text for mark in _MARKS):
         return ()
-
-    from q35chat.tui.markdown.parser import block_tokens  # noqa: PLC0415 - the first paint waits
-
     return tuple(
         CodeBlock(" ".join(token.info.split()[:1]), token.content.removesuffix("\n"))
         for token in block_tokens(text)

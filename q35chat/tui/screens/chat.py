@@ -44,8 +44,7 @@ from q35chat.tui.commands import (
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
 from q35chat.tui.widgets.messages import Messages, Severity
-from q35chat.tui.widgets.meter_line import MeterLine
-from q35chat.tui.widgets.meters import Meters
+from q35chat.tui.widgets.meters import MeterLine, Meters
 from q35chat.tui.widgets.panel import Panel, WayLine
 from q35chat.tui.widgets.transcript import Edge, Transcript
 from q35chat.tui.widgets.welcome import Welcome
@@ -307,7 +306,7 @@ class ChatScreen(Screen[None]):
             await self.loader.show(following)
             self.say("This chat starts from the summary")
             return
-        await self.transcript.settle(conversation.steps)
+        await self.transcript.synchronise(conversation.steps)
         self.meter.idle(conversation)
         if ended.error is not None:
             question = self.drafting.give_back(conversation)

@@ -19,9 +19,9 @@ from q35chat.tui.commands import (
     PANEL_KEYS,
     WRITING,
     Command,
+    Keymap,
     key_label,
 )
-from q35chat.tui.keymap import Keymap
 from q35chat.tui.preferences import preferences_path
 
 _DIM: Final = "$foreground 60%"

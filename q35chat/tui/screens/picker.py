@@ -17,10 +17,9 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.counting import readable_size
-from q35chat.tui.arriving import Arriving
 from q35chat.tui.chat.completion import Choice, listing
 from q35chat.tui.text import clean
-from q35chat.tui.widgets.in_order import LineField
+from q35chat.tui.widgets.key_order import LatestQuery, LineField
 from q35chat.tui.widgets.picture import Picture
 
 _MOST_PREVIEWED = 32 << 20
@@ -53,7 +52,7 @@ class PickerScreen(ModalScreen[Path | None]):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
-        self._arriving = Arriving()
+        self._latest = LatestQuery()
         self._entries = 0
 
     def compose(self) -> ComposeResult:
@@ -81,20 +80,20 @@ class PickerScreen(ModalScreen[Path | None]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        if event.input.value != self._arriving.asked:
+        if event.input.value != self._latest.asked:
             self._list(event.input.value)
 
     def _list(self, word: str) -> None:
-        self._read_folder(word, self._arriving.ask(word))
+        self._read_folder(word, self._latest.ask(word))
 
     @work(thread=True, exclusive=True, group="list")
     def _read_folder(self, word: str, question: int) -> None:
         self.call_later(self._show, question, listing(word, self._folder, most=_MOST_LISTED))
 
     def _show(self, question: int, choices: tuple[Choice, ...]) -> None:
-        if not self._arriving.is_newest(question):
+        if not self._latest.is_newest(question):
             return
-        options, up = self.query_one(OptionList), above(self._arriving.asked or "")
+        options, up = self.query_one(OptionList), above(self._latest.asked or "")
         first = [] if up is None else [_Entry(up, name="..")]
         options.clear_options()
         options.add_options([*first, *(_Entry(found.label, found.picture) for found in choices)])
@@ -107,7 +106,7 @@ class PickerScreen(ModalScreen[Path | None]):
             options.highlighted = min(len(first), self._entries - 1)
         pictures = any(found.picture is not None for found in choices)
         self.query_one("#picker-side").display = pictures
-        self._arriving.arrived()
+        self._latest.arrived()
 
     def on_resize(self) -> None:
         """The preview has as much room as the list leaves."""
@@ -116,7 +115,7 @@ class PickerScreen(ModalScreen[Path | None]):
 
     def _when_listed(self, act: Callable[[], None]) -> None:
         """Act on the list of the path as it is now."""
-        self._arriving.then(self.query_one(Input).value, act)
+        self._latest.then(self.query_one(Input).value, act)
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:

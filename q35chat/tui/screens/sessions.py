@@ -18,10 +18,9 @@ from textual.widgets.option_list import Option
 from q35chat.chat.service import SessionSummary, Workspace
 from q35chat.counting import counted, turns_said
 from q35chat.errors import Q35Error
-from q35chat.tui.arriving import Arriving
 from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.text import one_line
-from q35chat.tui.widgets.in_order import LineField
+from q35chat.tui.widgets.key_order import LatestQuery, LineField
 from q35chat.tui.widgets.messages import Messages
 
 _DIM = "$foreground 60%"
@@ -70,7 +69,7 @@ class SessionsScreen(ModalScreen[str | None]):
         self._workspace = workspace
         self._current = current
         self._found: Sequence[SessionSummary] = ()
-        self._arriving = Arriving()
+        self._latest = LatestQuery()
         self._renaming: str | None = None
         self._query = ""
 
@@ -94,12 +93,12 @@ class SessionsScreen(ModalScreen[str | None]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         text = event.input.value
-        if self._renaming is None and text != self._arriving.asked:
+        if self._renaming is None and text != self._latest.asked:
             self._query = text
             self._search(text)
 
     def _search(self, query: str) -> None:
-        self._find(query, self._arriving.ask(query))
+        self._find(query, self._latest.ask(query))
 
     @work(thread=True, exclusive=True, group="search")
     def _find(self, query: str, question: int) -> None:
@@ -111,7 +110,7 @@ class SessionsScreen(ModalScreen[str | None]):
             self.call_later(self._show, question, found)
 
     def _show(self, question: int, found: Sequence[SessionSummary]) -> None:
-        if not self._arriving.is_newest(question):
+        if not self._latest.is_newest(question):
             return
         self._found = found
         options = self.query_one(OptionList)
@@ -122,12 +121,12 @@ class SessionsScreen(ModalScreen[str | None]):
             options.highlighted = min(place, len(found) - 1)
         else:
             options.add_option(Option(Content.styled("nothing found", _DIM), disabled=True))
-        self._arriving.arrived()
+        self._latest.arrived()
 
     def _when_found(self, act: Callable[[], None]) -> None:
         """Act on the list of the search as it is now."""
         text = self._query if self._renaming is not None else self.query_one(Input).value
-        self._arriving.then(text, act)
+        self._latest.then(text, act)
 
     def _row(self, summary: SessionSummary) -> Content:
         width = min(84, self.size.width * 95 // 100) - 8

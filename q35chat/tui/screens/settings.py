@@ -17,11 +17,16 @@ from q35chat.chat.service import Conversation
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
-from q35chat.tui.images.graphics import WISHES, PictureDisplay, Way, Wish
-from q35chat.tui.widgets.in_order import LineField, TextField
+from q35chat.tui.images.graphics import (
+    GRAPHICS_PREFERENCES,
+    GraphicsPreference,
+    GraphicsProtocol,
+    PictureDisplay,
+)
+from q35chat.tui.widgets.key_order import LineField, TextField
 from q35chat.tui.widgets.messages import Messages
 
-_WAYS: Final[dict[Way, str]] = {
+_PROTOCOL_WORDS: Final[dict[GraphicsProtocol, str]] = {
     "kitty": "drawn with Kitty's graphics protocol",
     "sixel": "drawn with Sixel",
     "blocks": "drawn with half blocks",
@@ -40,7 +45,7 @@ class Appearance(Protocol):
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""
 
-    def choose_pictures(self, wish: Wish) -> None:
+    def choose_pictures(self, preference: GraphicsPreference) -> None:
         """Draw pictures another way from now on."""
 
 
@@ -80,7 +85,7 @@ class SettingsScreen(ModalScreen[str]):
                 yield self._themes()
                 yield Static(f"PICTURES {_PROGRAM}", classes="section")
                 with Horizontal(id="pictures-row", classes="row"):
-                    yield self._wishes()
+                    yield self._preferences()
                     yield Static(self._pictures_help(), id="pictures-help", classes="help")
             yield self.messages
             yield Static("Saved as you type · Tab goes on · Esc closes", classes="dialog-foot")
@@ -103,17 +108,17 @@ class SettingsScreen(ModalScreen[str]):
             id="theme",
         )
 
-    def _wishes(self) -> Select[str]:
+    def _preferences(self) -> Select[str]:
         return Select(
-            [(wish, wish) for wish in WISHES],
-            value=self._app.picture_display.wish,
+            [(name, name) for name in GRAPHICS_PREFERENCES],
+            value=self._app.picture_display.preference,
             allow_blank=False,
             compact=True,
             id="pictures",
         )
 
     def _pictures_help(self) -> Content:
-        return Content(_WAYS[self._app.picture_display.way])
+        return Content(_PROTOCOL_WORDS[self._app.picture_display.protocol])
 
     def on_mount(self) -> None:
         """No blinking cursors."""
@@ -164,7 +169,7 @@ class SettingsScreen(ModalScreen[str]):
 
     @on(Select.Changed, "#pictures")
     def _pictures_chosen(self, event: Select.Changed) -> None:
-        wish = cast("Wish", event.value)
-        if wish != self._app.picture_display.wish:
-            self._app.choose_pictures(wish)
+        preference = cast("GraphicsPreference", event.value)
+        if preference != self._app.picture_display.preference:
+            self._app.choose_pictures(preference)
             self.query_one("#pictures-help", Static).update(self._pictures_help())

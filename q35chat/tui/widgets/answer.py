@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from q35chat.tui.markdown.segments import pieces
 from q35chat.tui.text import clean
-from q35chat.tui.widgets.steady import SteadyHeight
+from q35chat.tui.widgets.containers import CachedHeight
 
 _WIDTHS: Final = 2
 
@@ -75,7 +75,7 @@ class Piece(Widget):
         return self._laid_out[width]
 
 
-class Answer(SteadyHeight, Vertical):
+class Answer(CachedHeight, Vertical):
     """The pieces of one answer, in order."""
 
     def __init__(self, text: str = "") -> None:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from q35chat.chat.values import Attachment
 from q35chat.tui.text import one_line, picture_caption
-from q35chat.tui.widgets.flow import Flow
+from q35chat.tui.widgets.containers import Flow
 
 Waiting = Attachment | Path
 """A picture that waits to be sent: as it was read, or the file that is still to be read."""
@@ -71,7 +71,7 @@ class Chip(Static):
         self.post_message(self.Removed(self))
 
 
-def shown(columns: Sequence[int], width: int, rows: int, more: int) -> int:
+def fitting_chips(columns: Sequence[int], width: int, rows: int, more: int) -> int:
     """How many chips of these widths have room in so many rows; where not all have, `more` columns
     are left for the words that say so."""
     row = used = 0
@@ -115,7 +115,7 @@ class Chips(Flow):
         if not width:
             return
         columns = [chip.columns for chip in self._chips]
-        fitting = max(1, shown(columns, width, ROWS, _MORE))
+        fitting = max(1, fitting_chips(columns, width, ROWS, _MORE))
         for place, chip in enumerate(self._chips):
             chip.display = place < fitting
         left = len(columns) - fitting

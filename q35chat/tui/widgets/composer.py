@@ -1,4 +1,4 @@
-"""The composer: text, pictures, suggestions, and what sending would take.
+"""The composer: text, pictures, the list of completions above, and what sending would take.
 
 Asks the screen to send and to attach, which decides what follows; keys, pastes and what they ask
 for are dealt with one after the other, so that the text is what it was when a key was pressed.
@@ -7,29 +7,34 @@ for are dealt with one after the other, so that the text is what it was when a k
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from textual import on, work
+from rich.cells import cell_len
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
 from q35chat.chat.service import Forecast
-from q35chat.tui.arriving import Arriving
 from q35chat.tui.chat.completion import Choice, listing, path_word, slash_choices
-from q35chat.tui.text import clean, count, slots
+from q35chat.tui.markdown.wrapping import padded
+from q35chat.tui.text import clean, count, one_line, slots
 from q35chat.tui.widgets.chips import Chip, Chips, Waiting
+from q35chat.tui.widgets.containers import FittingLine
 from q35chat.tui.widgets.editor import Editor
-from q35chat.tui.widgets.fitting_line import FittingLine
-from q35chat.tui.widgets.suggestions import Suggestions
+from q35chat.tui.widgets.key_order import LatestQuery
 
 Draft = tuple[str, tuple[Waiting, ...]]
 """A text and its pictures."""
 
 _DIM = "$foreground 60%"
+_SIGN, _APART = 2, 2
+_COLUMN, _LEAST = 30, 12
 
 
 def forecast_lines(forecast: Forecast) -> tuple[Content, ...]:
@@ -56,6 +61,61 @@ def refusal_words(forecast: Forecast) -> str:
     return reason or f"this turn needs {slots(forecast.turn_slots)}: it does not fit"
 
 
+class Suggestions(Widget):
+    """Completions one a line; hidden while there are none. Never takes the focus."""
+
+    @dataclass
+    class Picked(Message):
+        """A choice was clicked."""
+
+        choice: Choice
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.choices: tuple[Choice, ...] = ()
+        self.index = 0
+        self.display = False
+
+    @property
+    def chosen(self) -> Choice | None:
+        """The highlighted choice."""
+        return self.choices[self.index] if self.choices else None
+
+    def offer(self, choices: tuple[Choice, ...]) -> None:
+        """Replace the choices."""
+        if choices != self.choices:
+            self.choices, self.index = choices, 0
+            self.display = bool(choices)
+            self.refresh(layout=True)
+
+    def move(self, by: int) -> None:
+        """Highlight another choice, going round."""
+        if self.choices:
+            self.index = (self.index + by) % len(self.choices)
+            self.refresh()
+
+    def render(self) -> Content:
+        """Label and detail, the highlighted line marked by sign and colour."""
+        details = [clean(choice.detail) for choice in self.choices]
+        room = self.content_size.width - _SIGN - _APART - max(map(cell_len, details), default=0)
+        labels = [one_line(choice.label, max(_LEAST, room)) for choice in self.choices]
+        column = max(_COLUMN if room >= _COLUMN else 0, *map(cell_len, labels), 0)
+        lines = [
+            Content.assemble(
+                ("› " if index == self.index else "  ", "$accent bold"),
+                (padded(label, column), "bold" if index == self.index else ""),
+                (f"{' ' * _APART}{detail}", "$foreground 55%"),
+            )
+            for index, (label, detail) in enumerate(zip(labels, details, strict=True))
+        ]
+        return Content("\n").join(lines)
+
+    def on_click(self, event: events.Click) -> None:
+        """Pick the clicked line."""
+        if 0 <= event.y < len(self.choices):
+            self.post_message(self.Picked(self.choices[event.y]))
+
+
 class Composer(Vertical):
     """Where a message is written."""
 
@@ -74,7 +134,7 @@ class Composer(Vertical):
         super().__init__()
         self._send = send
         self.attach = attach
-        self._arriving = Arriving()
+        self._latest = LatestQuery()
         self._seen = ""
         self._suggesting = False
 
@@ -145,7 +205,7 @@ class Composer(Vertical):
     @on(TextArea.SelectionChanged)
     def _cursor_moved(self, event: TextArea.SelectionChanged) -> None:
         event.stop()
-        asked = self._arriving.asked
+        asked = self._latest.asked
         if asked is not None and path_word(self.editor.before_cursor) != asked:
             self._suggest()
 
@@ -203,20 +263,20 @@ class Composer(Vertical):
         commands = slash_choices(self.editor.text) if single_line and not self.editor.pasted else ()
         word = path_word(before)
         if word is None:
-            self._arriving.forget()
+            self._latest.forget()
             self._offer(commands)
-        elif word != self._arriving.asked:
+        elif word != self._latest.asked:
             self._suggesting = True
-            self._list_paths(word, self._arriving.ask(word))
+            self._list_paths(word, self._latest.ask(word))
 
     @work(thread=True, exclusive=True, group="paths")
     def _list_paths(self, word: str, question: int) -> None:
         self.call_later(self._offer_paths, question, listing(word, Path.cwd()))
 
     def _offer_paths(self, question: int, choices: tuple[Choice, ...]) -> None:
-        if self._arriving.is_newest(question):
+        if self._latest.is_newest(question):
             self._offer(choices)
-            self._arriving.arrived()
+            self._latest.arrived()
 
     def _when_listed(self, act: Callable[[], None]) -> None:
         """Act on the suggestions for the text as it is now; where there can be none, at once."""
@@ -224,14 +284,14 @@ class Composer(Vertical):
         if word is None:
             act()
         else:
-            self._arriving.then(word, act)
+            self._latest.then(word, act)
 
     def _offer(self, choices: tuple[Choice, ...]) -> None:
         self.query_one(Suggestions).offer(choices)
         self._suggesting = bool(choices)
 
     def _close(self) -> None:
-        self._arriving.forget()
+        self._latest.forget()
         self._offer(())
 
     @on(Suggestions.Picked)

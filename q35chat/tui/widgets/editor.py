@@ -22,7 +22,8 @@ from q35chat.tui.chat.paste import (
     plain_text,
     unfold,
 )
-from q35chat.tui.line_editing import (
+from q35chat.tui.widgets.key_order import TextField
+from q35chat.tui.widgets.line_editing import (
     ScriptLine,
     ScriptNavigator,
     WrappedScript,
@@ -30,7 +31,6 @@ from q35chat.tui.line_editing import (
     word_left,
     word_right,
 )
-from q35chat.tui.widgets.in_order import TextField
 
 _OWNERS: Final = frozenset({"enter", "up", "down", "tab", "escape"})
 

@@ -1,4 +1,8 @@
-"""The meters beside the conversation on wide screens. Draws a `Reading`; computes nothing."""
+"""The meters, beside the conversation on wide screens and on one line on others.
+
+They draw a `Reading` and compute nothing: capacity told apart by colour and by shape, the last
+steps' latency as columns of eighth blocks, speed, progress and model.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,135 @@ from typing import Final
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Static
 
 from q35chat.counting import counted
-from q35chat.tui.chat.meter import Progress, Reading
+from q35chat.tui.chat.meter import SHOWN_STEPS, Capacity, Level, Progress, Reading
 from q35chat.tui.text import count, millis, model_facts, one_line, packed, rate, seconds
-from q35chat.tui.widgets.capacity_bar import COLOURS, FREE, SIGNS, TURN, USED, CapacityBar
-from q35chat.tui.widgets.latency_graph import LatencyGraph
 
+USED: Final = "█"
+TURN: Final = "▒"
+FREE: Final = "·"
+COLOURS: Final[dict[Level, str]] = {"normal": "$primary", "warning": "$warning", "full": "$error"}
+SIGNS: Final[dict[Level, str]] = {"normal": "", "warning": "▲ ", "full": "■ "}
+
+_EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 _DIM: Final = "$foreground 60%"
 _WIDTH: Final = 32
+_GAP: Final = "   "
+_NARROWEST_GRAPH, _WIDEST_GRAPH = 4, 12
+
+
+def bar_cells(capacity: Capacity, width: int) -> tuple[int, int, int]:
+    """Cells for used, this turn and free; what exists gets a cell where there is room for it."""
+    if not capacity.total or width <= 0:
+        return 0, 0, max(0, width)
+    parts = (capacity.kept, capacity.turn, capacity.free)
+    whole = max(1, sum(parts))
+    cells = [max(1, round(width * part / whole)) if part else 0 for part in parts]
+    while sum(cells) != width:
+        largest = cells.index(max(cells))
+        cells[largest] += 1 if sum(cells) < width else -1
+    return cells[0], cells[1], cells[2]
+
+
+def bar_content(capacity: Capacity, width: int) -> Content:
+    """The bar on one line."""
+    kept, turn, free = bar_cells(capacity, width)
+    return Content.assemble(
+        (USED * kept, COLOURS[capacity.level]),
+        (TURN * turn, "$accent"),
+        (FREE * free, "$foreground 40%"),
+    )
+
+
+class CapacityBar(Widget):
+    """The bar over its whole width, two lines tall."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._capacity = Capacity()
+
+    def show(self, capacity: Capacity) -> None:
+        """Draw another state, if it differs."""
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self.refresh()
+
+    def render(self) -> Content:
+        """Two equal lines."""
+        line = bar_content(self._capacity, self.content_size.width)
+        return Content("\n").join([line] * max(1, self.content_size.height))
+
+
+def columns(steps: tuple[float, ...], first_step: int, width: int) -> list[float]:
+    """The slowest step of each group; fixed by step number, so nothing shimmers."""
+    if width <= 0 or not steps:
+        return []
+    group = -(-SHOWN_STEPS // width)
+    slowest: dict[int, float] = {}
+    for number, value in enumerate(steps, start=first_step):
+        slowest[number // group] = max(value, slowest.get(number // group, 0.0))
+    return list(slowest.values())[-width:]
+
+
+def glyphs(values: list[float], top: float, height: int) -> list[str]:
+    """One string of `height` characters per column, bottom first."""
+    result: list[str] = []
+    for value in values:
+        eighths = max(1, min(8 * height, round(8 * height * value / top))) if top > 0 else 0
+        full, rest = divmod(eighths, 8)
+        result.append(("█" * full + _EIGHTHS[rest])[:height].ljust(height))
+    return result
+
+
+def scale(reading: Reading) -> float:
+    """The latency at the top of the graph: room above p95, whatever one outlier says."""
+    return max(reading.p95 * 1.4, reading.p50 * 2)
+
+
+def spark(reading: Reading, width: int) -> Content:
+    """The graph on one line."""
+    values = columns(reading.steps, reading.first_step, width)
+    text = "".join(glyphs(values, scale(reading), 1))
+    return Content.styled(text.rjust(width), "$secondary")
+
+
+class LatencyGraph(Widget):
+    """The graph over its whole box; columns slower than p95 stand out."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._reading = Reading()
+
+    def show(self, reading: Reading) -> None:
+        """Draw other steps, if they differ."""
+        changed = reading.steps != self._reading.steps
+        self._reading = reading
+        if changed:
+            self.refresh()
+
+    def render(self) -> Content:
+        """The columns, line by line from the top; a dotted base line where there is none yet."""
+        width, height = self.content_size
+        values = columns(self._reading.steps, self._reading.first_step, width)
+        if not values:
+            blank = [Content("")] * (height - 1)
+            return Content("\n").join([*blank, Content.styled("·" * width, "$foreground 25%")])
+        drawn = glyphs(values, scale(self._reading), height)
+        pad = " " * (width - len(drawn))
+        lines = [
+            Content.assemble(
+                pad,
+                *(
+                    (glyph[row], "$warning" if value > self._reading.p95 else "$secondary")
+                    for glyph, value in zip(drawn, values, strict=True)
+                ),
+            )
+            for row in reversed(range(height))
+        ]
+        return Content("\n").join(lines)
 
 
 def capacity_head(reading: Reading) -> Content:
@@ -188,3 +311,94 @@ class Meters(Vertical):
         static = self.query_one(selector, Static)
         if static.content != content:
             static.update(content, layout=_lines(static.content) != _lines(content))
+
+
+def line(reading: Reading, width: int) -> Content:
+    """As much as fits: capacity, then progress, the draft, or speed and steps."""
+    capacity = reading.capacity
+    if not capacity.total:
+        return Content.styled("no model yet", _DIM)
+    share = f" {SIGNS[capacity.level]}{capacity.fraction:.0%}"
+    bar = bar_content(capacity, 14 if width < 90 else 24)
+    head = Content.assemble(bar, (share, f"{COLOURS[capacity.level]} bold"))
+    if reading.progress is not None:
+        return _fit(head, [_progress(reading.progress), _free(capacity)], width)
+    if (reading.made and not capacity.turn) or reading.running:
+        return _running(head, reading, width)
+    return _fit(head, _parts(capacity), width, gap=" · ")
+
+
+def _parts(capacity: Capacity) -> list[Content]:
+    """Used, this turn and free in words, for a draft or before the first answer."""
+    turn = [Content.styled(f"{count(capacity.turn)} this turn", "$accent")] if capacity.turn else []
+    if capacity.over:
+        end = Content.styled(f"{count(capacity.over)} over {count(capacity.total)}", "$error")
+    else:
+        end = Content.styled(f"{count(capacity.free)} free of {count(capacity.total)}", _DIM)
+    return [Content.styled(f"{count(capacity.kept)} used", _DIM), *turn, end]
+
+
+def _free(capacity: Capacity) -> Content:
+    return Content.styled(f"{count(capacity.free)} free", _DIM)
+
+
+def _running(head: Content, reading: Reading, width: int) -> Content:
+    """The numbers first; the graph takes the room they leave, and what is left after it tells the
+    runtime's share of a step."""
+    speed = Content.styled(rate(reading.tokens_per_s), "$success bold")
+    numbers = _fit(head, [_free(reading.capacity), speed], width)
+    if not reading.steps:
+        return numbers
+    percentiles = f"p50 {_digits(reading.p50)} p95 {_digits(reading.p95)} ms"
+    tail = [Content.styled(percentiles, _DIM)]
+    room = width - _fit(numbers, tail, width, first=_GAP).cell_length - len(_GAP)
+    if room >= _NARROWEST_GRAPH:
+        tail.insert(0, spark(reading, min(room, _WIDEST_GRAPH)))
+    if reading.wall:
+        share = f"{reading.predict / reading.wall:.0%} runtime"
+        tail.append(Content.styled(share, _DIM))
+    return _fit(numbers, tail, width, first=_GAP)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
+
+def _progress(progress: Progress) -> Content:
+    if not progress.total:
+        return Content.styled(progress.label + "…", "$accent")
+    left = "" if not progress.eta_s else f" · {seconds(progress.eta_s)} left"
+    speed = f" · {rate(progress.tokens_per_s)}" if progress.tokens_per_s else ""
+    return Content.assemble(
+        (f"{progress.label} {progress.fraction:.0%}", "$accent bold"), (speed + left, _DIM)
+    )
+
+
+def _fit(
+    head: Content, parts: list[Content], width: int, gap: str = _GAP, first: str = "  "
+) -> Content:
+    shown = head
+    for number, part in enumerate(parts):
+        between = gap if number else first
+        if shown.cell_length + len(between) + part.cell_length > width:
+            break
+        shown = Content.assemble(shown, (between, _DIM), part)
+    return shown
+
+
+class MeterLine(Widget):
+    """One line under the conversation."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._reading = Reading()
+
+    def show(self, reading: Reading) -> None:
+        """Draw a reading, if it differs."""
+        if reading != self._reading:
+            self._reading = reading
+            self.refresh()
+
+    def render(self) -> Content:
+        """The line at the present width."""
+        return line(self._reading, self.content_size.width)

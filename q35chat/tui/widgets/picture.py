@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from q35chat.tui.images.gallery import Placed
-from q35chat.tui.images.preview import Cells, Pixel, Pixels, coarse, grid, half_blocks, shrunk
+from q35chat.tui.images.thumbnail import Cells, Pixel, Pixels, coarse, grid, half_blocks, thumbnail
 
 if TYPE_CHECKING:
     from q35chat.tui.images.graphics import PictureDisplay
@@ -65,7 +65,7 @@ class Picture(Widget):
 
     def redraw(self) -> None:
         """Draw the same picture in the way that holds now."""
-        self.display = self._screen_display.way != "none"
+        self.display = self._screen_display.protocol != "none"
         if self._data and self.display:
             self.run_worker(self._decode, thread=True, exclusive=True, group="decode")
         else:
@@ -73,12 +73,12 @@ class Picture(Widget):
 
     def _decode(self) -> None:
         data, display = self._data, self._screen_display
-        if display.way == "blocks":
+        if display.protocol == "blocks":
             cells = half_blocks(data, self._columns, self._rows)
             self.call_later(self._put, cells, None, data)
         else:
             width, height = display.cell
-            pixels = shrunk(data, self._columns * width, self._rows * height)
+            pixels = thumbnail(data, self._columns * width, self._rows * height)
             self.call_later(self._put, (), pixels, data)
 
     def _put(self, cells: Cells, pixels: Pixels | None, data: bytes) -> None:

@@ -14,9 +14,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from q35chat.counting import counted
-from q35chat.tui.keymap import key_of
+from q35chat.tui.commands import key_of
 from q35chat.tui.text import clean, seconds
-from q35chat.tui.widgets.follow_scroll import FollowScroll
+from q35chat.tui.widgets.containers import FollowScroll
 
 _CHUNK: Final = 1_500
 
@@ -77,7 +77,7 @@ class Reasoning(Vertical):
             body.mount_all([Static(chunk, markup=False) for chunk in fresh])
         self._refresh_head()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The answer has started or the turn has ended: fold, unless the reader chose."""
         if not self._live:
             return

@@ -5,14 +5,18 @@ Checks what can be checked without looking at a model; asks nobody itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
 from q35chat.advice import DEFAULT_OUT, REAL_MODEL
@@ -21,9 +25,116 @@ from q35chat.counting import readable_size
 from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub, Standing
 from q35chat.tui.fields import whole
 from q35chat.tui.text import clean, count
-from q35chat.tui.widgets.choices import Choices, Option
-from q35chat.tui.widgets.in_order import LineField
+from q35chat.tui.widgets.key_order import LineField
 from q35chat.user_input import typed_path
+
+_CHOSEN, _OTHER = "●", "○"
+_APART: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is chosen, and how it is called."""
+
+    value: str
+    label: str
+
+
+class Choices(Widget, can_focus=True):
+    """A few choices, all on screen, one chosen: a line each, or `across` side by side, without
+    details. Arrow keys and clicks choose; Enter is left to the screen."""
+
+    BINDINGS = [  # noqa: RUF012
+        Binding("up,left", "move(-1)", "Previous", show=False),
+        Binding("down,right,space", "move(1)", "Next", show=False),
+    ]
+
+    @dataclass
+    class Chosen(Message):
+        """Another one is chosen."""
+
+        choices: Choices
+
+        @property
+        def control(self) -> Choices:
+            """For `on` with a selector."""
+            return self.choices
+
+    def __init__(
+        self,
+        options: Sequence[Option],
+        chosen: str,
+        *,
+        id: str,  # noqa: A002 - Textual's name
+        across: bool = False,
+    ) -> None:
+        super().__init__(id=id)
+        self._options = tuple(options)
+        self._details: Mapping[str, str] = {}
+        self._across = across
+        self.value = chosen
+
+    def offer(self, options: Sequence[Option]) -> None:
+        """Offer other choices; the chosen one stays chosen where it is among them."""
+        self._options = tuple(options)
+        if self.value not in [option.value for option in options]:
+            self.value = options[0].value
+        self.refresh(layout=True)
+
+    def describe(self, details: Mapping[str, str]) -> None:
+        """Put words behind the choices, by value."""
+        self._details = details
+        self.refresh()
+
+    def get_content_height(self, *_: object) -> int:
+        """A line each."""
+        return 1 if self._across else len(self._options)
+
+    def render(self) -> Content:
+        """Marks, labels, details."""
+        if self._across:
+            return Content(" " * _APART).join([self._choice(option) for option in self._options])
+        width = max(len(option.label) for option in self._options)
+        return Content("\n").join([
+            Content.assemble(
+                self._choice(option, width), (f"  {clean(self._details.get(option.value, ''))}",
+                                              "$foreground 60%")
+            )
+            for option in self._options
+        ])  # fmt: skip
+
+    def _choice(self, option: Option, width: int = 0) -> Content:
+        chosen = option.value == self.value
+        mark = (f"{_CHOSEN} ", "$primary bold") if chosen else (f"{_OTHER} ", "$foreground 60%")
+        return Content.assemble(mark, (option.label.ljust(width), "bold" if chosen else ""))
+
+    def action_move(self, by: int) -> None:
+        """The one before or after, around the ends."""
+        values = [option.value for option in self._options]
+        self._choose(values[(values.index(self.value) + by) % len(values)])
+
+    def on_click(self, event: events.Click) -> None:
+        """A click chooses."""
+        option = self._at(event.x, event.y)
+        if option is not None:
+            self._choose(option.value)
+
+    def _at(self, x: int, y: int) -> Option | None:
+        if not self._across:
+            return self._options[y] if y < len(self._options) else None
+        edge = self.gutter.left
+        for option in self._options:
+            edge += len(option.label) + len(_CHOSEN) + 1 + _APART
+            if x < edge:
+                return option
+        return None
+
+    def _choose(self, value: str) -> None:
+        if value != self.value:
+            self.value = value
+            self.refresh()
+            self.post_message(self.Chosen(self))
+
 
 _HUBS: Final = (Option("huggingface", "Hugging Face"), Option("modelscope", "ModelScope"))
 _PRECISIONS: Final = tuple(Option(name, name) for name in ("int4", "int8", "fp32"))

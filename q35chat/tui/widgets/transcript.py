@@ -17,9 +17,9 @@ from q35chat.chat.service import Step
 from q35chat.chat.summary import HEADING
 from q35chat.chat.values import Turn
 from q35chat.counting import counted
-from q35chat.tui.keymap import key_of
+from q35chat.tui.commands import key_of
 from q35chat.tui.text import clean
-from q35chat.tui.widgets.follow_scroll import FollowScroll
+from q35chat.tui.widgets.containers import FollowScroll
 
 if TYPE_CHECKING:
     from q35chat.tui.widgets.turns import AnswerView, TurnView
@@ -113,7 +113,7 @@ class Transcript(FollowScroll):
         self._refresh_edges()
         self.follow()
 
-    async def settle(self, steps: Sequence[Step]) -> None:
+    async def synchronise(self, steps: Sequence[Step]) -> None:
         """Make the window agree with the conversation, touching only what differs."""
         self._steps = _visible(steps)
         expected = self._steps[self._start :]
@@ -134,7 +134,7 @@ class Transcript(FollowScroll):
     async def turn_to(self, steps: Sequence[Step]) -> None:
         """Show another branch; where the window does not reach its end, move the window there."""
         reached = self._start < len(steps) <= self._start + MOST_MOUNTED
-        await (self.settle(steps) if reached else self.show(steps))
+        await (self.synchronise(steps) if reached else self.show(steps))
 
     async def begin(self, question: Turn | None, instead_of: str | None = None) -> AnswerView:
         """Put a draft answer at the end, after a question if there is a new one. The turn with

@@ -1,34 +1,88 @@
-"""One message on screen: a question with its pictures, or an answer with its reasoning."""
+"""A message on screen: a question with its pictures, or an answer with its reasoning.
+
+Under it stand how it ended, what was noticed, its numbers, and which version it ends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
 from textual.widgets import Static
 
 from q35chat.chat.events import Finished
 from q35chat.chat.service import Step
 from q35chat.chat.values import Attachment, Turn
-from q35chat.tui.keymap import key_of
+from q35chat.tui.commands import key_of
+from q35chat.tui.markdown.wrapping import breaks
 from q35chat.tui.text import (
     MARKS,
     clean,
     count,
     finish_mark,
     one_line,
+    packed,
     picture_caption,
     usage_items,
 )
 from q35chat.tui.widgets.answer import Answer
-from q35chat.tui.widgets.flow import Flow
+from q35chat.tui.widgets.containers import CachedHeight, Flow
 from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
-from q35chat.tui.widgets.steady import SteadyHeight
-from q35chat.tui.widgets.turn_foot import TurnFoot
+
+_DIM = "$foreground 55%"
+
+
+def foot_lines(
+    mark: str, note: str, numbers: Sequence[str], place: str, width: int
+) -> list[Content]:
+    """The lines at this width; numbers are never torn apart."""
+    lines = [Content.styled(line, "$warning") for line in _wrapped(mark, width)]
+    lines += [Content.styled(line, _DIM) for line in _wrapped(note, width)]
+    lines += [Content.styled(line, _DIM) for line in packed(numbers, width)]
+    return lines + [Content.styled(line, _DIM) for line in _wrapped(place, width)]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines: list[str] = []
+    for line in text.split("\n") if text else []:
+        places = [0, *breaks(line, width), len(line)]
+        lines += [line[start:end].rstrip() for start, end in pairwise(places)]
+    return lines
+
+
+class TurnFoot(Widget):
+    """Dim lines that fit their column; nothing while there is nothing to say."""
+
+    def __init__(self) -> None:
+        super().__init__(classes="turn-foot")
+        self._mark = self._note = self._place = ""
+        self._numbers: tuple[str, ...] = ()
+        self.display = False
+
+    def show(self, mark: str, note: str, numbers: Sequence[str], place: str) -> None:
+        """Say something else; texts are clean already."""
+        self._mark, self._note, self._place = mark, note, place
+        self._numbers = tuple(numbers)
+        self.display = bool(mark or note or numbers or place)
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
+        """The number of lines at this width."""
+        return len(self._lines(width))
+
+    def render(self) -> Content:
+        """The lines at the present width."""
+        return Content("\n").join(self._lines(self.content_size.width))
+
+    def _lines(self, width: int) -> list[Content]:
+        return foot_lines(self._mark, self._note, self._numbers, self._place, max(1, width))
 
 
 def draft_step(turn: Turn) -> Step:
@@ -36,7 +90,7 @@ def draft_step(turn: Turn) -> Step:
     return Step("", turn)
 
 
-class TurnView(SteadyHeight, Vertical):
+class TurnView(CachedHeight, Vertical):
     """What questions and answers have in common: the step they show, and a foot."""
 
     def __init__(self, step: Step) -> None:
@@ -132,7 +186,7 @@ class AnswerView(TurnView):
 
     def finish(self, finished: Finished | None) -> None:
         """The turn has ended; None when it failed before it could finish."""
-        self.reasoning.settle()
+        self.reasoning.finish()
         self._mark = finish_mark(finished) if finished else "■ failed"
         self._numbers = usage_items(finished.usage) if finished else []
         self._refresh_foot()

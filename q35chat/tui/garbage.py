@@ -1,8 +1,8 @@
 """No long pauses for Python's garbage while the program starts or an answer is drawn.
 
 A full collection walks every object there is: 0.1 s and more under a long history, again and
-again while an answer grows. While calm, what was there before, and what has survived one such
-walk, is not walked again; all of it is when the answer has ended. Knows no widget.
+again while an answer grows. Until it has ended, what was there before, and what has survived one
+such walk, is not walked again. Knows no widget.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any, Final
 _FULL: Final = 2
 
 
-def starting() -> None:
+def pause() -> None:
     """Nothing is walked while the program starts: what it makes then stays."""
     gc.disable()
 
 
-def started() -> None:
-    """What is made from here on is walked in its time; what is there, not before `end`."""
+def resume() -> None:
+    """What is made from here on is walked in its time; what is there, not before `walk_all`."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
 
 
-def begin() -> None:
+def spare_old() -> None:
     """From here on only what is new is walked."""
     if _survived not in gc.callbacks:
         gc.callbacks.append(_survived)
     gc.freeze()
 
 
-def end() -> None:
+def walk_all() -> None:
     """Everything is walked again when its time comes."""
     if _survived in gc.callbacks:
         gc.callbacks.remove(_survived)

@@ -15,11 +15,10 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
 from q35chat.counting import counted
-from q35chat.tui.arriving import Arriving
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.text import one_line
-from q35chat.tui.widgets.in_order import run_in_order
+from q35chat.tui.widgets.key_order import LatestQuery, run_in_order
 
 if TYPE_CHECKING:
     from q35chat.tui.screens.chat import ChatScreen
@@ -87,7 +86,7 @@ class Palette(CommandPalette):
 
     def __init__(self) -> None:
         super().__init__(id="--command-palette")
-        self._arriving = Arriving()
+        self._latest = LatestQuery()
 
     def compose(self) -> ComposeResult:
         """What Textual has, with a search of our own."""
@@ -98,7 +97,7 @@ class Palette(CommandPalette):
                 yield widget
 
     def _gather_commands(self, search_value: str) -> Worker[None]:
-        question = self._arriving.ask(search_value)
+        question = self._latest.ask(search_value)
         gathering = super()._gather_commands(search_value)
         self._follow(gathering, question)
         return gathering
@@ -109,11 +108,11 @@ class Palette(CommandPalette):
             await gathering.wait()
         except WorkerError:
             return
-        if self._arriving.is_newest(question):
-            self._arriving.arrived()
+        if self._latest.is_newest(question):
+            self._latest.arrived()
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
         event.stop()
         event.prevent_default()
-        self._arriving.then(event.value.strip(), self._select_or_command)
+        self._latest.then(event.value.strip(), self._select_or_command)

@@ -1,16 +1,43 @@
-"""Keys that come before the list they are for: what they mean waits until that list is there.
+"""Keys that work in the order in which they were pressed. Knows no screen and no list.
 
-A list is made for a text in a worker, while the list of an earlier text is still on screen. Knows
-no widget and no list, only which text the newest one is for.
+Textual inserts a letter at once, but runs what another key is bound to only when the key has come
+up to the application: of keys that come in one burst the letters would be first. And a list is
+made for a text in a worker, while the list of an earlier text is still on screen: a key for the
+list waits until the one that it means is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual import events
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
 
-class Arriving:
-    """What is asked of a worker for a text, and what waits for the answer."""
+
+async def run_in_order(field: Widget, event: events.Key) -> None:
+    """Run what a key that is no text is bound to, before the next key is looked at."""
+    if not event.is_printable and await field.app._check_bindings(event.key):
+        event.stop()
+        event.prevent_default()
+
+
+class LineField(Input):
+    """A field of one line."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        await run_in_order(self, event)  # Textual goes on with what `Input` does with a key
+
+
+class TextField(TextArea):
+    """A field of several lines."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        await run_in_order(self, event)
+
+
+class LatestQuery:
+    """The newest text that a worker is asked about, and what waits for its answer."""
 
     def __init__(self) -> None:
         self._newest = 0

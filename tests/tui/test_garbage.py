@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from q35chat.tui import calm
+from q35chat.tui import garbage
 
 
 @pytest.fixture(autouse=True)
@@ -18,23 +18,23 @@ def _as_it_was() -> Iterator[None]:
 
 
 def test_nothing_is_walked_while_the_program_starts() -> None:
-    calm.starting()
+    garbage.pause()
     assert not gc.isenabled()
     made: list[list[int]] = [[] for _ in range(1_000)]
-    calm.started()
+    garbage.resume()
     assert gc.isenabled()
     assert gc.get_freeze_count() > len(made)
 
 
 def test_what_was_there_at_the_start_is_walked_after_the_first_answer() -> None:
-    calm.starting()
-    calm.started()
-    calm.begin()
-    calm.end()
+    garbage.pause()
+    garbage.resume()
+    garbage.spare_old()
+    garbage.walk_all()
     assert gc.get_freeze_count() == 0
 
 
 def test_a_second_end_of_the_start_changes_nothing() -> None:
-    calm.started()
+    garbage.resume()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0

@@ -23,7 +23,7 @@ class Pixels:
         return self.rgb[start], self.rgb[start + 1], self.rgb[start + 2]
 
 
-def shrunk(data: bytes, width: int, height: int) -> Pixels | None:
+def thumbnail(data: bytes, width: int, height: int) -> Pixels | None:
     """The picture upright, in at most `width` x `height` pixels, proportions kept.
 
     None when the bytes are no picture that can be shown. Never made larger.
@@ -51,7 +51,7 @@ def half_blocks(data: bytes, columns: int, rows: int) -> Cells:
 
     Two pixels a cell. Empty when the bytes are no picture that can be shown.
     """
-    pixels = shrunk(data, columns, rows * 2)
+    pixels = thumbnail(data, columns, rows * 2)
     return _paired(pixels) if pixels is not None else ()
 
 
