@@ -1,7 +1,7 @@
 """A Hugging Face checkpoint as named tensors, read in slices, never the whole model.
 
-Callers use the canonical names of `tensors.py`; the names found in files are mapped to them
-here. Must not know graphs or quantisation.
+Callers use canonical names; the names found in files are mapped to them here. Must not know
+quantisation.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from q35chat.errors import CheckpointError
 from q35chat.json_files import read_json
 from q35export.config import ModelConfig
-from q35export.matrix import Float32
+from q35export.inventory import expected_tensors
+from q35export.matrix import HEAD, MTP, TEXT, VISION, Float32, Shape
 from q35export.safetensors_files import TensorEntry, read_header, read_rows, weight_files
-from q35export.tensors import HEAD, MTP, TEXT, VISION, expected_tensors
 
 # Prefixes that fine-tuning tools and older layouts write, longest first.
 _PREFIXES = (
@@ -56,13 +56,18 @@ class Checkpoint:
         _refuse_packed(folder, entries)
         return cls(folder, entries)
 
-    def has(self, name: str) -> bool:
-        """Whether the checkpoint holds the tensor `name`."""
-        return name in self._entries
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of the tensor `name`; CheckpointError when it is missing."""
-        return self._entry(name).shape
+    def expect(self, name: str, shape: Shape) -> None:
+        """Raise CheckpointError unless the tensor is there with this shape, and readable."""
+        entry = self._entry(name)
+        if entry.shape != shape:
+            raise CheckpointError(
+                f"{entry.path.name}: {name} has shape {list(entry.shape)}, config.json says "
+                f"{list(shape)}: weights and config.json are of different models"
+            )
+        if not entry.readable:
+            raise CheckpointError(
+                f"{entry.path.name}: {name} is stored as {entry.dtype}; {_UNQUANTISED}"
+            )
 
     def read(self, name: str) -> Float32:
         """The whole tensor. Raises CheckpointError when it is missing or holds NaN or Inf."""
@@ -91,7 +96,7 @@ class Checkpoint:
             self._check_head(config)
         for component in components:
             for name, shape in expected_tensors(config, component).items():
-                self._check_tensor(name, shape)
+                self.expect(name, shape)
         return self._remarks(config, with_mtp="mtp" in components)
 
     def _check_head(self, config: ModelConfig) -> None:
@@ -108,18 +113,6 @@ class Checkpoint:
                 f"{self.folder} has a head for drafts of {text.mtp_layers} layers"
                 f"{' with its own embeddings' if text.mtp_own_embeddings else ''}; only one layer "
                 "over the model's embeddings is supported: export without --mtp"
-            )
-
-    def _check_tensor(self, name: str, shape: tuple[int, ...]) -> None:
-        entry = self._entry(name)
-        if entry.shape != shape:
-            raise CheckpointError(
-                f"{entry.path.name}: {name} has shape {list(entry.shape)}, config.json says "
-                f"{list(shape)}: weights and config.json are of different models"
-            )
-        if not entry.readable:
-            raise CheckpointError(
-                f"{entry.path.name}: {name} is stored as {entry.dtype}; {_UNQUANTISED}"
             )
 
     def _remarks(self, config: ModelConfig, *, with_mtp: bool) -> tuple[str, ...]:

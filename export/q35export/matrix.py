@@ -14,13 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 Float32 = npt.NDArray[np.float32]
+Shape = tuple[int, ...]
+
+# Canonical names are those of transformers' `Qwen3_5ForConditionalGeneration` state dict.
+TEXT = "model.language_model."
+VISION = "model.visual."
+HEAD = "lm_head.weight"
+MTP = "mtp."
 
 
 class TensorSource(Protocol):
     """Where weights come from, by canonical name, always as FP32."""
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape without reading the tensor."""
+    def expect(self, name: str, shape: Shape) -> None:
+        """Hear, before the tensor is read, that the model has one of this name and shape."""
 
     def read(self, name: str) -> Float32:
         """The whole tensor."""
@@ -38,9 +45,9 @@ class Matrix:
     rows: Callable[[int, int], Float32]
 
 
-def matrix(source: TensorSource, name: str) -> Matrix:
-    """The tensor `name`, its trailing axes flattened."""
-    shape = source.shape(name)
+def matrix(source: TensorSource, name: str, shape: Shape) -> Matrix:
+    """The tensor `name` of `shape`, its trailing axes flattened."""
+    source.expect(name, shape)
     width = int(np.prod(shape[1:], dtype=np.int64))
 
     def rows(start: int, stop: int) -> Float32:

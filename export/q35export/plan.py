@@ -13,9 +13,9 @@ from q35chat.counting import readable_size
 from q35chat.errors import ExportError
 from q35export.components import WEIGHTS_FILE, Builders, graph_path
 from q35export.config import ModelConfig, TextConfig
+from q35export.inventory import Inventory
 from q35export.processor import bundled_name
 from q35export.request import ChatMemory, ExportPlan, ExportRequest, PlannedFile
-from q35export.tensors import ShapeSource, expected_tensors
 from q35export.weights import CountingSink
 
 FLOAT_BYTES, HALF_BYTES = 4, 2
@@ -40,10 +40,7 @@ def make_plan(
     twice = _kept_twice(kept_graphs)
     for component in request.components:
         sink = CountingSink()
-        shapes = expected_tensors(config, component)
-        if request.mtp:
-            shapes |= expected_tensors(config, "mtp")
-        built = builders[component](request, config, ShapeSource(shapes), sink)
+        built = builders[component](request, config, Inventory(), sink)
         twice += _shared_bytes(built.values())
         files.append(PlannedFile(f"{component}/{WEIGHTS_FILE}", sink.size))
         for name, model in built.items():

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from q35chat.errors import CheckpointError
 from q35export.checkpoint import Checkpoint, canonical_name
 from q35export.config import ModelConfig, load_config
-from q35export.tensors import expected_tensors
+from q35export.inventory import expected_tensors
 from tests.support.checkpoints import make_checkpoint
 
 BOTH = ("text", "vision")
@@ -48,7 +48,7 @@ def test_every_tensor_reads_as_the_safetensors_package_reads_it(
     wanted: dict[str, npt.NDArray[Any]] = {}
     for path in folder.glob("*.safetensors"):
         wanted |= load_file(path)
-    for name in expected_tensors(config, "text") | expected_tensors(config, "vision"):
+    for name in (*expected_tensors(config, "text"), *expected_tensors(config, "vision")):
         got = checkpoint.read(name)
         assert got.dtype == np.float32
         np.testing.assert_array_equal(got, wanted[name].astype(np.float32))
@@ -57,7 +57,6 @@ def test_every_tensor_reads_as_the_safetensors_package_reads_it(
 def test_rows_are_the_slice_of_the_whole(folder: Path) -> None:
     checkpoint, _ = load(folder)
     whole = checkpoint.read(CONV)
-    assert checkpoint.shape(CONV) == whole.shape
     for start, stop in [(0, 1), (3, 17), (5, 5), (whole.shape[0] - 1, whole.shape[0])]:
         np.testing.assert_array_equal(checkpoint.rows(CONV, start, stop), whole[start:stop])
 
@@ -140,7 +139,6 @@ def test_a_missing_tensor_is_named(folder: Path) -> None:
     checkpoint, config = load(folder)
     with pytest.raises(CheckpointError, match=f"lacks the tensor {CONV}"):
         checkpoint.check(config, BOTH)
-    assert not checkpoint.has(CONV)
 
 
 def test_a_missing_vision_tower_matters_only_where_it_is_exported(folder: Path) -> None:
@@ -220,4 +218,4 @@ def test_the_table_of_tensors_is_that_of_transformers(
     config = load_config(folder)
     if config.text.tied:
         del state["lm_head.weight"]
-    assert expected_tensors(config, "text") | expected_tensors(config, "vision") == state
+    assert {**expected_tensors(config, "text"), **expected_tensors(config, "vision")} == state

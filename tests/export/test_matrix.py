@@ -10,8 +10,11 @@ class _Tensors:
     def __init__(self, **tensors: np.ndarray) -> None:
         self.tensors = tensors
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self.tensors[name].shape
+    def expect(self, name: str, shape: tuple[int, ...]) -> None:
+        assert self.tensors[name].shape == shape
+
+    def matrix(self, name: str) -> Matrix:
+        return matrix(self, name, self.tensors[name].shape)
 
     def read(self, name: str) -> np.ndarray:
         return self.tensors[name]
@@ -33,25 +36,25 @@ def _all_slices_agree(whole: Matrix, expected: np.ndarray) -> None:
 
 def test_trailing_axes_are_flattened() -> None:
     weights = np.arange(24, dtype=np.float32).reshape(2, 3, 2, 2)
-    _all_slices_agree(matrix(_Tensors(w=weights), "w"), weights.reshape(2, 12))
+    _all_slices_agree(_Tensors(w=weights).matrix("w"), weights.reshape(2, 12))
 
 
 def test_stacked_rows_follow_each_other_at_every_cut() -> None:
     parts = [_numbered(3, 4), _numbered(1, 4, 100), _numbered(5, 4, 200)]
     source = _Tensors(a=parts[0], b=parts[1], c=parts[2])
-    joined = stack(*(matrix(source, name) for name in "abc"))
+    joined = stack(*(source.matrix(name) for name in "abc"))
     _all_slices_agree(joined, np.concatenate(parts))
 
 
 def test_stacking_different_widths_is_refused() -> None:
     source = _Tensors(a=_numbered(2, 4), b=_numbered(2, 5))
     with pytest.raises(ValueError, match=r"\[4, 5\]"):
-        stack(matrix(source, "a"), matrix(source, "b"))
+        stack(source.matrix("a"), source.matrix("b"))
 
 
 @pytest.mark.parametrize("offset", [0, 1])
 def test_interleaved_blocks_come_apart_in_order(offset: int) -> None:
     weights = _numbered(12, 2)
-    taken = take_blocks(matrix(_Tensors(w=weights), "w"), block=3, every=2, offset=offset)
+    taken = take_blocks(_Tensors(w=weights).matrix("w"), block=3, every=2, offset=offset)
     expected = weights.reshape(2, 2, 3, 2)[:, offset].reshape(6, 2)
     _all_slices_agree(taken, expected)

@@ -12,9 +12,9 @@ import pytest
 from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError
 from q35export.config import load_config
+from q35export.inventory import expected_tensors
 from q35export.pipeline import export
 from q35export.request import ExportRequest
-from q35export.tensors import expected_tensors
 from q35export.verify import (
     NotComparableError,
     NotEnoughMemoryError,
@@ -54,7 +54,7 @@ def test_memory_is_counted_for_reference_bundle_and_the_largest_matrix(
     opened: int, small: Bundle, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = load_config(checkpoint)
-    shapes = expected_tensors(config, "text") | expected_tensors(config, "vision")
+    shapes = {**expected_tensors(config, "text"), **expected_tensors(config, "vision")}
     sizes = [4 * int(np.prod(shape)) for shape in shapes.values()]
     weights = sum((small.path / name / "model.bin").stat().st_size for name in ("text", "vision"))
     graphs = sum((small.path / name / "model.onnx").stat().st_size for name in ("text", "vision"))

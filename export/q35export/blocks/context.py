@@ -17,21 +17,25 @@ Float32 = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Passed from block to block while one graph is built."""
+    """Passed from block to block while one graph is built.
+
+    Who asks for a tensor says its name and shape: there is no other list of them.
+    """
 
     graph: Graph
     target: Target
     source: TensorSource
     plan: PrecisionPlan
 
-    def vector(self, name: str) -> Float32:
+    def vector(self, name: str, *shape: int) -> Float32:
         """A small tensor, whole."""
+        self.source.expect(name, shape)
         return np.ascontiguousarray(self.source.read(name), dtype=np.float32)
 
-    def matrix(self, name: str) -> Matrix:
+    def matrix(self, name: str, *shape: int) -> Matrix:
         """A projection's weights, unread."""
-        return matrix(self.source, name)
+        return matrix(self.source, name, shape)
 
-    def zero_centred(self, name: str) -> Float32:
+    def zero_centred(self, name: str, width: int) -> Float32:
         """`1 + w`: the decoder stores its RMS norm weights around zero."""
-        return self.vector(name) + np.float32(1)
+        return self.vector(name, width) + np.float32(1)

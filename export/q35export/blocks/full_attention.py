@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from q35export.blocks.context import Context
@@ -45,8 +44,8 @@ def full_attention(
     target = ctx.target
     heads = AttentionHeads(config.num_heads, config.num_kv_heads, config.head_dim)
     norms = HeadNorms(
-        ctx.zero_centred(f"{prefix}.q_norm.weight"),
-        ctx.zero_centred(f"{prefix}.k_norm.weight"),
+        ctx.zero_centred(f"{prefix}.q_norm.weight", config.head_dim),
+        ctx.zero_centred(f"{prefix}.k_norm.weight", config.head_dim),
         config.eps,
     )
     joined = _projections(ctx, config, prefix, x)
@@ -62,13 +61,10 @@ def full_attention(
         heads,
     )
     gated = ctx.graph.op("Mul", output, ctx.graph.op("Sigmoid", gate))
-    out = target.project(
-        gated,
-        "out",
-        ctx.matrix(f"{prefix}.o_proj.weight"),
-        ctx.plan.decoder,
-        _bias(ctx, config, f"{prefix}.o_proj.bias"),
-    )
+    hidden = config.hidden_size
+    weights = ctx.matrix(f"{prefix}.o_proj.weight", hidden, heads.query * heads.dim)
+    bias = ctx.vector(f"{prefix}.o_proj.bias", hidden) if config.attention_bias else None
+    out = target.project(gated, "out", weights, ctx.plan.decoder, bias)
     return out, KeyValue(present_key, present_value)
 
 
@@ -77,26 +73,19 @@ def _projections(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> 
 
     The checkpoint's `q_proj` holds each head's query rows followed by its gate rows.
     """
-    q_proj = ctx.matrix(f"{prefix}.q_proj.weight")
-    dim = config.head_dim
+    dim, hidden = config.head_dim, config.hidden_size
+    wide, narrow = 2 * config.num_heads * dim, config.num_kv_heads * dim
+    q_proj = ctx.matrix(f"{prefix}.q_proj.weight", wide, hidden)
     weights = stack(
         take_blocks(q_proj, dim, 2, 0),
-        ctx.matrix(f"{prefix}.k_proj.weight"),
-        ctx.matrix(f"{prefix}.v_proj.weight"),
+        ctx.matrix(f"{prefix}.k_proj.weight", narrow, hidden),
+        ctx.matrix(f"{prefix}.v_proj.weight", narrow, hidden),
         take_blocks(q_proj, dim, 2, 1),
     )
-    return ctx.target.project(
-        x, "qkvg", weights, ctx.plan.decoder, _joined_bias(ctx, config, prefix)
-    )
-
-
-def _bias(ctx: Context, config: TextConfig, name: str) -> npt.NDArray[np.float32] | None:
-    return ctx.vector(name) if config.attention_bias else None
-
-
-def _joined_bias(ctx: Context, config: TextConfig, prefix: str) -> npt.NDArray[np.float32] | None:
-    if not config.attention_bias:
-        return None
-    pairs = ctx.vector(f"{prefix}.q_proj.bias").reshape(-1, 2, config.head_dim)
-    key, value = ctx.vector(f"{prefix}.k_proj.bias"), ctx.vector(f"{prefix}.v_proj.bias")
-    return np.concatenate([pairs[:, 0].ravel(), key, value, pairs[:, 1].ravel()])
+    bias = None
+    if config.attention_bias:
+        pairs = ctx.vector(f"{prefix}.q_proj.bias", wide).reshape(-1, 2, dim)
+        key = ctx.vector(f"{prefix}.k_proj.bias", narrow)
+        value = ctx.vector(f"{prefix}.v_proj.bias", narrow)
+        bias = np.concatenate([pairs[:, 0].ravel(), key, value, pairs[:, 1].ravel()])
+    return ctx.target.project(x, "qkvg", weights, ctx.plan.decoder, bias)

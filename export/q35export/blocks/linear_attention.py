@@ -26,20 +26,16 @@ def linear_attention(
     ctx: Context, config: TextConfig, prefix: str, x: ir.Value, past: LinearState
 ) -> tuple[ir.Value, LinearState]:
     """One linear-attention mixer over normalised `x` `[1, T, H]`."""
-    target, width = ctx.target, config.value_width
-    mixed, z = ctx.graph.split(
-        target.project(
-            x,
-            "qkvz",
-            stack(
-                ctx.matrix(f"{prefix}.in_proj_qkv.weight"), ctx.matrix(f"{prefix}.in_proj_z.weight")
-            ),
-            ctx.plan.decoder,
-        ),
-        config.conv_channels,
-        width,
+    target, hidden = ctx.target, config.hidden_size
+    channels, width = config.conv_channels, config.value_width
+    weights = stack(
+        ctx.matrix(f"{prefix}.in_proj_qkv.weight", channels, hidden),
+        ctx.matrix(f"{prefix}.in_proj_z.weight", width, hidden),
     )
-    mixed, conv = target.causal_conv(mixed, ctx.vector(f"{prefix}.conv1d.weight"), past.conv)
+    joined = target.project(x, "qkvz", weights, ctx.plan.decoder)
+    mixed, z = ctx.graph.split(joined, channels, width)
+    taps = ctx.vector(f"{prefix}.conv1d.weight", channels, 1, config.conv_kernel)
+    mixed, conv = target.causal_conv(mixed, taps, past.conv)
     heads = DeltaHeads(
         config.linear_key_heads,
         config.linear_value_heads,
@@ -48,20 +44,23 @@ def linear_attention(
     )
     both, value = ctx.graph.split(mixed, 2 * config.key_width, width)
     query, key = target.unit_heads(both, heads, L2_EPS)
-    decay, beta = _gates(ctx, prefix, x)
+    decay, beta = _gates(ctx, config, prefix, x)
     output, recurrent = target.gated_delta_rule(
         query, key, value, past.recurrent, decay, beta, heads
     )
-    gated = target.gated_rms_norm(output, z, ctx.vector(f"{prefix}.norm.weight"), config.eps, heads)
-    out = target.project(gated, "out", ctx.matrix(f"{prefix}.out_proj.weight"), ctx.plan.decoder)
+    gamma = ctx.vector(f"{prefix}.norm.weight", config.linear_value_dim)
+    gated = target.gated_rms_norm(output, z, gamma, config.eps, heads)
+    back = ctx.matrix(f"{prefix}.out_proj.weight", hidden, width)
+    out = target.project(gated, "out", back, ctx.plan.decoder)
     return out, LinearState(conv, recurrent)
 
 
-def _gates(ctx: Context, prefix: str, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _gates(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    heads = config.linear_value_heads
     weights = stack(
-        ctx.matrix(f"{prefix}.in_proj_a.weight"), ctx.matrix(f"{prefix}.in_proj_b.weight")
+        ctx.matrix(f"{prefix}.in_proj_a.weight", heads, config.hidden_size),
+        ctx.matrix(f"{prefix}.in_proj_b.weight", heads, config.hidden_size),
     )
     both = ctx.target.project(x, "ab", weights, None)
-    return ctx.target.decay_and_beta(
-        both, ctx.vector(f"{prefix}.A_log"), ctx.vector(f"{prefix}.dt_bias")
-    )
+    a_log, dt_bias = ctx.vector(f"{prefix}.A_log", heads), ctx.vector(f"{prefix}.dt_bias", heads)
+    return ctx.target.decay_and_beta(both, a_log, dt_bias)

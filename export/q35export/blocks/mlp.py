@@ -11,12 +11,13 @@ from q35export.matrix import stack
 
 def gated_mlp(ctx: Context, config: TextConfig, prefix: str, x: ir.Value) -> ir.Value:
     """`down(silu(gate(x)) * up(x))`, gate and up from one multiplication."""
+    width, inner = config.hidden_size, config.intermediate_size
     weights = stack(
-        ctx.matrix(f"{prefix}.gate_proj.weight"), ctx.matrix(f"{prefix}.up_proj.weight")
+        ctx.matrix(f"{prefix}.gate_proj.weight", inner, width),
+        ctx.matrix(f"{prefix}.up_proj.weight", inner, width),
     )
     joined = ctx.target.project(x, "gate_up", weights, ctx.plan.decoder)
-    gate, up = ctx.graph.split(joined, config.intermediate_size, config.intermediate_size)
+    gate, up = ctx.graph.split(joined, inner, inner)
     hidden = ctx.graph.op("Mul", ctx.target.silu(gate), up)
-    return ctx.target.project(
-        hidden, "down", ctx.matrix(f"{prefix}.down_proj.weight"), ctx.plan.decoder
-    )
+    down = ctx.matrix(f"{prefix}.down_proj.weight", width, inner)
+    return ctx.target.project(hidden, "down", down, ctx.plan.decoder)

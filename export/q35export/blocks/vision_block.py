@@ -1,4 +1,4 @@
-"""One block of the vision tower, and the merger that ends it."""
+"""The parts of the vision tower: patches, one block, and the merger that ends it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,35 @@ import onnx_ir as ir
 
 from q35export.blocks.context import Context
 from q35export.config import VisionConfig
-from q35export.matrix import Matrix
+from q35export.matrix import VISION, Matrix
 from q35export.targets.base import PatchHeads, Values
 
 # The reference fixes this epsilon in code, not in its configuration.
 NORM_EPS = 1e-6
 
 
-def dense(ctx: Context, x: ir.Value, name: str, prefix: str) -> ir.Value:
+def embedded_patches(ctx: Context, config: VisionConfig, pixels: ir.Value) -> ir.Value:
+    """Flattened patches `[P, patch]` in the tower's width: `[P, hidden]`."""
+    side = config.patch_size
+    shape = (config.hidden_size, config.in_channels, config.temporal_patch_size, side, side)
+    return _dense(ctx, pixels, "patch_embed", f"{VISION}patch_embed.proj", *shape)
+
+
+def position_table(ctx: Context, config: VisionConfig) -> Matrix:
+    """The learned table of positions `[positions, hidden]`, unread."""
+    return ctx.matrix(f"{VISION}pos_embed.weight", config.num_positions, config.hidden_size)
+
+
+def _dense(ctx: Context, x: ir.Value, name: str, prefix: str, *shape: int) -> ir.Value:
     """A projection with bias in the vision tower's precision."""
-    weights: Matrix = ctx.matrix(f"{prefix}.weight")
-    return ctx.target.project(x, name, weights, ctx.plan.vision, ctx.vector(f"{prefix}.bias"))
+    weights, bias = ctx.matrix(f"{prefix}.weight", *shape), ctx.vector(f"{prefix}.bias", shape[0])
+    return ctx.target.project(x, name, weights, ctx.plan.vision, bias)
 
 
 def vision_block(
     ctx: Context,
     config: VisionConfig,
-    prefix: str,
+    index: int,
     x: ir.Value,
     tables: Values,
 ) -> ir.Value:
@@ -33,29 +45,31 @@ def vision_block(
         tables: angles of each patch, as the target's `patch_rotary` wants them.
     """
     graph, target = ctx.graph, ctx.target
-    normed = _norm(ctx, x, f"{prefix}.norm1")
-    width = config.hidden_size
+    prefix, width, inner = f"{VISION}blocks.{index}", config.hidden_size, config.intermediate_size
+    normed = _norm(ctx, x, f"{prefix}.norm1", width)
     heads = PatchHeads(config.num_heads, config.head_dim)
     query, key, value = graph.split(
-        dense(ctx, normed, "qkv", f"{prefix}.attn.qkv"), width, width, width
+        _dense(ctx, normed, "qkv", f"{prefix}.attn.qkv", 3 * width, width), width, width, width
     )
     query, key = (target.patch_rotary(part, tables, heads) for part in (query, key))
     mixed = target.full_attention(query, key, value, heads)
-    x = graph.op("Add", x, dense(ctx, mixed, "proj", f"{prefix}.attn.proj"))
-    normed = _norm(ctx, x, f"{prefix}.norm2")
-    hidden = target.gelu(dense(ctx, normed, "fc1", f"{prefix}.mlp.linear_fc1"), tanh=True)
-    return graph.op("Add", x, dense(ctx, hidden, "fc2", f"{prefix}.mlp.linear_fc2"))
+    x = graph.op("Add", x, _dense(ctx, mixed, "proj", f"{prefix}.attn.proj", width, width))
+    normed = _norm(ctx, x, f"{prefix}.norm2", width)
+    wide = _dense(ctx, normed, "fc1", f"{prefix}.mlp.linear_fc1", inner, width)
+    hidden = target.gelu(wide, tanh=True)
+    return graph.op("Add", x, _dense(ctx, hidden, "fc2", f"{prefix}.mlp.linear_fc2", width, inner))
 
 
-def merger(ctx: Context, config: VisionConfig, prefix: str, x: ir.Value) -> ir.Value:
+def merger(ctx: Context, config: VisionConfig, x: ir.Value) -> ir.Value:
     """Join each `merge x merge` block of patches into one row of the decoder's width."""
-    graph = ctx.graph
-    normed = _norm(ctx, x, f"{prefix}.norm")
-    joined = graph.reshape(normed, -1, config.hidden_size * config.merge_size**2)
-    hidden = ctx.target.gelu(dense(ctx, joined, "fc1", f"{prefix}.linear_fc1"), tanh=False)
-    return dense(ctx, hidden, "fc2", f"{prefix}.linear_fc2")
+    prefix, merged = f"{VISION}merger", config.hidden_size * config.merge_size**2
+    normed = _norm(ctx, x, f"{prefix}.norm", config.hidden_size)
+    joined = ctx.graph.reshape(normed, -1, merged)
+    wide = _dense(ctx, joined, "fc1", f"{prefix}.linear_fc1", merged, merged)
+    hidden = ctx.target.gelu(wide, tanh=False)
+    return _dense(ctx, hidden, "fc2", f"{prefix}.linear_fc2", config.out_hidden_size, merged)
 
 
-def _norm(ctx: Context, x: ir.Value, prefix: str) -> ir.Value:
-    gamma, beta = ctx.vector(f"{prefix}.weight"), ctx.vector(f"{prefix}.bias")
+def _norm(ctx: Context, x: ir.Value, prefix: str, width: int) -> ir.Value:
+    gamma, beta = ctx.vector(f"{prefix}.weight", width), ctx.vector(f"{prefix}.bias", width)
     return ctx.target.layer_norm(x, gamma, beta, NORM_EPS)

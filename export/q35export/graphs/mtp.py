@@ -27,7 +27,7 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.blocks.decoder import decoder_layers
 from q35export.blocks.full_attention import KeyValue, Positions
-from q35export.config import ModelConfig
+from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
 from q35export.graphs.text import (
@@ -39,7 +39,7 @@ from q35export.graphs.text import (
     filled_slots,
     inject_pictures,
 )
-from q35export.matrix import TensorSource
+from q35export.matrix import MTP, TensorSource
 from q35export.precision import PrecisionPlan
 from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.weights import WeightSink
@@ -81,13 +81,15 @@ def _head_graph(
     past = KeyValue(*(graph.input(name, FLOAT, cache) for name in _STATES))
 
     rows = shared.table.within(graph).rows(ids)
-    joined = _joined(ctx, text.eps, inject_pictures(graph, config, ids, images, rows), hidden)
+    joined = _joined(ctx, text, inject_pictures(graph, config, ids, images, rows), hidden)
     tables = tuple(graph.shared(table) for table in shared.rotary)
     positions = Positions((places, *tables), filled_slots(graph, mask))
-    x = target.project(joined, "fc", ctx.matrix("mtp.fc.weight"), ctx.plan.decoder)
-    x, (present,) = decoder_layers(ctx, text, x, (past,), positions, "mtp.layers")
+    width = text.hidden_size
+    weights = ctx.matrix(f"{MTP}fc.weight", width, 2 * width)
+    x = target.project(joined, "fc", weights, ctx.plan.decoder)
+    x, (present,) = decoder_layers(ctx, text, x, (past,), positions, f"{MTP}layers")
     last = graph.op("Slice", x, graph.ints(-1), graph.ints(2**31 - 1), graph.ints(1))
-    last = target.rms_norm(last, ctx.zero_centred("mtp.norm.weight"), text.eps)
+    last = target.rms_norm(last, ctx.zero_centred(f"{MTP}norm.weight", width), text.eps)
     logits = shared.head.within(graph).multiply(last)
     draft = graph.op("ArgMax", logits, axis=-1, keepdims=0)
     graph.output(draft, "draft", INT64, (1, 1))
@@ -98,10 +100,11 @@ def _head_graph(
     return graph.model(graph_metadata("mtp", _STATES))
 
 
-def _joined(ctx: Context, eps: float, embedding: ir.Value, hidden: ir.Value) -> ir.Value:
+def _joined(ctx: Context, text: TextConfig, embedding: ir.Value, hidden: ir.Value) -> ir.Value:
     """Both inputs, each through its own norm, side by side."""
+    names, width = ("pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight"), text.hidden_size
     parts = [
-        ctx.target.rms_norm(value, ctx.zero_centred(f"mtp.pre_fc_norm_{name}.weight"), eps)
-        for name, value in (("embedding", embedding), ("hidden", hidden))
+        ctx.target.rms_norm(value, ctx.zero_centred(f"{MTP}{name}", width), text.eps)
+        for name, value in zip(names, (embedding, hidden), strict=True)
     ]
     return ctx.graph.op("Concat", *parts, axis=-1)

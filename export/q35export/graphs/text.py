@@ -21,7 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from q35export.blocks.context import Context
-from q35export.blocks.decoder import decoder_layers
+from q35export.blocks.decoder import decoder_layers, embedding, final_norm, head
 from q35export.blocks.full_attention import KeyValue, Positions
 from q35export.blocks.linear_attention import LinearState
 from q35export.blocks.rotary import rotary_tables
@@ -85,23 +85,21 @@ def build_shared_text_graph(
     ctx = Context(graph, target, source, plan)
     text = config.text
     inputs = _declare_inputs(graph, text, capacity)
-    table = target.store(
-        "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), ctx.plan.head
-    )
+    table = target.store("embed_tokens", embedding(ctx, text), ctx.plan.head)
     hidden = inject_pictures(graph, config, inputs.ids, inputs.images, table.rows(inputs.ids))
     positions, rotary = _positions(ctx, text, capacity, inputs)
     hidden, presents = decoder_layers(ctx, text, hidden, inputs.states, positions)
-    gamma = ctx.zero_centred("model.language_model.norm.weight")
+    gamma = final_norm(ctx, text)
     with graph.scope("head"):
         if with_hidden:
             hidden = target.rms_norm(hidden, gamma, text.eps)
             last = _last(graph, hidden, inputs.count)
         else:
             last = target.rms_norm(_last(graph, hidden, inputs.count), gamma, text.eps)
-        head = table
+        out = table
         if not text.tied:
-            head = target.store("lm_head", ctx.matrix("lm_head.weight"), ctx.plan.head)
-        logits = head.multiply(last)
+            out = target.store("lm_head", head(ctx, text), ctx.plan.head)
+        logits = out.multiply(last)
         graph.output(logits, "logits", FLOAT, (1, "N", text.vocab_size))
         _declare_maxima(graph, logits, text.vocab_size)
     if with_hidden:
@@ -109,7 +107,7 @@ def build_shared_text_graph(
     _declare_presents(graph, text, capacity, presents)
     caches = _states(text, "full_attention", "key", "value")
     others = _states(text, "linear_attention", "conv", "recurrent")
-    return graph.model(graph_metadata("text", caches, others)), Shared(table, head, rotary)
+    return graph.model(graph_metadata("text", caches, others)), Shared(table, out, rotary)
 
 
 def _states(config: TextConfig, kind: str, *parts: str) -> list[str]:

@@ -11,7 +11,12 @@ import onnx_ir as ir
 
 from q35export.blocks.context import Context
 from q35export.blocks.rotary import inverse_frequencies
-from q35export.blocks.vision_block import dense, merger, vision_block
+from q35export.blocks.vision_block import (
+    embedded_patches,
+    merger,
+    position_table,
+    vision_block,
+)
 from q35export.config import ModelConfig, VisionConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
@@ -21,7 +26,6 @@ from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.weights import WeightSink
 
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
-VISUAL = "model.visual"
 
 
 def build_vision_graph(
@@ -35,24 +39,26 @@ def build_vision_graph(
     index = graph.input("position_index", INT64, ("P", 4))
     weight = graph.input("position_weight", FLOAT, ("P", 4))
     place = graph.input("patch_position", INT64, ("P", 2))
-    embedded = dense(ctx, pixels, "patch_embed", f"{VISUAL}.patch_embed.proj")
-    learned = _learned_positions(ctx, index, weight)
+    embedded = embedded_patches(ctx, vision, pixels)
+    learned = _learned_positions(ctx, vision, index, weight)
     hidden = graph.op("Unsqueeze", graph.op("Add", embedded, learned), graph.ints(0))
     tables = _rotary_tables(graph, vision, place)
     for block in range(vision.depth):
         with graph.scope(f"block_{block}"):
-            hidden = vision_block(ctx, vision, f"{VISUAL}.blocks.{block}", hidden, tables)
+            hidden = vision_block(ctx, vision, block, hidden, tables)
     with graph.scope("merger"):
-        rows = merger(ctx, vision, f"{VISUAL}.merger", hidden)
+        rows = merger(ctx, vision, hidden)
     graph.output(rows, "image_embeds", FLOAT, ("M", vision.out_hidden_size))
     return graph.model(graph_metadata("vision"))
 
 
-def _learned_positions(ctx: Context, index: ir.Value, weight: ir.Value) -> ir.Value:
+def _learned_positions(
+    ctx: Context, config: VisionConfig, index: ir.Value, weight: ir.Value
+) -> ir.Value:
     """The learned table, interpolated bilinearly at each patch: `[P, hidden]`."""
     graph = ctx.graph
     with graph.scope("positions"):
-        table = ctx.target.store("table", ctx.matrix(f"{VISUAL}.pos_embed.weight"), None)
+        table = ctx.target.store("table", position_table(ctx, config), None)
         taps = table.rows(index)
         row = graph.op("Unsqueeze", weight, graph.ints(1))
         return graph.op("Squeeze", graph.op("MatMul", row, taps), graph.ints(1))

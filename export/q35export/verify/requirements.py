@@ -15,8 +15,8 @@ from q35chat.advice import program
 from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError, Q35Error
 from q35export.config import ModelConfig
+from q35export.inventory import expected_tensors
 from q35export.request import COMPONENTS
-from q35export.tensors import expected_tensors
 from q35export.verify.reference import Prompt
 from q35export.verify.samples import Sample
 

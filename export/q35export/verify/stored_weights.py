@@ -6,7 +6,7 @@ Written against the operators' own contract (`MatMulNBits` in ONNX Runtime's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from q35chat.bundle.bundle import Bundle
 from q35export.config import ModelConfig
 from q35export.graphs.text import build_text_graph
 from q35export.graphs.vision import build_vision_graph
-from q35export.matrix import Float32
+from q35export.inventory import Inventory, expected_tensors
+from q35export.matrix import Float32, Shape
 from q35export.precision import FLOAT_PLAN
-from q35export.tensors import ShapeSource, expected_tensors
 from q35export.verify.metrics import PIECE_VALUES
 from q35export.weights import Pieces, Stored
 
@@ -127,7 +127,7 @@ def _int(node: ir.Node, name: str) -> int:
 
 
 def _tensors(
-    matrix: str, stored: StoredMatrix, origin: Origin, shapes: dict[str, tuple[int, ...]]
+    matrix: str, stored: StoredMatrix, origin: Origin, shapes: Mapping[str, Shape]
 ) -> Iterator[tuple[str, StoredTensor]]:
     """The tensors whose rows a stored matrix holds."""
     tensors = {number: origin.tensors[number] for number in np.unique(origin.tensor).tolist()}
@@ -162,28 +162,22 @@ def origins(config: ModelConfig, graph: str) -> dict[str, Origin]:
     The exporter itself is asked: it builds the graph once more over a source whose rows carry their
     tensor's number and their own, so that stacking and reordering need no second description here.
     """
-    shapes = expected_tensors(config, graph)
-    names = tuple(shapes)
-    sink = _TagReader()
-    source = _TagSource(shapes)
+    sink, source = _TagReader(), _TagSource()
     if graph == "text":
         build_text_graph(config, source, sink, capacity=1, plan=FLOAT_PLAN)
     else:
         build_vision_graph(config, source, sink, plan=FLOAT_PLAN)
+    names = tuple(source.shapes)
     return {name: Origin(names, tags[:, 0], tags[:, 1]) for name, tags in sink.matrices.items()}
 
 
-class _TagSource(ShapeSource):
+class _TagSource(Inventory):
     """Rows begin with their tensor's number and their own; all else is zero."""
-
-    def __init__(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        super().__init__(shapes)
-        self._numbers = {name: number for number, name in enumerate(shapes)}
 
     def rows(self, name: str, start: int, stop: int) -> Float32:
         rows = super().rows(name, start, stop)
         flat = rows.reshape(stop - start, -1)
-        flat[:, 0] = self._numbers[name]
+        flat[:, 0] = tuple(self.shapes).index(name)
         flat[:, 1] = np.arange(start, stop)
         return rows
 

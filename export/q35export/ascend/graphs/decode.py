@@ -22,7 +22,7 @@ from q35export.ascend.graphs.states import (
 )
 from q35export.ascend.targets.standard import BLOCKED, INT32, OPSET
 from q35export.blocks.context import Context
-from q35export.blocks.decoder import decoder_layers
+from q35export.blocks.decoder import decoder_layers, embedding
 from q35export.blocks.full_attention import Positions
 from q35export.config import ModelConfig
 from q35export.graph import Dim, Graph
@@ -51,9 +51,7 @@ def build_decode_graph(
     stacks = declare_pasts(graph, pasts)
     target = decoder_target(graph, options, fused=options.fused_decode, tokens=None)
     ctx = Context(graph, target, source, FLOAT_PLAN)
-    table = target.store(
-        "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), None
-    )
+    table = target.store("embed_tokens", embedding(ctx, text), None)
     positions = Positions(
         rotary_angles(graph, text, position_ids, target), _slots(graph, mask, options)
     )

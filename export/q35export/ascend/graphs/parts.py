@@ -9,6 +9,7 @@ from q35export.ascend.targets.ascend_310p import Ascend310pTarget
 from q35export.ascend.targets.portable import PortableTarget
 from q35export.ascend.targets.standard import FLOAT, PrefillTokens, StandardTarget
 from q35export.blocks.context import Context
+from q35export.blocks.decoder import final_norm, head
 from q35export.blocks.rotary import signed_frequencies
 from q35export.config import TextConfig
 from q35export.graph import Graph
@@ -48,8 +49,8 @@ def logits(ctx: Context, config: TextConfig, table: StoredMatrix, last: ir.Value
     """Logits `[1, 1, V]` of the hidden state `last` `[1, H]`."""
     graph = ctx.graph
     with graph.scope("head"):
-        gamma = ctx.zero_centred("model.language_model.norm.weight")
+        gamma = final_norm(ctx, config)
         normed = ctx.target.rms_norm(last, gamma, config.eps)
         if not config.tied:
-            table = ctx.target.store("lm_head", ctx.matrix("lm_head.weight"), ctx.plan.head)
+            table = ctx.target.store("lm_head", head(ctx, config), ctx.plan.head)
         return graph.reshape(table.multiply(normed), 1, 1, config.vocab_size)

@@ -29,7 +29,7 @@ from q35export.ascend.graphs.states import (
 from q35export.ascend.graphs.tokens import count_tokens, prefill_slots
 from q35export.ascend.targets.standard import INT32, OPSET, PrefillTokens
 from q35export.blocks.context import Context
-from q35export.blocks.decoder import decoder_layers
+from q35export.blocks.decoder import decoder_layers, embedding
 from q35export.blocks.full_attention import Positions
 from q35export.config import ModelConfig
 from q35export.graph import Graph
@@ -64,9 +64,7 @@ def build_prefill_graph(
     target = decoder_target(graph, options, fused=options.fused_prefill, tokens=tokens)
     cache_shape = (1, text.num_kv_heads, options.capacity, text.head_dim)
     ctx = Context(graph, target, source, FLOAT_PLAN)
-    table = target.store(
-        "embed_tokens", ctx.matrix("model.language_model.embed_tokens.weight"), None
-    )
+    table = target.store("embed_tokens", embedding(ctx, text), None)
     hidden = _inject_pictures(graph, config, inputs, table.rows(inputs.ids))
     positions = Positions(
         rotary_angles(graph, text, inputs.positions, target),

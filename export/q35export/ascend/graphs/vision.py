@@ -17,7 +17,12 @@ from q35export.ascend.targets.portable import PortableTarget
 from q35export.ascend.targets.standard import BLOCKED, FLOAT, INT32, OPSET
 from q35export.blocks.context import Context
 from q35export.blocks.rotary import signed_patch_frequencies
-from q35export.blocks.vision_block import dense, merger, vision_block
+from q35export.blocks.vision_block import (
+    embedded_patches,
+    merger,
+    position_table,
+    vision_block,
+)
 from q35export.config import ModelConfig, VisionConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
@@ -25,8 +30,6 @@ from q35export.matrix import TensorSource
 from q35export.precision import FLOAT_PLAN
 from q35export.targets.base import Values
 from q35export.weights import WeightSink
-
-VISUAL = "model.visual"
 
 
 def build_padded_vision_graph(
@@ -42,15 +45,15 @@ def build_padded_vision_graph(
     mask = graph.input("patch_mask", INT32, (1, "P"))
     target = PortableTarget(graph, dtype, dtype, patch_mask=_patch_mask(graph, mask))
     ctx = Context(graph, target, source, FLOAT_PLAN)
-    embedded = dense(ctx, pixels, "patch_embed", f"{VISUAL}.patch_embed.proj")
-    learned = _learned_positions(ctx, index, weight)
+    embedded = embedded_patches(ctx, vision, pixels)
+    learned = _learned_positions(ctx, vision, index, weight)
     hidden = graph.op("Unsqueeze", graph.op("Add", embedded, learned), graph.ints(0))
     tables = _patch_angles(target, vision, place)
     for block in range(vision.depth):
         with graph.scope(f"block_{block}"):
-            hidden = vision_block(ctx, vision, f"{VISUAL}.blocks.{block}", hidden, tables)
+            hidden = vision_block(ctx, vision, block, hidden, tables)
     with graph.scope("merger"):
-        rows = merger(ctx, vision, f"{VISUAL}.merger", hidden)
+        rows = merger(ctx, vision, hidden)
     graph.output(rows, "image_embeds", dtype, ("M", vision.out_hidden_size))
     return graph.model(graph_metadata("vision") | options.metadata())
 
@@ -64,11 +67,13 @@ def _patch_mask(graph: Graph, mask: ir.Value) -> ir.Value:
         return op("Where", lit, zero, blocked)
 
 
-def _learned_positions(ctx: Context, index: ir.Value, weight: ir.Value) -> ir.Value:
+def _learned_positions(
+    ctx: Context, config: VisionConfig, index: ir.Value, weight: ir.Value
+) -> ir.Value:
     """The learned table, interpolated bilinearly at each patch: `[P, hidden]`."""
     op, ints = ctx.graph.op, ctx.graph.ints
     with ctx.graph.scope("positions"):
-        table = ctx.target.store("table", ctx.matrix(f"{VISUAL}.pos_embed.weight"), None)
+        table = ctx.target.store("table", position_table(ctx, config), None)
         taps = op("Mul", table.rows(index), op("Unsqueeze", weight, ints(-1)))
         return op("ReduceSum", taps, ints(1), keepdims=0)
 
