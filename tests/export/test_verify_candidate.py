@@ -8,7 +8,7 @@ import numpy as np
 
 from q35chat.runtimes.onnxruntime import OrtSession
 from q35export.verify.candidate import Candidate
-from q35export.verify.reference import Prompt
+from q35export.verify.reference import EncodedPrompt
 from tests.support.checkpoints import make_checkpoint
 from tests.support.exported import export_checkpoint
 
@@ -25,7 +25,7 @@ def test_states_that_the_graph_writes_over_are_read_whole_and_caches_up_to_the_p
     }
     candidate = Candidate(bundle, threads=1)
     try:
-        states = candidate.prefill(Prompt(np.array([3, 5, 7]), ())).states
+        states = candidate.prefill(EncodedPrompt(np.array([3, 5, 7]), ())).states
     finally:
         candidate.close()
 

@@ -23,7 +23,7 @@ from q35export.verify import (
     verify,
 )
 from q35export.verify import compare as comparing
-from q35export.verify.reference import Encoder, Prompt
+from q35export.verify.reference import EncodedPrompt, Encoder
 from q35export.verify.requirements import check_memory, fitting, slots_of
 from q35export.verify.samples import SAMPLES, Sample
 from tests.export.recorder import Recorder
@@ -79,8 +79,8 @@ def test_the_slots_are_those_of_the_graph(small: Bundle, checkpoint: Path, tmp_p
         assert slots_of(Bundle.open(out)) == slots
 
 
-def prompts(*lengths: int) -> list[tuple[Sample, Prompt]]:
-    return [(Sample(str(n), ""), Prompt(np.zeros(n, np.int64))) for n in lengths]
+def prompts(*lengths: int) -> list[tuple[Sample, EncodedPrompt]]:
+    return [(Sample(str(n), ""), EncodedPrompt(np.zeros(n, np.int64))) for n in lengths]
 
 
 def test_samples_that_do_not_fit_are_left_out_with_a_note(small: Bundle) -> None:

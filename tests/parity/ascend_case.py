@@ -14,7 +14,7 @@ import numpy as np
 
 from q35export.ascend.graphs import AscendOptions
 from q35export.verify.metrics import difference
-from q35export.verify.reference import Float32, Greedy, Int64, Prompt, Reference
+from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Reference
 from q35export.verify.samples import Sample
 from tests.support.ascend import Array, AscendChat, Exported, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint
@@ -55,7 +55,7 @@ WAYS = (
 class Question:
     """A prompt with its mRoPE positions [3, T] and the rows of its pictures; None without."""
 
-    prompt: Prompt
+    prompt: EncodedPrompt
     positions: Int64
     rows: Array | None
 
@@ -118,7 +118,7 @@ class Case:
         """`count` tokens without a special one."""
         config = self.exported().config
         ids = np.random.default_rng(count).integers(0, config.text.vocab_size - 20, count)
-        prompt = Prompt(ids.astype(np.int64))
+        prompt = EncodedPrompt(ids.astype(np.int64))
         return Question(prompt, self.reference.positions(prompt), None)
 
     def read(
@@ -148,11 +148,11 @@ class Case:
             self._wanted[key] = Wanted(greedy, 2 * float(moved))
         return self._wanted[key]
 
-    def _in_fp32(self, prompt: Prompt, tokens: Int64) -> Float32:
+    def _in_fp32(self, prompt: EncodedPrompt, tokens: Int64) -> Float32:
         """Logits [N, V] of FP32 from which each of `tokens` would have been chosen."""
         import torch  # noqa: PLC0415
 
-        whole = Prompt(np.concatenate([prompt.ids, tokens[:-1]]), prompt.pictures)
+        whole = EncodedPrompt(np.concatenate([prompt.ids, tokens[:-1]]), prompt.pictures)
         inputs = self.reference._inputs(whole)
         with torch.inference_mode():
             output = self.reference.model(**inputs, use_cache=False, logits_to_keep=len(tokens))

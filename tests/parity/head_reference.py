@@ -16,7 +16,7 @@ import torch
 from safetensors import safe_open
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextModel
 
-from q35export.verify.reference import Float32, Int64, Prompt, Reference
+from q35export.verify.reference import EncodedPrompt, Float32, Int64, Reference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class HeadReference:
         assert missing == ["embed_tokens.weight"]
         assert unexpected == []
 
-    def inputs(self, prompt: Prompt) -> HeadInputs:
+    def inputs(self, prompt: EncodedPrompt) -> HeadInputs:
         """The pairs of the prompt, pictures included."""
         model = self.reference.model
         ids = torch.from_numpy(prompt.ids)
@@ -87,7 +87,7 @@ class HeadReference:
         with torch.inference_mode():
             return np.asarray(self.reference.model.lm_head(torch.from_numpy(hidden)).numpy())
 
-    def chain(self, prompt: Prompt, count: int) -> list[tuple[int, Float32]]:
+    def chain(self, prompt: EncodedPrompt, count: int) -> list[tuple[int, Float32]]:
         """`count` drafts after the prompt, one upon the other, and the logits [V] of each; the
         last token of the prompt is the one that was just chosen."""
         pairs = self.inputs(prompt)

@@ -20,7 +20,7 @@ from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
 from q35export.verify.candidate import Candidate
-from q35export.verify.reference import Float32, Int64, Prompt, Reference
+from q35export.verify.reference import EncodedPrompt, Float32, Int64, Reference
 from tests.parity.head_reference import HeadReference
 
 
@@ -47,7 +47,7 @@ class Headed:
         head = HeadReference(checkpoint, reference)
         return cls(reference, head, bundle, Candidate(bundle, threads=1), decoder)
 
-    def read(self, prompt: Prompt) -> Decoder:
+    def read(self, prompt: EncodedPrompt) -> Decoder:
         """The decoder with the head, after reading `prompt` from the beginning."""
         self.decoder.reset()
         self.decoder.extend(
@@ -55,7 +55,7 @@ class Headed:
         )
         return self.decoder
 
-    def read_plain(self, prompt: Prompt) -> Decoder:
+    def read_plain(self, prompt: EncodedPrompt) -> Decoder:
         """A decoder without a head, after the same."""
         decoder = self.candidate.new_decoder()
         decoder.extend(prompt.ids, self.candidate.positions(prompt), self.candidate.embeds(prompt))

@@ -14,7 +14,7 @@ from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest, Precision
 from q35export.verify import verify
-from q35export.verify.reference import Prompt
+from q35export.verify.reference import EncodedPrompt
 from q35export.verify.samples import Sample
 from tests.parity.head_reference import HeadInputs
 from tests.parity.headed import Headed, RawHead, write
@@ -102,7 +102,7 @@ def _run(
 def test_chained_drafts_are_those_of_pytorch(headed: Headed, sample: Sample) -> None:
     prompt = headed.reference.encode(sample)
     wanted = headed.head.chain(prompt, 4)
-    decoder = headed.read(Prompt(prompt.ids[:-1], prompt.pictures))
+    decoder = headed.read(EncodedPrompt(prompt.ids[:-1], prompt.pictures))
     assert decoder.head is not None
 
     found = decoder.head.draft(int(prompt.ids[-1]), 4, decoder.rope_position)
@@ -163,7 +163,7 @@ def test_after_going_back_and_going_on_another_way_the_tokens_are_those_without_
 ) -> None:
     headed, _ = apt
     prompt, more = headed.reference.encode(SAMPLES[2]), np.array([65, 66, 67])
-    beginning, last = Prompt(prompt.ids[:-1], prompt.pictures), int(prompt.ids[-1])
+    beginning, last = EncodedPrompt(prompt.ids[:-1], prompt.pictures), int(prompt.ids[-1])
     decoder, plain = headed.read(beginning), headed.read_plain(beginning)
     start, answers = decoder.snapshot(), []
     decoder.step(last)
@@ -190,7 +190,7 @@ def test_what_was_drafted_before_leaves_no_trace_in_later_drafts(
     place = headed.decoder.rope_position
     found = headed.decoder.head.draft(tokens[-1], 3, place)
 
-    headed.read(Prompt(np.concatenate([prompt.ids, tokens[:-1]])))
+    headed.read(EncodedPrompt(np.concatenate([prompt.ids, tokens[:-1]])))
 
     assert headed.decoder.rope_position == place
     assert headed.decoder.head.draft(tokens[-1], 3, place) == found

@@ -16,7 +16,7 @@ from q35chat.engine.speculation import Drafter, Odds, Source, Speculator
 from q35export.request import Precision
 from q35export.verify.candidate import Candidate
 from q35export.verify.metrics import difference
-from q35export.verify.reference import Prompt
+from q35export.verify.reference import EncodedPrompt
 from q35export.verify.samples import Sample
 from tests.doubles.guesses import Guesses
 from tests.parity.live import Live
@@ -41,7 +41,7 @@ class Greedy:
         return int(logits.argmax())
 
 
-def read(candidate: Candidate, prompt: Prompt) -> Decoder:
+def read(candidate: Candidate, prompt: EncodedPrompt) -> Decoder:
     decoder = candidate.new_decoder()
     decoder.extend(prompt.ids, candidate.positions(prompt), candidate.embeds(prompt))
     return decoder
@@ -132,7 +132,7 @@ def test_the_last_slot_is_written(live: Live) -> None:
 @pytest.fixture(scope="module", params=[(s, p) for s in SHAPES for p in ("int8", "int4")], ids=str)
 def quantised(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Candidate, list[Prompt]]:
+) -> tuple[Candidate, list[EncodedPrompt]]:
     shape: str
     precision: Precision
     shape, precision = request.param
@@ -142,7 +142,7 @@ def quantised(
 
 
 def test_quantised_graphs_differ_by_the_rounding_of_inputs_only(
-    quantised: tuple[Candidate, list[Prompt]],
+    quantised: tuple[Candidate, list[EncodedPrompt]],
 ) -> None:
     candidate, prompts = quantised
     for prompt in prompts:

@@ -14,7 +14,7 @@ from q35chat.vision.rules import PictureRules
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest, Precision
-from q35export.verify.reference import Patches, Prompt
+from q35export.verify.reference import EncodedPrompt, Patches
 from tests.support.checkpoints import make_checkpoint
 from tests.support.golden import SAMPLES, Golden, GoldenCase, load
 
@@ -29,12 +29,14 @@ class Exported:
     checkpoint: Path
     bundle: Bundle
 
-    def prompt(self, case: GoldenCase) -> Prompt:
+    def prompt(self, case: GoldenCase) -> EncodedPrompt:
         """The golden prompt with pictures cut up by q35chat."""
         rules = PictureRules.read(self.bundle.processor_dir / "preprocessor_config.json")
         sample = next(sample for sample in SAMPLES if sample.name == case.sample)
         pictures = [patchify(drawing.image(), rules) for drawing in sample.drawings]
-        return Prompt(np.array(case.prompt_ids), tuple(Patches(*picture) for picture in pictures))
+        return EncodedPrompt(
+            np.array(case.prompt_ids), tuple(Patches(*picture) for picture in pictures)
+        )
 
 
 def export_checkpoint(checkpoint: Path, out: Path, precision: Precision = "fp32") -> Bundle:

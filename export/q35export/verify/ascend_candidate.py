@@ -11,7 +11,7 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.vision.positions import mrope_positions
 from q35export.ascend.reference import GraphExecutor
 from q35export.ascend.reference.chat import GraphChat, encode_picture
-from q35export.verify.reference import Float32, Int64, Patches, Prefilled, Prompt
+from q35export.verify.reference import EncodedPrompt, Float32, Int64, Patches, Prefilled
 
 COMPONENTS = ("vision", "prefill", "decode")
 
@@ -42,13 +42,13 @@ class AscendCandidate:
         )
         return rows.astype(np.float32)
 
-    def prefill(self, prompt: Prompt) -> Prefilled:
+    def prefill(self, prompt: EncodedPrompt) -> Prefilled:
         """Read the prompt into an empty chat, in pieces of the largest gear."""
         logits = self._read(prompt)
         states = self._chat.layer_states(self._facts.layer_types)
         return Prefilled(logits, {name: state.astype(np.float32) for name, state in states.items()})
 
-    def follow(self, prompt: Prompt, tokens: Int64) -> Float32:
+    def follow(self, prompt: EncodedPrompt, tokens: Int64) -> Float32:
         """Logits [N, V] from which each of `tokens` would have been chosen, given those before."""
         rows = [self._read(prompt)]
         rows += [self._chat.step(int(token)) for token in tokens[:-1]]
@@ -58,7 +58,7 @@ class AscendCandidate:
         """Free the graphs."""
         self._graphs.clear()
 
-    def _read(self, prompt: Prompt) -> Float32:
+    def _read(self, prompt: EncodedPrompt) -> Float32:
         self._chat = chat = GraphChat(self._graphs)
         is_image = prompt.ids == self._facts.image_token_id
         positions, delta = mrope_positions(is_image, self._grids(prompt))
@@ -77,7 +77,7 @@ class AscendCandidate:
         chat.delta = delta
         return logits
 
-    def _grids(self, prompt: Prompt) -> list[tuple[int, int]]:
+    def _grids(self, prompt: EncodedPrompt) -> list[tuple[int, int]]:
         merge = self._facts.spatial_merge_size
         return [(picture.grid_h // merge, picture.grid_w // merge) for picture in prompt.pictures]
 

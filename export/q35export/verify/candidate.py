@@ -22,7 +22,7 @@ from q35chat.errors import BundleError
 from q35chat.runtimes.onnxruntime import OrtSession
 from q35chat.vision.geometry import geometry
 from q35chat.vision.positions import mrope_positions
-from q35export.verify.reference import Float32, Greedy, Int64, Patches, Prefilled, Prompt
+from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Patches, Prefilled
 
 _FP32_ACTIVATIONS = 1  # MatMulNBits' accuracy_level: multiply in FP32
 _GRAPHS = ("text", "vision")
@@ -43,7 +43,7 @@ class Candidate:
         """Another sequence over the same graph, read in chunks of at most `chunk` tokens."""
         return Decoder(self._text, image_token_id=self._facts.image_token_id, chunk=chunk)
 
-    def positions(self, prompt: Prompt) -> Int64:
+    def positions(self, prompt: EncodedPrompt) -> Int64:
         """mRoPE positions [3, T]."""
         merge = self._facts.spatial_merge_size
         grids = [(picture.grid_h // merge, picture.grid_w // merge) for picture in prompt.pictures]
@@ -64,19 +64,19 @@ class Candidate:
             }
         )
 
-    def embeds(self, prompt: Prompt) -> Float32 | None:
+    def embeds(self, prompt: EncodedPrompt) -> Float32 | None:
         """Embeddings [M, H] of all its pictures; None without any."""
         rows = [self.vision(picture) for picture in prompt.pictures]
         return np.concatenate(rows) if rows else None
 
-    def prefill(self, prompt: Prompt) -> Prefilled:
+    def prefill(self, prompt: EncodedPrompt) -> Prefilled:
         """Read the prompt into an empty decoder; KV rows beyond it are left out."""
         self._decoder.reset()
         logits = self._decoder.extend(prompt.ids, self.positions(prompt), self.embeds(prompt))
         assert logits is not None
         return Prefilled(logits.copy(), self._states(len(prompt.ids)))
 
-    def greedy(self, prompt: Prompt, count: int) -> Greedy:
+    def greedy(self, prompt: EncodedPrompt, count: int) -> Greedy:
         """Exactly `count` tokens, stop tokens included."""
         logits = self.prefill(prompt).logits
         tokens, rows = [int(logits.argmax())], [logits]
@@ -85,7 +85,7 @@ class Candidate:
             tokens.append(int(rows[-1].argmax()))
         return Greedy(np.array(tokens), np.stack(rows))
 
-    def follow(self, prompt: Prompt, tokens: Int64) -> Float32:
+    def follow(self, prompt: EncodedPrompt, tokens: Int64) -> Float32:
         """Logits [N, V] from which each of `tokens` would have been chosen, given those before."""
         first = self.prefill(prompt).logits
         return np.stack([first, *(self._decoder.step(int(t)).copy() for t in tokens[:-1])])

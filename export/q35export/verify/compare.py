@@ -13,7 +13,7 @@ from q35export.config import ModelConfig, load_config
 from q35export.verify.ascend_candidate import AscendCandidate
 from q35export.verify.candidate import Candidate, exact_copy
 from q35export.verify.metrics import GRAPH, RUNNING, WEIGHTS, Limits, difference
-from q35export.verify.reference import Encoder, Float32, Prompt, Reference
+from q35export.verify.reference import EncodedPrompt, Encoder, Float32, Reference
 from q35export.verify.report import Comparison, Report, TensorRow, TokenRow
 from q35export.verify.requirements import Note, Prompts, check_graphs, check_memory, fitting
 from q35export.verify.samples import SAMPLES
@@ -152,7 +152,9 @@ class Rows:
                 )
 
 
-def _tensors(model: Reference | Candidate | AscendCandidate, prompt: Prompt) -> dict[str, Float32]:
+def _tensors(
+    model: Reference | Candidate | AscendCandidate, prompt: EncodedPrompt
+) -> dict[str, Float32]:
     """All that a prompt produces, by name."""
     pictures = {
         f"picture_{number}": model.vision(picture)

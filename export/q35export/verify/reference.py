@@ -40,7 +40,7 @@ class Patches:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prompt:
+class EncodedPrompt:
     """Token ids [T] with one image token a merged patch, and the pictures in their order."""
 
     ids: Int64
@@ -95,7 +95,7 @@ class Encoder:
         self._image_token = int(config.image_token_id)
         self._merge = int(config.vision_config.spatial_merge_size)
 
-    def encode(self, sample: Sample) -> Prompt:
+    def encode(self, sample: Sample) -> EncodedPrompt:
         """The sample as a prompt."""
         parts = [{"type": "image"} for _ in sample.drawings] + [
             {"type": "text", "text": sample.text}
@@ -106,7 +106,7 @@ class Encoder:
         )
         pictures = tuple(self._patches(drawing.image()) for drawing in sample.drawings)
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        return Prompt(self._expand(ids, pictures), pictures)
+        return EncodedPrompt(self._expand(ids, pictures), pictures)
 
     def _patches(self, image: Opaque) -> Patches:
         output = self._processor(images=[image], return_tensors="np")
@@ -140,7 +140,7 @@ class Reference:
         self._folder = folder
         self._image_token = int(self.model.config.image_token_id)
 
-    def encode(self, sample: Sample) -> Prompt:
+    def encode(self, sample: Sample) -> EncodedPrompt:
         """The sample as the checkpoint reads it."""
         return self._encoder.encode(sample)
 
@@ -148,7 +148,7 @@ class Reference:
     def _encoder(self) -> Encoder:
         return Encoder(self._folder)
 
-    def positions(self, prompt: Prompt) -> Int64:
+    def positions(self, prompt: EncodedPrompt) -> Int64:
         """mRoPE positions [3, T]."""
         if not prompt.pictures:
             return np.tile(np.arange(len(prompt.ids)), (3, 1))
@@ -168,14 +168,14 @@ class Reference:
             output = self.model.model.visual(torch.from_numpy(picture.values), grid_thw=grid)
         return np.asarray(output.pooler_output.numpy(), np.float32)
 
-    def prefill(self, prompt: Prompt) -> Prefilled:
+    def prefill(self, prompt: EncodedPrompt) -> Prefilled:
         """Read the prompt in one call."""
         with self._torch.inference_mode():
             output = self.model(**self._inputs(prompt), use_cache=True, logits_to_keep=1)
         logits = np.asarray(output.logits[0, -1].numpy(), np.float32)
         return Prefilled(logits, dict(self._states(output.cache)))
 
-    def greedy(self, prompt: Prompt, count: int) -> Greedy:
+    def greedy(self, prompt: EncodedPrompt, count: int) -> Greedy:
         """Exactly `count` tokens of `generate`, stop tokens included."""
         with self._torch.inference_mode(), _quiet():
             output = self.model.generate(
@@ -201,7 +201,7 @@ class Reference:
                 target = parameters[name]
                 target.copy_(self._torch.from_numpy(values).reshape(target.shape))
 
-    def _inputs(self, prompt: Prompt) -> dict[str, Any]:
+    def _inputs(self, prompt: EncodedPrompt) -> dict[str, Any]:
         torch = self._torch
         ids = torch.from_numpy(prompt.ids)[None]
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}

@@ -17,11 +17,11 @@ from q35chat.errors import BundleError, Q35Error
 from q35export.config import ModelConfig
 from q35export.inventory import expected_tensors
 from q35export.request import COMPONENTS
-from q35export.verify.reference import Prompt
+from q35export.verify.reference import EncodedPrompt
 from q35export.verify.samples import Sample
 
 Note = Callable[[str], None]
-Prompts = list[tuple[Sample, Prompt]]
+Prompts = list[tuple[Sample, EncodedPrompt]]
 _FLOAT_BYTES = 4
 _DECODERS = ("text", "decode")
 
@@ -77,7 +77,7 @@ def check_memory(bundle: Bundle, config: ModelConfig, *, opened: int) -> None:
 
 
 def fitting(
-    prompts: Iterable[tuple[Sample, Prompt]], bundle: Bundle, tokens: int, note: Note
+    prompts: Iterable[tuple[Sample, EncodedPrompt]], bundle: Bundle, tokens: int, note: Note
 ) -> Prompts:
     """The prompts that fit the bundle's capacity with `tokens` choices after each; `note` is told
     of the others. Raises TooFewSlotsError where none fits."""
