@@ -15,13 +15,13 @@ from typing import Annotated, Any, ClassVar, TextIO
 import typer
 
 from q35chat import __version__
-from q35chat.advice import program
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, forget_impossible_size
 from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.npu import NpuOptions, protect_screen
 from q35chat.commands.on_demand import Group, Made
 from q35chat.commands.streaming import work_is_running
+from q35chat.processes import program
 
 
 def _ask() -> Made:

@@ -1,14 +1,15 @@
-"""Writing a file as a whole: whoever reads it finds the old content or the new, never half of one.
+"""Files that several processes share: written as a whole, and held by one at a time.
 
-Knows nothing of what stands in it.
+A leaf. Knows nothing of what stands in them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = _EVERYBODY) ->
     if found is not None and not stat.S_ISREG(found):
         target.write_bytes(data)
         return
-    part = target.with_name(f".{target.name[:_NAME]}.{secrets.token_hex(4)}.new")
+    part = target.with_name(f".{target.name[:_NAME]}.{os.urandom(4).hex()}.new")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(part, flags, mode), "wb") as file:
@@ -44,3 +45,17 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = _EVERYBODY) ->
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock file `path`, which is made where it is missing and stays.
+
+    Waits for another holder, or raises BlockingIOError. Raises OSError for a file that cannot be.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)

@@ -15,9 +15,9 @@ from typing import Any, get_args
 
 from platformdirs import user_config_path
 
-from q35chat.choices import Speculate
 from q35chat.errors import UsageError
-from q35chat.safe_text import safe_line
+from q35chat.text import safe_line
+from q35chat.user_input import Speculate
 
 FILE_NAME = "settings.toml"
 

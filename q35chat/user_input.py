@@ -1,9 +1,18 @@
-"""What people type where a number or a path is meant, read without surprises. A leaf."""
+"""What people choose among, and what they type where a number or a path is meant.
+
+A leaf that imports nothing heavy: the command line and the first paint wait for it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+
+Speculate = Literal["off", "lookup", "mtp", "auto"]
+"""Where guesses of the next tokens come from."""
+
+MIN_CAPACITY = 17
+"""KV slots of a bundle: a question of one word takes up to 16, most for the template's tokens."""
 
 MOST: Final = 1_000_000
 """No count that somebody types here is larger."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat import advice
+from q35chat.processes import export_command, program
 
 
 def script(folder: Path) -> Path:
@@ -32,8 +32,8 @@ def test_the_name_is_enough_where_it_is_on_the_path(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", os.pathsep.join(["/nowhere", str(script(bare / "bin").parent)]))
-    assert advice.program() == "q35chat"
-    assert advice.export_command() == "q35chat export Qwen/Qwen3.5-0.8B --out out/"
+    assert program() == "q35chat"
+    assert export_command() == "q35chat export Qwen/Qwen3.5-0.8B --out out/"
 
 
 @pytest.mark.parametrize("started_as", [".venv/bin/q35chat", "absolute"])
@@ -42,8 +42,8 @@ def test_the_program_of_an_environment_below_this_folder_is_named_from_here(
 ) -> None:
     path = script(bare / ".venv" / "bin")
     monkeypatch.setattr(sys, "argv", [str(path) if started_as == "absolute" else started_as])
-    assert advice.program() == ".venv/bin/q35chat"
-    assert advice.export_command().startswith(".venv/bin/q35chat export ")
+    assert program() == ".venv/bin/q35chat"
+    assert export_command().startswith(".venv/bin/q35chat export ")
 
 
 def test_a_program_elsewhere_is_named_by_its_whole_path_quoted(
@@ -53,7 +53,7 @@ def test_a_program_elsewhere_is_named_by_its_whole_path_quoted(
     monkeypatch.setattr(sys, "argv", [str(path)])
     (bare / "here").mkdir()
     monkeypatch.chdir(bare / "here")
-    assert advice.program() == f"'{path}'"
+    assert program() == f"'{path}'"
 
 
 def test_a_program_in_this_folder_is_not_looked_for_on_the_path(
@@ -62,7 +62,7 @@ def test_a_program_in_this_folder_is_not_looked_for_on_the_path(
     path = script(bare / "bin")
     monkeypatch.setattr(sys, "argv", [str(path)])
     monkeypatch.chdir(path.parent)
-    assert advice.program() == "./q35chat"
+    assert program() == "./q35chat"
 
 
 def test_a_child_names_the_script_of_its_environment(
@@ -70,11 +70,11 @@ def test_a_child_names_the_script_of_its_environment(
 ) -> None:
     path = script(bare / "python")
     monkeypatch.setattr(sys, "argv", ["export_worker.py"])
-    assert advice.program() == str(path.relative_to(bare))
+    assert program() == str(path.relative_to(bare))
 
 
 def test_a_source_tree_without_a_script_is_run_as_a_module(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["__main__.py"])
-    assert advice.program() == "python/python3 -m q35chat"
+    assert program() == "python/python3 -m q35chat"

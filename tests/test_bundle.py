@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle import integrity
+from q35chat.bundle import bundle as bundles
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, is_bundle
 from q35chat.bundle.foreign import open_bundle
 from q35chat.errors import BundleError
@@ -80,7 +80,7 @@ def test_altered_bytes_of_a_small_file_are_seen_when_a_model_is_opened(bundle: P
 def test_large_files_are_not_read_when_a_model_is_opened(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(integrity, "SMALL_BYTES", 255)
+    monkeypatch.setattr(bundles, "SMALL_BYTES", 255)
     (bundle / "text/model.bin").write_bytes(bytes(256))
     opened = open_bundle(bundle)
     read: list[str] = []

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, is_bundle
-from q35chat.bundle.integrity import Depth
+from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, Depth, is_bundle
 from q35chat.diagnosis.bundle import bundle as checks_of
 from q35chat.errors import BundleError
 from tests.export.bundles import write_sample_bundle

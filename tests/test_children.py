@@ -12,10 +12,10 @@ import pytest
 
 from q35chat.ascend.diagnosis import lite_library
 from q35chat.bench.machine import measured_apart
-from q35chat.children import python_command, python_environment
 from q35chat.commands.exporting import ChildExporter
 from q35chat.diagnosis.machine import look, onnxruntime
 from q35chat.errors import CheckpointError
+from q35chat.processes import python_command, python_environment
 from q35chat.tui.exporting import BundleWish
 from q35export.ascend import converter
 from tests.support.imports import ROOT
@@ -99,7 +99,7 @@ def test_a_child_can_import_what_its_parent_can(tmp_path: Path) -> None:
 
 def test_no_other_way_to_start_python_is_left() -> None:
     """Each place that names the interpreter keeps the working folder out, or only shows it."""
-    shown = {"q35chat/advice.py", "q35chat/diagnosis/machine.py"}
+    shown = {"q35chat/processes.py", "q35chat/diagnosis/machine.py"}
     files = [file for folder in ("q35chat", "export") for file in (ROOT / folder).rglob("*.py")]
     starts = {
         str(file.relative_to(ROOT)): re.findall(r"sys\.executable(.{0,6})", file.read_text("utf-8"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from q35chat.errors import BundleError
-from q35chat.json_fields import Fields
+from q35chat.json_reader import Fields
 
 INFINITE = float("inf")
 VALUES: list[object] = [

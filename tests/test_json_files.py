@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from q35chat import json_files
-from q35chat.json_files import parse_json, read_json
+from q35chat import json_reader
+from q35chat.json_reader import parse_json, read_json
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_files, "MOST_BYTES", 4)
+    monkeypatch.setattr(json_reader, "MOST_BYTES", 4)
     (tmp_path / "a.json").write_text("[  ]")
     assert read_json(tmp_path / "a.json") == []
     (tmp_path / "a.json").write_text("[   ]")

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from q35chat.quoting import quoted
-from q35chat.safe_text import safe_line
+from q35chat.text import quoted, safe_line
 
 NAMES = [
     "out",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from q35chat.safe_text import json_safe, safe_line, safe_text
+from q35chat.text import json_safe, safe_line, safe_text
 
 
 def test_ordinary_text_is_untouched() -> None:

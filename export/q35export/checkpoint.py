@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from q35chat.errors import CheckpointError
-from q35chat.json_files import read_json
+from q35chat.json_reader import read_json
 from q35export.config import ModelConfig
 from q35export.inventory import expected_tensors
 from q35export.matrix import HEAD, MTP, TEXT, VISION, Float32, Shape

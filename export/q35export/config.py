@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from q35chat.errors import CheckpointError
-from q35chat.json_fields import MOST_COUNT, Fields
-from q35chat.json_files import read_json
+from q35chat.json_reader import MOST_COUNT, Fields, read_json
 
 LayerType = Literal["linear_attention", "full_attention"]
 Json = Mapping[str, Any]

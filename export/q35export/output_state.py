@@ -13,11 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from q35chat.bundle.bundle import MANIFEST_NAME, PROCESSOR_FOLDER, Bundle, Manifest, is_bundle
-from q35chat.bundle.integrity import Damage
-from q35chat.counting import readable_size
+from q35chat.bundle.bundle import (
+    MANIFEST_NAME,
+    PROCESSOR_FOLDER,
+    Bundle,
+    Damage,
+    Manifest,
+    is_bundle,
+)
 from q35chat.errors import ExportError, OccupiedError, UsageError
-from q35chat.quoting import quoted
+from q35chat.text import quoted, readable_size
 from q35export.components import OLDER_OPTIONS, component_options, shared_options
 from q35export.plan import kept_files
 from q35export.progress import Reporter

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from q35chat.bundle.bundle import Bundle, is_bundle
-from q35chat.choices import LEAST_CAPACITY
-from q35chat.counting import readable_size
 from q35chat.errors import ExportError, UsageError
+from q35chat.text import readable_size
+from q35chat.user_input import MIN_CAPACITY
 from q35export.checkpoint import Checkpoint
 from q35export.components import Builders, builders_for
 from q35export.config import ModelConfig, load_config
@@ -145,7 +145,7 @@ def _config(request: ExportRequest, local: LocalCheckpoint) -> ModelConfig:
     if request.max_seq_len > longest:
         raise UsageError(
             f"--max-seq-len {request.max_seq_len} is more than the model's {longest} positions "
-            f"(max_position_embeddings); give {LEAST_CAPACITY} to {longest}"
+            f"(max_position_embeddings); give {MIN_CAPACITY} to {longest}"
         )
     return config
 

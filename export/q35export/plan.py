@@ -9,8 +9,8 @@ from pathlib import Path
 import onnx_ir as ir
 
 from q35chat.bundle.bundle import Bundle, FileEntry
-from q35chat.counting import readable_size
 from q35chat.errors import ExportError
+from q35chat.text import readable_size
 from q35export.components import WEIGHTS_FILE, Builders, graph_path
 from q35export.config import ModelConfig, TextConfig
 from q35export.inventory import Inventory

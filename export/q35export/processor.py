@@ -7,7 +7,7 @@ from pathlib import Path
 
 from q35chat.bundle.bundle import PROCESSOR_FOLDER, FileEntry
 from q35chat.errors import CheckpointError
-from q35chat.json_files import read_json
+from q35chat.json_reader import read_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 _PICTURES = ("preprocessor_config.json", "processor_config.json")

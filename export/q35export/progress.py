@@ -9,8 +9,7 @@ import time
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
-from q35chat.counting import readable_size
-from q35chat.safe_text import safe_text
+from q35chat.text import readable_size, safe_text
 
 _ALL_TENTHS = 10
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from q35chat.choices import LEAST_CAPACITY
 from q35chat.errors import UsageError
+from q35chat.user_input import MIN_CAPACITY
 
 Precision = Literal["fp32", "int8", "int4"]
 DType = Literal["fp16", "fp32"]
@@ -82,9 +82,9 @@ class ExportRequest:
                 f"--block-size {self.block_size} is for int8 and int4; fp32 weights share no "
                 "scale: leave it out, or choose another --precision"
             )
-        if self.max_seq_len < LEAST_CAPACITY:
+        if self.max_seq_len < MIN_CAPACITY:
             raise UsageError(
-                f"--max-seq-len must be at least {LEAST_CAPACITY}, found {self.max_seq_len}: a "
+                f"--max-seq-len must be at least {MIN_CAPACITY}, found {self.max_seq_len}: a "
                 "question of one word takes up to 16 slots, and the answer its own"
             )
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from q35chat.errors import CheckpointError
-from q35chat.json_files import parse_json, read_json
+from q35chat.json_reader import parse_json, read_json
 
 Float32 = npt.NDArray[np.float32]
 

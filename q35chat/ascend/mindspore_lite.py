@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from q35chat.advice import program
 from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.ports import Gear, describe, ports, read_gears, write_gears
 from q35chat.ascend.residency import Residency
@@ -33,6 +32,7 @@ from q35chat.ascend.tensors import (
 )
 from q35chat.engine.session import Buffer, Lifetime, TensorSpec
 from q35chat.errors import RuntimeFailure
+from q35chat.processes import program
 
 _NEEDED = ("get_outputs", "get_model_info", "resize", "predict")
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError)

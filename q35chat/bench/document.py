@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from q35chat.advice import program
 from q35chat.bench.results import Result
 from q35chat.errors import UsageError
+from q35chat.processes import program
 
 SCHEMA = 2
 

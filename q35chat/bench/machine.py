@@ -18,8 +18,8 @@ from time import perf_counter
 import numpy as np
 import psutil
 
-from q35chat.children import python_command, python_environment
 from q35chat.engine.session import Array
+from q35chat.processes import python_command, python_environment
 
 _TIMEOUT_S = 60
 _LEAST, _TIMES_CACHE, _PASSES = 256 << 20, 8, 9

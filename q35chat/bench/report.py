@@ -12,7 +12,7 @@ from q35chat.bench.document import Comparison
 from q35chat.bench.machine import Memory
 from q35chat.bench.plot import blocks, latencies
 from q35chat.bench.results import Result, Spread
-from q35chat.counting import counted
+from q35chat.text import pluralise
 
 WIDTH: Final = 80
 _LABEL, _PLACE, _SPEED = 11, 20, 24
@@ -26,7 +26,7 @@ def result_lines(result: Result) -> Iterator[str]:
     yield from _said(
         "model",
         f"{subject.model}, {subject.precision}, {subject.target}, "
-        f"{counted(subject.threads, 'thread')}, {subject.capacity} slots",
+        f"{pluralise(subject.threads, 'thread')}, {subject.capacity} slots",
     )
     yield from _said("machine", f"{subject.machine}; {subject.software}")
     yield from _said("load", f"{result.load_ms:.0f} ms")
@@ -122,7 +122,7 @@ def _memory(result: Result) -> Iterator[str]:
 def _bandwidth(result: Result) -> Iterator[str]:
     if not result.bandwidths:
         return
-    threads = counted(result.subject.threads, "thread")
+    threads = pluralise(result.subject.threads, "thread")
     spread = Spread.of([found / 1e9 for found in result.bandwidths])
     yield from _said("bandwidth", f"{_speed(spread)} GB/s read after each round with {threads}")
     if result.traffic is not None:
@@ -168,7 +168,7 @@ def _rate(value: float) -> str:
 def _size(count: float) -> str:
     """Bytes in a decimal unit in which they are at least 1; many in MB, for the digits."""
     if count < 1e3:
-        return counted(count, "byte")
+        return pluralise(count, "byte")
     factor, unit = (1e3, "kB") if count < 1e6 else (1e6, "MB") if count < 1e10 else (1e9, "GB")
     value = count / factor
     return f"{value:.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"

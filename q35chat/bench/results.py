@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from q35chat.bench.machine import Memory
 from q35chat.bench.measure import Allocation, DecodeRun, Plan, PrefillRun
 from q35chat.bench.traffic import Traffic
-from q35chat.counting import percentile
+from q35chat.text import percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from q35chat import __version__
-from q35chat.advice import export_command
 from q35chat.bundle.bundle import is_bundle
 from q35chat.errors import BundleError, ExportError
-from q35chat.locks import locked
+from q35chat.files import locked
+from q35chat.processes import export_command
 
 _PACKAGE = Path(__file__).parent.parent
 _ASSETS = (_PACKAGE / "assets", _PACKAGE.parent / "assets")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from q35chat.advice import program
 from q35chat.bundle.manifest import Manifest, OptionValue
-from q35chat.quoting import quoted
+from q35chat.processes import program
+from q35chat.text import quoted
 
 _HUBS = ("huggingface", "modelscope")
 _OLD_BLOCK_SIZE = 32

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from q35chat.bundle.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source, is_bundle
-from q35chat.bundle.integrity import Depth
+from q35chat.bundle.bundle import Bundle, Depth, FileEntry, Manifest, ModelFacts, Source, is_bundle
 from q35chat.errors import BundleError
-from q35chat.json_fields import MOST_COUNT, Fields
-from q35chat.json_files import read_json
+from q35chat.json_reader import MOST_COUNT, Fields, read_json
 
 _KINDS = ("vision", "prefill", "decode")
 _NEEDED_KINDS = ("prefill", "decode")
@@ -27,7 +25,7 @@ _NEEDED = ("tokenizer.json", "config.json", "preprocessor_config.json")
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptedBundle(Bundle):
+class ForeignBundle(Bundle):
     """A bundle whose tokenizer and settings lie in `processor`."""
 
     processor: Path = Path()
@@ -54,7 +52,7 @@ def open_bundle(path: Path, check: Depth = "small") -> Bundle:
     if missing := [kind for kind in _NEEDED_KINDS if kind not in graphs]:
         raise BundleError(f"{path} has converted graphs but no {missing[0]} graph: add it")
     processor = _processor(path)
-    return AdoptedBundle(path, _manifest(path, graphs, processor), processor)
+    return ForeignBundle(path, _manifest(path, graphs, processor), processor)
 
 
 def _graphs(path: Path) -> dict[str, str]:

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from q35chat.errors import BundleError
-from q35chat.json_fields import MOST_COUNT, Fields
-from q35chat.json_files import parse_json
-from q35chat.safe_text import json_safe
+from q35chat.json_reader import MOST_COUNT, Fields, parse_json
+from q35chat.text import json_safe
 
 SCHEMA = 1
 

@@ -20,11 +20,11 @@ from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
 from q35chat.chat.turn.reading import read_ahead
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.choices import Speculate
 from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder
 from q35chat.engine.encoder import SquareError, VisionEncoder
 from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError
+from q35chat.user_input import Speculate
 from q35chat.vision.rules import PictureRules
 
 OpenGraph = Callable[[Path], GraphSession]

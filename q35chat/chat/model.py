@@ -15,11 +15,11 @@ from q35chat.chat.prompt.reuse import PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate
 from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
 from q35chat.chat.values import SamplingSettings
-from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.speculation import Odds
 from q35chat.errors import BundleError
-from q35chat.json_files import read_json
+from q35chat.json_reader import read_json
+from q35chat.user_input import Speculate
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from q35chat.chat.service import DropPlan, Forecast
 from q35chat.chat.summary import with_summary
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.worker import Worker
-from q35chat.counting import counted
 from q35chat.errors import Q35Error
+from q35chat.text import pluralise
 
 _Branch = tuple[tuple[TurnRecord, ...], ChatSettings]
 
@@ -101,7 +101,7 @@ class SlotCounts:
         forecast = Forecast(needed, pictures, used, left, fits, summary_slots=summary)
         if fits:
             return forecast
-        wanted = f"{counted(needed, 'slot')}{forecast.of_which}"
+        wanted = f"{pluralise(needed, 'slot')}{forecast.of_which}"
         reason = f"needs {wanted} and one for the answer, {available:,} are free"
         return replace(forecast, reason=reason)
 

@@ -13,7 +13,6 @@ from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.choices import Speculate
 from q35chat.commands.answering import answer, show_turn
 from q35chat.commands.backend import LoadedModel, load_model
 from q35chat.commands.checks import check_thinking
@@ -29,6 +28,7 @@ from q35chat.commands.report import stats_lines
 from q35chat.commands.sampling import chosen_sampling
 from q35chat.commands.streaming import call_in_worker
 from q35chat.settings import Settings, load_settings
+from q35chat.user_input import Speculate
 from q35chat.vision.loading import header, read_file
 
 Load = Callable[[ModelChoice, int | None], LoadedModel]

@@ -44,8 +44,8 @@ from q35chat.engine.session import GraphSession
 from q35chat.errors import OutputError, UsageError
 from q35chat.files import replace_file
 from q35chat.runtimes.threads import usable_cpus
-from q35chat.safe_text import json_safe, safe_line
 from q35chat.settings import load_settings
+from q35chat.text import json_safe, safe_line
 
 Bandwidth = Callable[[int], float | None]
 _RUNTIMES = {"cpu": "onnxruntime", "ascend-310p": "mindspore_lite"}

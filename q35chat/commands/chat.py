@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from q35chat.advice import program
-from q35chat.choices import Speculate
 from q35chat.commands.checks import check_session, check_thinking
 from q35chat.commands.console import Console, StatusLine, is_terminal
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.errors import UsageError
+from q35chat.processes import program
 from q35chat.settings import Settings, load_settings
+from q35chat.user_input import Speculate
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
-from q35chat.safe_text import safe_line, safe_text
+from q35chat.text import safe_line, safe_text
 
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _MOST_DIGITS: Final = 4

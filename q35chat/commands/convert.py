@@ -6,7 +6,7 @@ from pathlib import Path
 
 from q35chat.commands.console import Console
 from q35chat.commands.next_command import chat_command
-from q35chat.quoting import quoted
+from q35chat.text import quoted
 from q35export.ascend.converter import find_converter
 from q35export.ascend.mindir import convert
 from q35export.progress import reporter_for

@@ -13,12 +13,11 @@ from q35chat.bundle.bundle import is_bundle
 from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint, sample_pictures
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.model_choice import DEFAULT_OUT
-from q35chat.counting import readable_size
 from q35chat.diagnosis import bundle, machine
 from q35chat.diagnosis.checks import Check, Group, run_probe
 from q35chat.errors import BundleError
-from q35chat.safe_text import safe_line
 from q35chat.settings import load_settings
+from q35chat.text import readable_size, safe_line
 from q35chat.user_input import typed_path
 
 _WIDTH = 600

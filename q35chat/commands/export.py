@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from q35chat.advice import install_command
 from q35chat.bundle.bundle import Bundle
 from q35chat.commands.console import Console
 from q35chat.commands.next_command import as_typed_here, lacking, next_step
 from q35chat.commands.verify import compare
-from q35chat.counting import readable_size
 from q35chat.errors import UsageError
+from q35chat.processes import install_command
+from q35chat.text import readable_size
 from q35export.pipeline import export
 from q35export.plan import PROGRAM_BYTES
 from q35export.progress import reporter_for

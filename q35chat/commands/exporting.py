@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from q35chat import errors
 from q35chat.bundle.bundle import Bundle
-from q35chat.children import python_command, python_environment
 from q35chat.commands.next_command import as_typed_here, chat_command, convert_command
 from q35chat.errors import ExportError, Q35Error
-from q35chat.safe_text import safe_line
+from q35chat.processes import python_command, python_environment
+from q35chat.text import safe_line
 from q35chat.tui.exporting import (
     BundleWish,
     Cost,

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import typer
 
-from q35chat.advice import program
 from q35chat.commands.console import Console
 from q35chat.errors import Q35Error
+from q35chat.processes import program
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141

@@ -15,9 +15,8 @@ from q35chat.commands.answering import show_turn
 from q35chat.commands.console import Console
 from q35chat.commands.line_input import script_lines, typed_lines
 from q35chat.commands.render import StreamRenderer
-from q35chat.counting import counted
 from q35chat.errors import PictureError, Q35Error, UsageError
-from q35chat.safe_text import safe_line
+from q35chat.text import pluralise, safe_line
 from q35chat.tui.chat.paste import is_existing_path
 from q35chat.user_input import typed_path
 
@@ -116,7 +115,7 @@ class LineChat:
         picture = self._conversation.attach(path)
         self._pictures = (*self._pictures, picture)
         size = f"{picture.width} x {picture.height}"
-        self._console.note(f"{picture.name}: {size} pixels, {counted(picture.tokens, 'token')}")
+        self._console.note(f"{picture.name}: {size} pixels, {pluralise(picture.tokens, 'token')}")
 
     def _add_picture(self, path: str) -> None:
         name = path.strip("'\"")

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from q35chat.advice import DEFAULT_OUT as OUT
-from q35chat.advice import export_command
 from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.bundle.demo import demo_checkpoint, ensure_demo
-from q35chat.choices import Speculate
 from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.errors import BundleError
+from q35chat.processes import DEFAULT_OUT as OUT
+from q35chat.processes import export_command
 from q35chat.settings import Settings
-from q35chat.user_input import typed_path
+from q35chat.user_input import Speculate, typed_path
 
 DEFAULT_OUT = Path(OUT)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from q35chat.advice import DEFAULT_OUT, program
 from q35chat.bundle.bundle import Manifest
 from q35chat.bundle.export_command import adding
 from q35chat.errors import Q35Error
-from q35chat.quoting import quoted
+from q35chat.processes import DEFAULT_OUT, program
 from q35chat.settings import load_settings
+from q35chat.text import quoted
 
 _CONVERTED_TARGET = "ascend-310p"
 _ANSWERING = {"cpu": ("text",), _CONVERTED_TARGET: ("prefill", "decode")}

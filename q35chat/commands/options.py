@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from q35chat import choices
+from q35chat import user_input
 
 
 def _turn_on_debug(context: typer.Context, value: bool) -> bool:
@@ -78,7 +78,7 @@ SnapshotMib = Annotated[
     ),
 ]
 Speculate = Annotated[
-    choices.Speculate | None,
+    user_input.Speculate | None,
     typer.Option(
         help="Guess the next tokens and compute several at once, for the same answers sooner: from "
         "what was said (lookup), by the model's own head (mtp; export --mtp). Default: auto, where "

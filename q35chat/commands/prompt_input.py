@@ -6,8 +6,8 @@ import os
 import stat
 from typing import BinaryIO
 
-from q35chat.advice import program
 from q35chat.errors import UsageError
+from q35chat.processes import program
 
 MAX_PROMPT_BYTES = 1_000_000
 _GAP = "\n\n"

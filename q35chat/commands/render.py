@@ -20,8 +20,7 @@ from q35chat.chat.events import (
 )
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.report import summary
-from q35chat.counting import counted
-from q35chat.safe_text import json_safe, safe_text
+from q35chat.text import json_safe, pluralise, safe_text
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
@@ -146,11 +145,11 @@ def progress_text(event: Event) -> str:
     match event:
         case PromptPlan(prompt_tokens=total, image_tokens=pictures, capacity=capacity):
             of_them = f", {pictures} for pictures" if pictures else ""
-            return f"prompt: {total:,} of {counted(capacity, 'slot')}{of_them}"
+            return f"prompt: {total:,} of {pluralise(capacity, 'slot')}{of_them}"
         case VisionProgress(done=done, total=total):
             return f"looking at pictures: {done} of {total}"
         case PrefillProgress(done=done, total=total, tokens_per_s=speed):
-            of_all = f"{done:,} of {counted(total, 'token')}"
+            of_all = f"{done:,} of {pluralise(total, 'token')}"
             return f"reading the prompt: {of_all} ({speed:.0f} tokens/s)"
         case _:
             return ""
@@ -161,5 +160,5 @@ def show_ending(finished: Finished, console: Console) -> None:
     usage = finished.usage
     ending = _ENDINGS.get(finished.reason)
     if ending:
-        said = counted(usage.completion_tokens - usage.reasoning_tokens, "answer token")
+        said = pluralise(usage.completion_tokens - usage.reasoning_tokens, "answer token")
         console.note(ending.format(said=said, total=f"{usage.capacity_total:,}"))

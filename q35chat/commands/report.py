@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from q35chat import counting
 from q35chat.chat.events import Finished, Timings
-from q35chat.counting import counted
+from q35chat.text import percentile, pluralise
 
 
 def summary(finished: Finished, load_ms: float, session: str | None = None) -> dict[str, Any]:
@@ -46,17 +45,12 @@ def _timings(timings: Timings, load_ms: float) -> dict[str, Any]:
         "prefill_ms": _ms(timings.prefill_ms),
         "first_token_ms": _ms(timings.first_token_ms),
         "decode_ms_per_token": {
-            "p50": percentile(timings.wall_ms, 50),
-            "p95": percentile(timings.wall_ms, 95),
+            f"p{percent}": _ms(percentile(timings.wall_ms, percent)) if timings.wall_ms else None
+            for percent in (50, 95)
         },
         "predict_ms": _ms(sum(timings.predict_ms)),
         "wall_ms": _ms(sum(timings.wall_ms)),
     }
-
-
-def percentile(values: tuple[float, ...], percent: int) -> float | None:
-    """The smallest value that at least `percent` % of `values` do not exceed; None of none."""
-    return _ms(counting.percentile(values, percent)) if values else None
 
 
 def _ms(value: float) -> float:
@@ -71,8 +65,8 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
     steps, wall_s = len(times.wall_ms), sum(times.wall_ms) / 1000
     lines = [
         f"load      {load_ms:.0f} ms",
-        f"prompt    {counted(usage.prompt_tokens, 'token')}, {usage.image_tokens:,} for pictures, "
-        f"{usage.reused_tokens:,} reused; "
+        f"prompt    {pluralise(usage.prompt_tokens, 'token')}, "
+        f"{usage.image_tokens:,} for pictures, {usage.reused_tokens:,} reused; "
         f"vision {times.vision_ms:.0f} ms, prefill {times.prefill_ms:.0f} ms"
         + _speed(read, times.prefill_ms / 1000),
     ]
@@ -80,7 +74,7 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
         lines.append(f"route     {times.route}")
     thought = f"{usage.reasoning_tokens:,} of them reasoning"
     first = f"first token after {times.first_token_ms:.0f} ms"
-    lines.append(f"answer    {counted(usage.completion_tokens, 'token')}, {thought}; {first}")
+    lines.append(f"answer    {pluralise(usage.completion_tokens, 'token')}, {thought}; {first}")
     if steps:
         lines.append(
             f"decode    {percentile(times.wall_ms, 50):.1f} ms a token (p50), "
@@ -89,9 +83,9 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
             + f"; {sum(times.predict_ms) / steps:.1f} ms mean in the runtime"
         )
     if usage.drafted_tokens:
-        guessed = counted(usage.drafted_tokens, "guessed token")
+        guessed = pluralise(usage.drafted_tokens, "guessed token")
         lines.append(f"ahead     {usage.accepted_tokens:,} of {guessed} came true")
-    total = counted(usage.capacity_total, "slot")
+    total = pluralise(usage.capacity_total, "slot")
     lines.append(f"capacity  {usage.capacity_used:,} of {total} used")
     return lines if session is None else [*lines, f"session   {session}"]
 

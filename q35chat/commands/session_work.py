@@ -13,13 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
-from q35chat.advice import program
 from q35chat.commands.console import Console
 from q35chat.commands.prompt_input import checked_argument
-from q35chat.counting import counted, turns_said
 from q35chat.errors import UsageError
-from q35chat.safe_text import json_safe, safe_line
+from q35chat.processes import program
 from q35chat.store import Store
+from q35chat.text import json_safe, pluralise, safe_line, turn_count
 
 SHOWN_ID = 8
 
@@ -32,7 +31,7 @@ def show_list(console: Console, limit: int | None, *, as_json: bool) -> int:
         _print_json(console, [asdict(session) for session in sessions])
         return 0
     for session in sessions:
-        ident, said = session.id[:SHOWN_ID], turns_said(session.turns)
+        ident, said = session.id[:SHOWN_ID], turn_count(session.turns)
         _print(console, _when(session.updated), ident, f"{said:>14}", session.title)
     if not sessions:
         console.note(f"no chats yet; {program()} begins one")
@@ -112,7 +111,7 @@ def _agrees(console: Console, answers: TextIO | None, titles: dict[str, str]) ->
         raise UsageError("sessions delete asks first; without a terminal give --yes")
     for ident, title in titles.items():
         console.note(f"{ident[:SHOWN_ID]}  {title}")
-    console.err.write(f"Delete {counted(len(titles), 'chat')} for good? [y/N] ")
+    console.err.write(f"Delete {pluralise(len(titles), 'chat')} for good? [y/N] ")
     console.err.flush()
     return answers.readline().strip().lower() in {"y", "yes"}
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from q35chat.advice import program
-from q35chat.bundle.bundle import Bundle, Manifest
-from q35chat.bundle.foreign import AdoptedBundle, open_bundle
-from q35chat.bundle.integrity import Tell, unheard
-from q35chat.counting import counted, readable_size
+from q35chat.bundle.bundle import Bundle, Manifest, Tell, unheard
+from q35chat.bundle.foreign import ForeignBundle, open_bundle
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.errors import Q35Error
-from q35chat.quoting import quoted
+from q35chat.processes import program
+from q35chat.text import pluralise, quoted, readable_size
 
 _NEEDED = {
     "cpu": ("onnxruntime",),
@@ -59,14 +57,14 @@ def bundle(
 
 def _files(opened: Bundle, tell: Tell) -> Iterator[Check]:
     """Every file that is not as it was exported."""
-    if isinstance(opened, AdoptedBundle):
+    if isinstance(opened, ForeignBundle):
         yield Check("files", "info", "made by other scripts, so nobody knows what they should be")
         return
     found = list(opened.damages("full", tell=tell))
     for damage in found:
         yield Check("file", "damaged", f"{damage.name} {damage.what}", damage.remedy)
     entries = opened.manifest.files.values()
-    files = counted(len(entries), "file")
+    files = pluralise(len(entries), "file")
     if found:
         broken = sum(not damage.remedy for damage in found)
         what = f"{broken} of {files}" if broken else "some that no export wrote"

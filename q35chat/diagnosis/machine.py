@@ -20,8 +20,8 @@ from importlib.metadata import PackageNotFoundError, version
 import psutil
 
 from q35chat import __version__
-from q35chat.children import python_command, python_environment
 from q35chat.diagnosis.checks import Check
+from q35chat.processes import python_command, python_environment
 from q35chat.runtimes.threads import usable_cpus
 
 _GIB = 1 << 30

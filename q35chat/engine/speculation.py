@@ -25,10 +25,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.drafts import HeadDrafter, PromptLookup
 from q35chat.engine.session import Array
+from q35chat.user_input import Speculate
 
 LENGTHS = (1, 3, 7)
 HEAD_LENGTHS = (1, 2, 3)

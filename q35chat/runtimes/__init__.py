@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from q35chat.advice import program
 from q35chat.ascend.ports import Gear
 from q35chat.ascend.residency import Mode
 from q35chat.errors import RuntimeFailure
+from q35chat.processes import program
 
 if TYPE_CHECKING:
     from q35chat.engine.session import GraphSession

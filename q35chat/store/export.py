@@ -21,7 +21,7 @@ from q35chat.chat.summary import HEADING, quotation
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import StoreError
 from q35chat.files import replace_file
-from q35chat.safe_text import json_safe, safe_line, safe_text
+from q35chat.text import json_safe, safe_line, safe_text
 
 JSON_SCHEMA = 1
 Place = Callable[[Attachment], str]

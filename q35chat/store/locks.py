@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from q35chat.errors import StoreError
-from q35chat.locks import locked
+from q35chat.files import locked
 
 
 @contextmanager

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from q35chat.advice import program
 from q35chat.chat.history.records import ConversationRecord, SearchHit, TurnRecord
 from q35chat.chat.service import SessionSummary
 from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
+from q35chat.processes import program
 from q35chat.store import export, listing, rows, search
 from q35chat.store.damage import Damage
 from q35chat.store.folder import data_folder, private_folder

@@ -14,8 +14,7 @@ from rich.cells import cell_len
 from q35chat.chat.events import Finished, FinishReason, Timings, Usage
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment
-from q35chat.counting import counted
-from q35chat.safe_text import safe_text
+from q35chat.text import pluralise, safe_text
 from q35chat.tui.markdown.wrapping import fitting
 
 MARKS: Final[dict[FinishReason, str]] = {
@@ -47,7 +46,7 @@ def count(number: float) -> str:
 
 def slots(number: float) -> str:
     """A number of KV slots: `1 slot`, `1,024 slots`."""
-    return counted(number, "slot")
+    return pluralise(number, "slot")
 
 
 def millis(value: float) -> str:

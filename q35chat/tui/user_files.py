@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from q35chat import files
-from q35chat.locks import locked
+from q35chat.files import locked
 
 _PRIVATE: Final = 0o600
 

@@ -22,7 +22,7 @@ from PIL import (
 )
 
 from q35chat.errors import PictureError
-from q35chat.safe_text import safe_line
+from q35chat.text import safe_line
 
 MAX_FILE_BYTES = 512 << 20
 MAX_PIXELS = 1 << 27

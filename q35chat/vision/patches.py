@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from q35chat.errors import PictureError
-from q35chat.safe_text import safe_line
+from q35chat.text import safe_line
 from q35chat.vision.rules import DEFAULT_MAX_IMAGE_TOKENS, PictureRules
 
 FloatArray = npt.NDArray[np.float32]

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from q35chat.errors import BundleError
-from q35chat.json_fields import Fields
-from q35chat.json_files import read_json
+from q35chat.json_reader import Fields, read_json
 
 DEFAULT_MAX_IMAGE_TOKENS = 1024
 """A 12-megapixel photo is about 11,800 tokens under the checkpoint's own limit alone."""

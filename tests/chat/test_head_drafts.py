@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings
-from q35chat.choices import Speculate
 from q35chat.engine.speculation import Odds
 from q35chat.errors import BundleError
+from q35chat.user_input import Speculate
 from tests.chat.test_reuse_of_state import ACTIONS, User
 from tests.doubles.chat_model import END, GREEDY, ChatModel, picture, user
 

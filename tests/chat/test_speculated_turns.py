@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35chat.choices import Speculate
 from q35chat.engine import speculation
 from q35chat.engine.speculation import Odds
+from q35chat.user_input import Speculate
 from tests.chat.test_reuse_of_state import ACTIONS, WORDS, User, _run
 from tests.doubles.chat_model import END, GREEDY, ChatModel, tokens, user
 from tests.doubles.guesses import Guesses

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from q35chat.advice import program
 from q35chat.ascend import diagnosis as ascend
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint
 from q35chat.commands.doctor import run_doctor
 from q35chat.diagnosis import machine
 from q35chat.diagnosis.machine import Library
+from q35chat.processes import program
 from q35export.ascend.mindir import convert
 from q35export.pipeline import export
 from q35export.progress import PlainReporter

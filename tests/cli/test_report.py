@@ -2,27 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from q35chat.commands.report import percentile, stats_lines, summary
+from q35chat.commands.report import stats_lines, summary
 from tests.cli.scripted import finished
-
-
-@pytest.mark.parametrize(
-    ("values", "percent", "expected"),
-    [
-        ((), 50, None),
-        ((5.0,), 95, 5.0),
-        ((3.0, 1.0, 2.0), 50, 2.0),
-        ((4.0, 1.0, 3.0, 2.0), 50, 2.0),
-        (tuple(float(n) for n in range(1, 101)), 95, 95.0),
-        (tuple(float(n) for n in range(1, 101)), 50, 50.0),
-    ],
-)
-def test_a_percentile_is_a_value_that_was_measured(
-    values: tuple[float, ...], percent: int, expected: float | None
-) -> None:
-    assert percentile(values, percent) == expected
 
 
 def test_stats_name_speed_latency_and_capacity() -> None:

@@ -1,6 +1,6 @@
 """What is shown as a command can be typed: no text spells the program's name before one.
 
-`advice.program()` says what to type. This reads every string of the sources, except what only
+`processes.program()` says what to type. This reads every string of the sources, except what only
 their readers see: docstrings of modules and classes.
 """
 

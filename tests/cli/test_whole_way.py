@@ -14,7 +14,7 @@ import pytest
 
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.cli import run
-from q35chat.safe_text import safe_text
+from q35chat.text import safe_text
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest

@@ -14,8 +14,8 @@ from q35chat.bundle.bundle import Bundle, FileEntry, Manifest, ModelFacts, Sourc
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.choices import Speculate
 from q35chat.engine.session import GraphSession
+from q35chat.user_input import Speculate
 from tests.doubles.numpy_head import NumpyHead
 from tests.doubles.numpy_session import NumpySession
 from tests.doubles.vision_session import VisionSession

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from q35chat.chat.values import SamplingSettings
-from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.sampling import Sampler, draw
 from q35chat.engine.session import Array
 from q35chat.engine.speculation import MOST_TOKENS, Odds, Source, Speculator, speculator
+from q35chat.user_input import Speculate
 from tests.doubles.numpy_session import NumpySession
 
 PROMPT = [7, 1, 2, 9, 7, 1, 2, 9, 7, 1]

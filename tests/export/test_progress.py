@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from q35chat.counting import readable_size
+from q35chat.text import readable_size
 from q35export.progress import BarReporter, PlainReporter, Reporter, reporter_for
 
 

@@ -12,10 +12,10 @@ import onnxruntime as ort
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import open_decoder
-from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.speculation import Odds, Speculator, speculator
 from q35chat.runtimes.onnxruntime import OrtSession
+from q35chat.user_input import Speculate
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest

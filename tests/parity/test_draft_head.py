@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.choices import Speculate
 from q35chat.engine.decoder import Decoder
+from q35chat.user_input import Speculate
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest, Precision

@@ -93,10 +93,10 @@ def test_a_step_makes_no_value_and_no_binding(
     engine = Decoder(session)
     engine.extend(IDS, POSITIONS)
     made: list[str] = []
-    counted(monkeypatch, onnxruntime.OrtValue, "__init__", made)
-    counted(monkeypatch, onnxruntime.IOBinding, "__init__", made)
-    counted(monkeypatch, onnxruntime.IOBinding, "bind_ortvalue_input", made)
-    counted(monkeypatch, onnxruntime.RunOptions, "__init__", made)
+    pluralise(monkeypatch, onnxruntime.OrtValue, "__init__", made)
+    pluralise(monkeypatch, onnxruntime.IOBinding, "__init__", made)
+    pluralise(monkeypatch, onnxruntime.IOBinding, "bind_ortvalue_input", made)
+    pluralise(monkeypatch, onnxruntime.RunOptions, "__init__", made)
 
     for token in (1, 2, 3, 4):
         engine.step(token)
@@ -106,7 +106,7 @@ def test_a_step_makes_no_value_and_no_binding(
     assert made.count("IOBinding.__init__") == 2
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, made: list[str]) -> None:
+def pluralise(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, made: list[str]) -> None:
     original: Callable[..., Any] = getattr(owner, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -7,8 +7,8 @@ import pytest
 from textual.widgets import Input
 
 from q35chat.chat.values import Turn
-from q35chat.counting import turns_said
 from q35chat.errors import BundleError, StoreError
+from q35chat.text import turn_count
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_exporter import ScriptedExporter
@@ -268,7 +268,7 @@ async def test_a_chat_that_was_begun_from_a_summary_says_so_as_the_command_line_
     workspace.add("Continued").summary = "They spoke of Norway."
     async with opened(workspace) as chat:
         await chat.press("ctrl+l")
-        await chat.see(f"{turns_said(0)} long ago")
+        await chat.see(f"{turn_count(0)} long ago")
         await chat.press("delete")
         await chat.see("Its summary cannot be brought back.")
 

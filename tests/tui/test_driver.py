@@ -47,7 +47,7 @@ class Counting(PatientDriver):
 
 
 @pytest.fixture(autouse=True)
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def pluralise(monkeypatch: pytest.MonkeyPatch) -> None:
     def send(driver: Counting, _: Message) -> None:
         driver.sent += 1
         driver.most = max(driver.most, driver.sent - driver.handled)

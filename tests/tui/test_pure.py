@@ -17,7 +17,7 @@ from q35chat.tui.chat.completion import listing, path_word, slash_choices
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.chat.feed import Batch, Feed
 from q35chat.tui.chat.history import History
-from q35chat.tui.chat.meter import Meter, percentile
+from q35chat.tui.chat.meter import Meter
 from q35chat.tui.chat.pacing import LONGEST_S, SHORTEST_S, Pacer
 from q35chat.tui.chat.paste import fold_label, folds, is_existing_path, picture_paths, unfold
 from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
@@ -289,12 +289,6 @@ def test_the_meter_accounts_for_a_turn() -> None:
     conversation.used = 340
     meter.idle(conversation)
     assert (meter.capacity.kept, meter.capacity.turn) == (340, 0)
-
-
-def test_percentiles_are_values_that_occurred() -> None:
-    values = [float(number) for number in range(1, 101)]
-    assert (percentile(values, 0.5), percentile(values, 0.95)) == (50.0, 95.0)
-    assert (percentile([], 0.5), percentile([7.0], 0.95)) == (0.0, 7.0)
 
 
 def test_columns_of_the_graph_do_not_move_when_steps_come() -> None:

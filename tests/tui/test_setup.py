@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.choices import LEAST_CAPACITY
 from q35chat.errors import BundleError, CheckpointError, UsageError
 from q35chat.tui.exporting import Phase
 from q35chat.tui.widgets.setup_form import Choices
+from q35chat.user_input import MIN_CAPACITY
 from q35export.request import ExportRequest
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
@@ -155,9 +155,9 @@ async def test_a_capacity_beyond_the_model_is_refused_before_the_export() -> Non
 
 async def test_the_least_capacity_of_the_form_is_the_exporters() -> None:
     async with setting_up(ScriptedExporter()) as chat:
-        put(chat, "capacity", str(LEAST_CAPACITY))
+        put(chat, "capacity", str(MIN_CAPACITY))
         least = setup_of(chat).form.wish().capacity
-        put(chat, "capacity", str(LEAST_CAPACITY - 1))
+        put(chat, "capacity", str(MIN_CAPACITY - 1))
         with pytest.raises(ValueError, match="must be from"):
             setup_of(chat).form.wish()
     assert ExportRequest(max_seq_len=least).max_seq_len == least

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from q35chat.errors import ExportError, UsageError
-from q35chat.quoting import quoted
+from q35chat.text import quoted
 from q35export.ascend.converter_failures import DISK_FULL, explain
 from q35export.staging import sigterm_raises, undisturbed
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from q35chat.bundle.bundle import Bundle, FileEntry, Manifest
-from q35chat.counting import readable_size
 from q35chat.errors import ExportError
+from q35chat.text import readable_size
 from q35export.ascend.converter import Converter, Job, command_text, run_converter
 from q35export.ascend.converter_config import config_text, read_inputs
 from q35export.ascend.mindir_files import converted_files, converted_graph, take_result

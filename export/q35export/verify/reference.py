@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from q35chat.advice import install_command
 from q35chat.errors import Q35Error
+from q35chat.processes import install_command
 from q35export.verify.samples import Sample
 
 Float32 = npt.NDArray[np.float32]

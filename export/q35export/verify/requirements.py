@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 import psutil
 
-from q35chat.advice import program
 from q35chat.bundle.bundle import Bundle
 from q35chat.errors import BundleError, Q35Error
+from q35chat.processes import program
 from q35export.config import ModelConfig
 from q35export.inventory import expected_tensors
 from q35export.request import COMPONENTS

@@ -20,8 +20,8 @@ from functools import cached_property
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
-from q35chat.counting import counted
 from q35chat.errors import StoreError, UsageError
+from q35chat.text import pluralise
 
 
 class TurnTree:
@@ -103,7 +103,7 @@ def oldest(path: Sequence[TurnRecord], pairs: int) -> tuple[TurnRecord, ...]:
     starts = [place for place, record in enumerate(path) if record.turn.role == "user"]
     if not 0 < pairs <= len(starts):
         raise UsageError(
-            f"{counted(pairs, 'question')} cannot be left out: the prompt has {len(starts)}."
+            f"{pluralise(pairs, 'question')} cannot be left out: the prompt has {len(starts)}."
         )
     return tuple(path[: (*starts, len(path))[pairs]])
 

@@ -19,7 +19,7 @@ from q35chat.chat.values import Attachment
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError, PictureError
-from q35chat.safe_text import safe_line
+from q35chat.text import safe_line
 from q35chat.vision.geometry import geometry
 from q35chat.vision.loading import decode, header, read_file
 from q35chat.vision.patches import fit, fitted_size, patches

@@ -26,9 +26,9 @@ from q35chat.chat.prompt.tokenizer import (
     whole_characters,
 )
 from q35chat.chat.values import Turn
-from q35chat.counting import counted
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError
+from q35chat.text import pluralise
 from q35chat.vision.positions import mrope_positions
 
 _Own = tuple[tuple[int, ...], str]
@@ -260,8 +260,8 @@ def _widths(is_placeholder: Array, pictures: Sequence[PlacedPicture]) -> Array:
     places = int(is_placeholder.sum())
     if places != len(pictures):
         raise BundleError(
-            f"the chat template made {counted(places, 'place')} for "
-            f"{counted(len(pictures), 'picture')}: export the bundle again"
+            f"the chat template made {pluralise(places, 'place')} for "
+            f"{pluralise(len(pictures), 'picture')}: export the bundle again"
         )
     widths = np.ones(len(is_placeholder), np.int64)
     widths[is_placeholder] = [picture.tokens for picture in pictures]

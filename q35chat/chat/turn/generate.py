@@ -27,11 +27,11 @@ from q35chat.chat.turn.answer import AnswerText
 from q35chat.chat.turn.limits import Limits
 from q35chat.chat.turn.reading import PromptReader
 from q35chat.chat.values import ChatSettings
-from q35chat.counting import counted
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
 from q35chat.engine.speculation import Odds, Speculator, speculator
 from q35chat.errors import CapacityError
+from q35chat.text import pluralise
 
 ShouldStop = Callable[[], bool]
 
@@ -172,7 +172,7 @@ def check_fit(plan: PromptPlan) -> None:
     if plan.prompt_tokens <= plan.capacity:
         return
     pictures = f" ({plan.image_tokens:,} for pictures)" if plan.image_tokens else ""
-    wanted = counted(plan.prompt_tokens, "slot")
+    wanted = pluralise(plan.prompt_tokens, "slot")
     raise CapacityError(
         f"prompt needs {wanted}{pictures}, capacity {plan.capacity:,}: "
         f"shorten it{', use fewer or smaller pictures' if pictures else ''} "

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from q35chat.chat.events import FinishReason, Kind
 from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
 from q35chat.chat.values import ChatSettings
-from q35chat.counting import counted
+from q35chat.text import pluralise
 
 
 class Limits:
@@ -62,7 +62,7 @@ class Limits:
         self._closing = True
         self._guard.reset()
         why = "it repeated itself" if looped else "its budget is used"
-        return f"thinking stopped after {counted(self.reasoning_tokens, 'token')}: {why}"
+        return f"thinking stopped after {pluralise(self.reasoning_tokens, 'token')}: {why}"
 
     def _answered(self, *, looped: bool) -> None:
         self._answer_tokens += 1

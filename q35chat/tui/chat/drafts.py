@@ -15,7 +15,7 @@ from typing import Final
 
 import platformdirs
 
-from q35chat.safe_text import safe_text
+from q35chat.text import safe_text
 from q35chat.tui.user_files import alone_with, replace_file
 
 _MOST_BYTES: Final = 64 << 20

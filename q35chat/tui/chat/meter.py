@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from q35chat import counting
 from q35chat.chat.events import PrefillProgress, Usage, VisionProgress, shared_times
 from q35chat.chat.service import Conversation, Forecast, ModelInfo
+from q35chat.text import percentile
 from q35chat.tui.chat.feed import Batch
 from q35chat.tui.text import route_words
 
@@ -103,11 +103,6 @@ class Reading:
     progress: Progress | None = None
     route: str = ""
     running: bool = False
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of the values do not exceed (nearest rank); 0 for none."""
-    return counting.percentile(values, round(share * 100)) if values else 0.0
 
 
 @dataclass(slots=True)
@@ -210,8 +205,8 @@ class Meter:
             model=self.model,
             steps=wall,
             first_step=self._steps_seen - len(wall),
-            p50=percentile(wall, 0.50),
-            p95=percentile(wall, 0.95),
+            p50=percentile(wall, 50),
+            p95=percentile(wall, 95),
             predict=_mean(predict),
             wall=_mean(wall),
             tokens_per_s=1000 / step if step else 0.0,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from q35chat.chat.service import DropPlan, Forecast, Step
-from q35chat.counting import counted
 from q35chat.errors import CapacityError, Q35Error, RuntimeFailure, StoreError
+from q35chat.text import pluralise
 from q35chat.tui.chat.drafting import Whereabouts
 from q35chat.tui.text import count, one_line, slots
 from q35chat.tui.widgets.composer import refusal_words
@@ -244,7 +244,7 @@ class Panels:
     def oldest(self, pairs: int) -> str:
         """The oldest questions in words: the first one's own, or how many."""
         if pairs > 1:
-            return f"the oldest {counted(pairs, 'question')}"
+            return f"the oldest {pluralise(pairs, 'question')}"
         return f"“{one_line(self.questions()[0].turn.text, 24) or 'picture'}”"
 
     def _export_way(self) -> Way:

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from q35chat.counting import counted
+from q35chat.text import pluralise
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.text import clean, one_line
 
@@ -25,7 +25,7 @@ _SHOWN_LINES: Final = 8
 
 def row(number: int, block: CodeBlock, width: int) -> Content:
     """One block on one line: number, first line, language and length."""
-    facts = f"{one_line(block.language, 12):>12}  {counted(block.lines, 'line'):>10}"
+    facts = f"{one_line(block.language, 12):>12}  {pluralise(block.lines, 'line'):>10}"
     room = max(8, width - len(facts) - 5)
     text = one_line(block.first_line or "empty", room)
     pad = " " * max(0, room - Content(text).cell_length)
@@ -37,7 +37,7 @@ def beginning(block: CodeBlock, width: int) -> Content:
     lines = clean(block.text).expandtabs(4).split("\n")
     shown = [_cut(line, width) for line in lines[:_SHOWN_LINES]]
     rest = len(lines) - len(shown)
-    return Content("\n".join([*shown, *([f"… {counted(rest, 'more line')}"] if rest else [])]))
+    return Content("\n".join([*shown, *([f"… {pluralise(rest, 'more line')}"] if rest else [])]))
 
 
 def _cut(line: str, width: int) -> str:

@@ -14,7 +14,7 @@ from textual.markup import escape
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
-from q35chat.counting import counted
+from q35chat.text import pluralise
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.text import one_line
@@ -67,7 +67,7 @@ class CommandTable(Provider):
     def _entries(self, blocks: Sequence[CodeBlock]) -> Iterator[_Entry]:
         for number, block in enumerate(blocks, start=1):
             title = f"Copy code block {number}"
-            facts = " · ".join(part for part in (block.language, counted(block.lines, "line"))
+            facts = " · ".join(part for part in (block.language, pluralise(block.lines, "line"))
                                if part)  # fmt: skip
             help_text = escape(one_line(f"{facts} · {block.first_line}", 60))
             run = partial(self._chat.run_command, "copy_code", str(number))

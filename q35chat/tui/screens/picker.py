@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from q35chat.counting import readable_size
+from q35chat.text import readable_size
 from q35chat.tui.chat.completion import Choice, listing
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.key_order import LatestQuery, LineField

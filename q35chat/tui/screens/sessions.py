@@ -16,8 +16,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.chat.service import SessionSummary, Workspace
-from q35chat.counting import counted, turns_said
 from q35chat.errors import Q35Error
+from q35chat.text import pluralise, turn_count
 from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.key_order import LatestQuery, LineField
@@ -40,7 +40,7 @@ def age(seconds: float) -> str:
 
 def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Content:
     """One conversation on one line."""
-    facts = f"{turns_said(summary.turns):>14}  {age(now - summary.updated):>10}"
+    facts = f"{turn_count(summary.turns):>14}  {age(now - summary.updated):>10}"
     room = max(8, width - len(facts) - 2)
     title = one_line(summary.title or "untitled", room - 1)
     pad = " " * max(1, room - Content(title).cell_length)
@@ -49,7 +49,7 @@ def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Co
 
 
 def _loses(turns: int) -> str:
-    return f"Its {counted(turns, 'turn')} and pictures" if turns else "Its summary"
+    return f"Its {pluralise(turns, 'turn')} and pictures" if turns else "Its summary"
 
 
 class SessionsScreen(ModalScreen[str | None]):

@@ -22,8 +22,8 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Button, Input, Static
 
-from q35chat.counting import readable_size
 from q35chat.errors import Q35Error
+from q35chat.text import readable_size
 from q35chat.tui.commands import panel_bindings
 from q35chat.tui.exporting import (
     BundleWish,

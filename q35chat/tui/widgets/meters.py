@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from q35chat.counting import counted
+from q35chat.text import pluralise
 from q35chat.tui.chat.meter import SHOWN_STEPS, Capacity, Level, Progress, Reading
 from q35chat.tui.text import count, millis, model_facts, one_line, packed, rate, seconds
 
@@ -203,7 +203,7 @@ def speed(reading: Reading) -> Content:
     rows = [
         Content.assemble(
             (rate(reading.tokens_per_s), "$success bold"),
-            (f"  {counted(reading.made, 'token')}", _DIM),
+            (f"  {pluralise(reading.made, 'token')}", _DIM),
         ),
         Content.assemble((first, "bold"), (" to the first token", _DIM)),
     ]

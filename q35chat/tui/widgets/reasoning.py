@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from q35chat.counting import counted
+from q35chat.text import pluralise
 from q35chat.tui.commands import key_of
 from q35chat.tui.text import clean, seconds
 from q35chat.tui.widgets.containers import FollowScroll
@@ -115,7 +115,7 @@ class Reasoning(Vertical):
         words = "thinking…" if self._live else "thought"
         parts = [f"{arrow} {words}"]
         if self._tokens:
-            parts.append(counted(self._tokens, "token"))
+            parts.append(pluralise(self._tokens, "token"))
         if self._seconds:
             parts.append(seconds(self._seconds))
         key = key_of(self.app, "reasoning")

@@ -19,14 +19,13 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
-from q35chat.advice import DEFAULT_OUT, REAL_MODEL
-from q35chat.choices import LEAST_CAPACITY
-from q35chat.counting import readable_size
+from q35chat.processes import DEFAULT_OUT, REAL_MODEL
+from q35chat.text import readable_size
 from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub, Standing
 from q35chat.tui.fields import whole
 from q35chat.tui.text import clean, count
 from q35chat.tui.widgets.key_order import LineField
-from q35chat.user_input import typed_path
+from q35chat.user_input import MIN_CAPACITY, typed_path
 
 _CHOSEN, _OTHER = "●", "○"
 _APART: Final = 3
@@ -281,7 +280,7 @@ class SetupForm(Vertical):
         try:
             capacity = self._capacity()
         except ValueError:
-            hint.update(Content.styled(f"from {LEAST_CAPACITY} to {count(most)}", "$error"))
+            hint.update(Content.styled(f"from {MIN_CAPACITY} to {count(most)}", "$error"))
         else:
             hint.update("slots, answer included")
             for cost in self._estimate.costs if self._estimate else ():
@@ -298,7 +297,7 @@ class SetupForm(Vertical):
     def _capacity(self) -> int:
         most = _MOST if self._estimate is None else self._estimate.longest
         try:
-            return whole(self._text("capacity"), min(LEAST_CAPACITY, most), most)
+            return whole(self._text("capacity"), min(MIN_CAPACITY, most), most)
         except ValueError as problem:
             raise ValueError(f"Capacity {problem}") from None
 

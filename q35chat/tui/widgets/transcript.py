@@ -16,7 +16,7 @@ from textual.widgets import Static
 from q35chat.chat.service import Step
 from q35chat.chat.summary import HEADING
 from q35chat.chat.values import Turn
-from q35chat.counting import counted
+from q35chat.text import pluralise
 from q35chat.tui.commands import key_of
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.containers import FollowScroll
@@ -48,7 +48,7 @@ class Edge(Static):
         self.display = hidden > 0
         arrow, command = ("↑", "earliest") if self.side == "earlier" else ("↓", "follow")
         key = key_of(self.app, command)
-        turns = counted(hidden, f"{self.side} turn")
+        turns = pluralise(hidden, f"{self.side} turn")
         self.update(Content(f"{arrow} {turns} · {f'{key} or ' if key else ''}click"))
 
     def on_click(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widgets import Static
 
-from q35chat.advice import export_command, program
 from q35chat.chat.service import ModelInfo
+from q35chat.processes import export_command, program
 from q35chat.tui.text import clean, count, model_facts
 
 _DIM = "$foreground 60%"

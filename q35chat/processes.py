@@ -1,6 +1,8 @@
-"""What the whole program says about itself and about getting a real model.
+"""Command lines that start this program and its Python: what a user types for it, and what it runs
+in a process of its own.
 
-A leaf: knows nothing of bundles, commands and screens.
+A leaf: knows nothing of bundles, commands and screens. A child imports nothing from the folder that
+it is started in: that may be a model from anywhere.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from q35chat.quoting import quoted
+from q35chat.text import quoted
 
 REAL_MODEL: Final = "Qwen/Qwen3.5-0.8B"
 DEFAULT_OUT: Final = "out"
@@ -46,3 +48,17 @@ def _typed(path: Path) -> str:
     except (OSError, ValueError):
         return str(path)
     return str(below) if below.parts[1:] else f"./{below}"
+
+
+def python_command(*arguments: str) -> list[str]:
+    """A command line of this interpreter, which does not look into the working folder."""
+    return [sys.executable, "-P", *arguments]
+
+
+def python_environment() -> dict[str, str]:
+    """This process's environment, under which a child can import what this process can, and
+    speaks UTF-8 through its streams whatever the user's terminal speaks."""
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONIOENCODING": "utf-8:backslashreplace",
+    }
