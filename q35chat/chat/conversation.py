@@ -38,7 +38,7 @@ class StoredConversation:
         self._backend = backend
         self._journal = journal
         self._turn_lock = lock
-        self._asker = TurnRequests(backend, journal)
+        self._requests = TurnRequests(backend, journal)
         self._run = StoppableTurn()
         self._slots = SlotCounts(backend, journal)
 
@@ -76,11 +76,11 @@ class StoredConversation:
     @property
     def steps(self) -> Sequence[Step]:
         """The turns of the branch being read; an answer joins them when it has ended."""
-        shown = self._journal.shown
-        steps = steps_of(shown.path())
+        view = self._journal.view
+        steps = steps_of(view.path())
         if not steps:
             return ()
-        branch, branches = shown.place()
+        branch, branches = view.place()
         return (*steps[:-1], replace(steps[-1], branch=branch, branches=branches))
 
     @property
@@ -136,22 +136,22 @@ class StoredConversation:
         Raises CapacityError, and then the question is not kept.
         """
         turn = Turn("user", text, tuple(attachments))
-        return self._answer(lambda: self._asker.new(turn, self._journal.record.head, settings))
+        return self._answer(lambda: self._requests.new(turn, self._journal.record.head, settings))
 
     def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
         """Answer the last question, or that of the turn `step_id`, once more beside the first."""
         asked = step_id or self._journal.record.head
-        return self._answer(lambda: self._asker.again(asked))
+        return self._answer(lambda: self._requests.again(asked))
 
     def edit(
         self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
     ) -> Iterator[Event]:
         """Put another turn beside an earlier one: a question is answered, an answer just kept."""
-        return self._answer(lambda: self._asker.edited(step_id, text, tuple(attachments)))
+        return self._answer(lambda: self._requests.edited(step_id, text, tuple(attachments)))
 
     def continue_answer(self) -> Iterator[Event]:
         """Go on with an answer that was stopped or cut."""
-        return self._answer(self._asker.continued)
+        return self._answer(self._requests.continued)
 
     def cancel(self) -> None:
         """TurnRequest the running turn to stop after its current step. Safe at any time."""
@@ -171,7 +171,7 @@ class StoredConversation:
 
     def choose_branch(self, branch: int) -> None:
         """Read the branch number `branch` (from 0) of all, to its end."""
-        ends = self._journal.ends()
+        ends = self._journal.view.tree.ends
         if not 0 <= branch < len(ends):
             raise UsageError(f"This chat has no version {branch + 1}, only {len(ends)}.")
         self._journal.read_to(ends[branch])
@@ -208,93 +208,78 @@ class StoredConversation:
     def _answering(
         self, run: StoppableTurn, prepare: Callable[[], TurnRequest | None]
     ) -> Generator[Event]:
+        """The events of a turn; when it ends, however it does, its slots are counted."""
         finished: Finished | None = None
         with self._turn_lock.passing(run), self._journal.store.answering(self.id):
-            finished = yield from self._turn(run, prepare)
+            try:
+                self._journal.refresh()
+                if request := prepare():
+                    finished = yield from self._recording(run, request)
+                else:
+                    yield from self._news()
+            finally:
+                self._slots.count()
             if finished is not None:
                 yield finished
         if self._reads_ahead and finished is not None and finished.reason == "stop":
             self._turn_lock.when_idle(self._read_ahead)
 
-    def _turn(
-        self, run: StoppableTurn, prepare: Callable[[], TurnRequest | None]
+    def _recording(
+        self, run: StoppableTurn, request: TurnRequest
     ) -> Generator[Event, None, Finished | None]:
-        """All events but `Finished`; when it ends, however it does, its slots are counted."""
-        try:
-            self._journal.refresh()
-            ask = prepare()
-            if ask is not None:
-                return (yield from self._generate(run, ask))
-            yield from self._news()
-            return None
-        finally:
-            self._slots.count()
+        """All events but `Finished`, the answer written beside them."""
+        settings = with_summary(request.answer.settings or self.settings(), self.summary)
+        running = self._backend.run(self._turns(request.path), settings, run.stopped)
+        finished: Finished | None = None
+        answer = AnswerRecorder(request.answer, self._journal.stream)
+        with closing(_generator(running)) as events:
+            first = next(events)
+            if request.question is not None:
+                self._journal.add(request.question)
+            try:
+                with answer:
+                    for event in chain((first,), events):
+                        answer.take(event)
+                        if isinstance(event, Finished):
+                            finished = event
+                            continue
+                        yield event
+                        yield from self._news()
+                        if trouble := answer.problem():
+                            yield _unsaved(trouble)
+            except Exception as error:
+                answer.end(None, str(error))
+                raise
+            except BaseException:  # the consumer went away
+                answer.end("cancelled")
+                raise
+            finally:
+                problem = self._keep(answer)
+        if problem:
+            yield _unsaved(problem)
+        return finished
 
     def _read_ahead(self, stop: threading.Event) -> None:
         turns = self._turns(self._prompt_path())
         if turns and turns[-1].role == "assistant":
-            self._backend.read_ahead(turns, self._prompt_settings(), stop.is_set)
-
-    def _generate(
-        self, run: StoppableTurn, ask: TurnRequest
-    ) -> Generator[Event, None, Finished | None]:
-        turns = self._turns(ask.path)
-        settings = with_summary(ask.answer.settings or self.settings(), self.summary)
-        running = self._backend.run(turns, settings, run.stopped)
-        with closing(_generator(running)) as events:
-            first = next(events)
-            if ask.question is not None:
-                self._journal.add(ask.question)
-            return (yield from self._record(chain((first,), events), ask.answer))
-
-    def _record(
-        self, events: Iterator[Event], base: TurnRecord
-    ) -> Generator[Event, None, Finished | None]:
-        finished: Finished | None = None
-        answer = AnswerRecorder(base, self._journal.stream)
-        problem = ""
-        try:
-            with answer:
-                for event in events:
-                    answer.take(event)
-                    if isinstance(event, Finished):
-                        finished = event
-                        continue
-                    yield event
-                    yield from self._news()
-                    if trouble := answer.problem():
-                        yield _unsaved(trouble)
-        except Exception as error:
-            answer.end(None, str(error))
-            raise
-        except BaseException:  # the consumer went away
-            answer.end("cancelled")
-            raise
-        finally:
-            problem = self._keep(answer)
-        if problem:
-            yield _unsaved(problem)
-        return finished
+            settings = with_summary(self.settings(), self.summary)
+            self._backend.read_ahead(turns, settings, stop.is_set)
 
     def _news(self) -> Iterator[Notice]:
         if news := self._journal.news():
             yield Notice(news)
 
     def _keep(self, answer: AnswerRecorder) -> str:
-        if not answer.started:
-            return ""
-        record = answer.record()
+        """Keep what there is of an answer; why that failed, or empty."""
         try:
-            self._journal.keep(record)
+            if answer.started:
+                self._journal.keep(answer.record())
         except StoreError as error:
             return str(error)
         return ""
 
-    def _prompt_settings(self) -> ChatSettings:
-        return with_summary(self.settings(), self.summary)
-
     def _prompt_path(self) -> tuple[TurnRecord, ...]:
-        return in_prompt(self._journal.path())
+        return in_prompt(self._journal.view.path())
 
     def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
         return prompt_turns(path, self._backend.vocabulary)

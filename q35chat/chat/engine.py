@@ -15,7 +15,7 @@ from q35chat.chat.model import GenerationDefaults, Model
 from q35chat.chat.prompt.pictures import Pictures
 from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate, Prompt, build_prompt
-from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags, TokenLowerBound
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
 from q35chat.chat.turn.reading import read_ahead
@@ -23,11 +23,12 @@ from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder
 from q35chat.engine.encoder import SquareError, VisionEncoder
 from q35chat.engine.session import GraphSession
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, CapacityError
 from q35chat.user_input import Speculate
 from q35chat.vision.rules import PictureRules
 
 OpenGraph = Callable[[Path], GraphSession]
+_SHORT = 16  # characters a slot that are left to the exact count
 
 
 class ChatEngine:
@@ -42,7 +43,6 @@ class ChatEngine:
         self._model = model
         self._info = info
         self._vocabulary = vocabulary
-        self._least = TokenLowerBound(model.tokenizer)
         self.sampling_defaults = sampling
 
     @classmethod
@@ -62,7 +62,6 @@ class ChatEngine:
         """
         manifest, folder = bundle.manifest, bundle.processor_dir
         tokenizer = ChatTokenizer.load(folder)
-        tags = ThinkTags.of(tokenizer)
         defaults = GenerationDefaults.read(folder / "generation_config.json")
         stop_ids = defaults.stop_ids or tokenizer.end_ids
         with _all_or_none(open_graph) as opened:
@@ -72,8 +71,7 @@ class ChatEngine:
             pictures = _pictures(bundle, vision, decoder)
         model = Model(
             tokenizer=tokenizer,
-            tags=tags,
-            template=ConversationTemplate(tokenizer, tags, stop_ids, manifest.model.image_token_id),
+            template=ConversationTemplate(tokenizer, stop_ids, manifest.model.image_token_id),
             pictures=pictures,
             decoder=decoder,
             cache=PrefixCache(decoder, snapshot_bytes),
@@ -151,7 +149,7 @@ class ChatEngine:
 
     def _prompt(self, turns: Sequence[Turn], settings: ChatSettings) -> Prompt:
         if turns[-1].role == "user":
-            self._least.check(turns[-1].text, self._info.capacity)
+            self._check_length(turns[-1].text)
         if settings.system_prompt:
             turns = (Turn("system", settings.system_prompt), *turns)
         pictures = [
@@ -166,6 +164,18 @@ class ChatEngine:
             thinking=settings.thinking,
             image_token_id=self._model.image_token_id,
         )
+
+    def _check_length(self, text: str) -> None:
+        """Refuse a question of which even the fewest tokens have no place."""
+        capacity = self._info.capacity
+        if len(text) <= capacity * _SHORT:
+            return
+        fewest = self._model.tokenizer.lower_bound(text)
+        if fewest > capacity:
+            raise CapacityError(
+                f"prompt needs at least {fewest:,} slots, capacity {capacity:,}: shorten it "
+                "or export with a larger --max-seq-len"
+            )
 
 
 @contextmanager

@@ -3,9 +3,6 @@
 `PromptPlan`, then `VisionProgress` and `PrefillProgress`, then `Token` after `Token`, perhaps a
 `Notice`, and one `Finished` at the end. The texts of all `Token` events of a kind, joined, are
 exactly the reasoning or the answer.
-
-----
-Times of single tokens where one run computed several. Pure.
 """
 
 from __future__ import annotations

@@ -1,25 +1,24 @@
-"""The parts of one loaded model that a turn works with.
-----
-What the checkpoint itself recommends: `generation_config.json` as values.
-"""
+"""The parts of one loaded model that a turn works with, and what its checkpoint recommends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from q35chat.chat.prompt.pictures import Pictures
 from q35chat.chat.prompt.reuse import PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate
-from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.speculation import Odds
 from q35chat.errors import BundleError
-from q35chat.json_reader import read_json
+from q35chat.json_reader import Fields, read_json
 from q35chat.user_input import Speculate
+
+_LARGEST: Final = 1e9
+_ADVICE: Final = "export the bundle again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,6 @@ class Model:
     """
 
     tokenizer: ChatTokenizer
-    tags: ThinkTags
     template: ConversationTemplate
     pictures: Pictures
     decoder: Decoder
@@ -44,9 +42,6 @@ class Model:
     speculate: Speculate = "auto"
     odds: Odds = field(default_factory=Odds)
     head_odds: Odds = field(default_factory=lambda: Odds(head=True))
-
-
-_LARGEST: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +60,31 @@ class GenerationDefaults:
         if not path.is_file():
             return cls(frozenset(), SamplingSettings(temperature=0.0))
         try:
-            return _parse(read_json(path))
-        except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise BundleError(f"cannot read {path}: {error}; export the bundle again") from error
+            config = read_json(path)
+        except (OSError, ValueError) as error:
+            raise BundleError(f"cannot read {path}: {error}; {_ADVICE}") from error
+        if isinstance(config, dict):
+            config = {name: value for name, value in config.items() if value is not None}
+        return cls.of(Fields(config, f"cannot read {path}: it", BundleError, _ADVICE))
 
-
-def _parse(config: Mapping[str, Any]) -> GenerationDefaults:
-    ends = config.get("eos_token_id")
-    stop_ids = [] if ends is None else [ends] if isinstance(ends, int) else ends
-    sampling = SamplingSettings(
-        temperature=_number(config, "temperature", 1.0, least=0.0),
-        top_k=int(_number(config, "top_k", 50, least=0)),
-        top_p=_number(config, "top_p", 1.0, least=0.0, most=1.0),
-        min_p=_number(config, "min_p", 0.0, least=0.0, most=1.0),
-        presence_penalty=_number(config, "presence_penalty", 0.0, least=-_LARGEST),
-        repetition_penalty=_number(config, "repetition_penalty", 1.0, least=1 / _LARGEST),
-    )
-    return GenerationDefaults(
-        frozenset(int(token) for token in stop_ids),
-        sampling if config.get("do_sample", False) else replace(sampling, temperature=0.0),
-    )
-
-
-def _number(
-    config: Mapping[str, Any], name: str, default: float, *, least: float, most: float = _LARGEST
-) -> float:
-    given = config.get(name)
-    value = default if given is None else float(given)
-    if not least <= value <= most:  # neither is NaN
-        raise ValueError(f"{name} is {given}, which is not between {least:g} and {most:g}")
-    return value
+    @classmethod
+    def of(cls, fields: Fields) -> GenerationDefaults:
+        """The defaults in a decoded file."""
+        ends = fields.raw("eos_token_id") if fields.has("eos_token_id") else []
+        found = ends if isinstance(ends, list) else [ends]
+        stop_ids = [token for token in found if isinstance(token, int)]
+        if stop_ids != found:
+            raise fields.wrong("eos_token_id", "a token id or a list of them", ends)
+        sampling = SamplingSettings(
+            temperature=fields.real("temperature", 1.0, least=0.0, most=_LARGEST),
+            top_k=int(fields.real("top_k", 50, least=0, most=_LARGEST)),
+            top_p=fields.real("top_p", 1.0, least=0.0, most=1.0),
+            min_p=fields.real("min_p", 0.0, least=0.0, most=1.0),
+            presence_penalty=fields.real("presence_penalty", 0.0, least=-_LARGEST, most=_LARGEST),
+            repetition_penalty=fields.real(
+                "repetition_penalty", 1.0, least=1 / _LARGEST, most=_LARGEST
+            ),
+        )
+        if not fields.flag("do_sample", default=False):
+            sampling = replace(sampling, temperature=0.0)
+        return cls(frozenset(stop_ids), sampling)

@@ -60,16 +60,16 @@ class SlotCounts:
         Returns at once: until a changed branch is counted, what its last answer told. The last
         token of an answer that filled the capacity has no slot.
         """
-        known, shown = self._known, self._journal.shown
-        live, head = known.counts.live, shown.record.head
+        known, view = self._known, self._journal.view
+        live, head = known.counts.live, view.record.head
         if head is not None and head != known.head:
-            usage = shown.tree[head].usage
+            usage = view.tree[head].usage
             live = usage.capacity_used if usage else live
         return min(live, self._backend.model.capacity)
 
     def count(self) -> None:
         """Count the branch being read, if it has changed. Computes: for a worker thread."""
-        self._counts(self._journal.shown)
+        self._counts(self._journal.view)
 
     def count_soon(self) -> None:
         """`count` in the background."""
@@ -85,15 +85,15 @@ class SlotCounts:
         With `edited`, on top of what stands before the turn with that id.
         """
         before = None if edited is None else self._journal.known(edited).parent
-        shown = self._journal.shown
-        settings = _settings(shown.record)
-        path = in_prompt(shown.path() if edited is None else shown.tree.path(before))
+        view = self._journal.view
+        settings = _settings(view.record)
+        path = in_prompt(view.path() if edited is None else view.tree.path(before))
         try:
             plan = self._backend.plan((*self._turns(path), draft), settings)
-            summary = 0 if path else self._summary_slots(draft, plan, shown.record)
+            summary = 0 if path else self._summary_slots(draft, plan, view.record)
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
-        counts = self._counts(shown) if edited is None else self._count(path, settings)
+        counts = self._counts(view) if edited is None else self._count(path, settings)
         used = min(counts.live, counts.kept, plan.capacity)
         needed, available = plan.prompt_tokens - used, plan.capacity - used
         pictures = plan.image_tokens - counts.pictures
@@ -114,8 +114,8 @@ class SlotCounts:
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What leaving out the oldest `pairs` questions does. Raises UsageError: not so many."""
-        shown = self._journal.shown
-        path, settings = in_prompt(shown.path()), _settings(shown.record)
+        view = self._journal.view
+        path, settings = in_prompt(view.path()), _settings(view.record)
         dropped = oldest(path, pairs)
         before = self._backend.plan(self._turns(path), settings)
         kept = self._turns(path[len(dropped) :])
@@ -128,11 +128,11 @@ class SlotCounts:
             slots_free=before.capacity - prompt,
         )
 
-    def _counts(self, shown: ConversationView) -> _Counts:
+    def _counts(self, view: ConversationView) -> _Counts:
         known = self._known
-        branch = (in_prompt(shown.path()), _settings(shown.record))
+        branch = (in_prompt(view.path()), _settings(view.record))
         counts = known.counts if known.branch == branch else self._count(*branch)
-        self._known = _Known(shown.record.head, branch, counts)
+        self._known = _Known(view.record.head, branch, counts)
         return counts
 
     def _count(self, path: tuple[TurnRecord, ...], settings: ChatSettings) -> _Counts:

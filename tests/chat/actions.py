@@ -175,7 +175,7 @@ class User:
         with Store(self._store.folder) as store:
             again = self._opened(store).open(self._chat.id)
             assert again.steps == self._chat.steps
-            assert again._journal.ends() == self._chat._journal.ends()
+            assert again._journal.view.tree.ends == self._chat._journal.view.tree.ends
             assert again.settings() == self._chat.settings()
             assert again.summary == self._chat.summary
             assert again.used_slots == self._chat.used_slots

@@ -18,7 +18,7 @@ class Reply:
         self, tokenizer: ChatTokenizer, *, opened: bool, stops: Iterable[str] = ()
     ) -> None:
         self.tokenizer = tokenizer
-        self.text = AnswerText(tokenizer, TAGS, opened=opened, stops=tuple(stops))
+        self.text = AnswerText(tokenizer, opened=opened, stops=tuple(stops))
         self.shown: dict[str, str] = {"reasoning": "", "answer": ""}
 
     def say(self, text: str) -> Reply:
@@ -109,11 +109,11 @@ def test_an_answer_gone_on_with_anywhere_reads_like_one(
     whole = Reply(tokenizer, opened=opened, stops=["red?"]).say(text).end()
 
     for cut in range(len(ids)):
-        first = AnswerText(tokenizer, TAGS, opened=opened, stops=["red?"])
+        first = AnswerText(tokenizer, opened=opened, stops=["red?"])
         for token in ids[:cut]:
             first.push(token)
         first.flush()
-        second = AnswerText(tokenizer, TAGS, opened=opened, stops=["red?"])
+        second = AnswerText(tokenizer, opened=opened, stops=["red?"])
         second.resume(ids[:cut])
         for token in ids[cut:]:
             second.push(token)

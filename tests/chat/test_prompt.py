@@ -29,7 +29,7 @@ SYSTEM = Turn("system", "Be brief.")
 class Builder:
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.template = ConversationTemplate(tokenizer, TAGS, frozenset({END}), PICTURE)
+        self.template = ConversationTemplate(tokenizer, frozenset({END}), PICTURE)
 
     def __call__(
         self, *turns: Turn, pictures: Sequence[PlacedPicture] = (), thinking: bool = False

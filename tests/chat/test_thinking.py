@@ -20,7 +20,7 @@ def test_a_prompt_leaves_a_thought_open_if_its_last_tag_opens(
 
 
 def test_tags_are_found_in_the_vocabulary(tokenizer: ChatTokenizer) -> None:
-    assert ThinkTags.of(tokenizer) == ThinkTags(THINK, UNTHINK)
+    assert tokenizer.tags == ThinkTags(THINK, UNTHINK)
 
 
 def test_a_vocabulary_without_tags_never_thinks() -> None:

@@ -38,7 +38,7 @@ class Journal:
         stored: bool = False,
     ) -> None:
         self.store = store
-        self._shown = ConversationView(record, TurnTree(turns))
+        self._view = ConversationView(record, TurnTree(turns))
         self._stored = stored
         self._base = record  # as it was read or written last: what differs is this process's own
         self._unwritten: dict[str, TurnRecord] = {}
@@ -51,28 +51,16 @@ class Journal:
     @property
     def record(self) -> ConversationRecord:
         """The conversation itself."""
-        return self._shown.record
+        return self._view.record
 
     @property
-    def shown(self) -> ConversationView:
+    def view(self) -> ConversationView:
         """All of it at one moment, for who reads more than one thing."""
-        return self._shown
-
-    def path(self) -> tuple[TurnRecord, ...]:
-        """The turns of the branch being read."""
-        return self._shown.path()
-
-    def path_to(self, ident: str | None) -> tuple[TurnRecord, ...]:
-        """The turns that lead to `ident`, which is the last of them."""
-        return self._shown.tree.path(ident)
-
-    def ends(self) -> tuple[str, ...]:
-        """The last turns of all branches, in the order in which the branches were begun."""
-        return self._shown.tree.ends
+        return self._view
 
     def known(self, ident: str) -> TurnRecord:
         """The turn with this id. Raises UsageError if there is none."""
-        tree = self._shown.tree
+        tree = self._view.tree
         if ident not in tree:
             raise UsageError(f"This chat has no turn {ident!r}.")
         return tree[ident]
@@ -106,7 +94,7 @@ class Journal:
         with self._writer:
             self._write(change)
             with self._memory:
-                self._shown = replace(self._shown, record=change(self._shown.record))
+                self._view = replace(self._view, record=change(self._view.record))
 
     def refresh(self) -> None:
         """Take over what another process wrote. Raises StoreError if it was deleted."""
@@ -119,7 +107,7 @@ class Journal:
             stored, turns = self.store.load(ident)
             with self._memory:
                 owed = self._unwritten.values()
-                self._shown, news = merged(self._shown, base, stored, turns, owed)
+                self._view, news = merged(self._view, base, stored, turns, owed)
                 self._base = stored
                 self._news = tuple(dict.fromkeys((*self._news, *news)))
 
@@ -142,8 +130,8 @@ class Journal:
         """Change known turns, written now or, where others write, a little later. Raises
         StoreError, and then nothing has changed."""
         with self._memory:
-            tree, owed = self._shown.tree, dict(self._unwritten)
-            self._shown = replace(self._shown, tree=tree.having(turns))
+            tree, owed = self._view.tree, dict(self._unwritten)
+            self._view = replace(self._view, tree=tree.having(turns))
             self._unwritten.update({turn.id: turn for turn in turns})
         try:
             self._write_at_once()
@@ -155,7 +143,7 @@ class Journal:
         """Read the branch that ends with the turn `head`, written now or, where others write, a
         little later. Raises StoreError, and then nothing has changed."""
         with self._memory:
-            before = self._shown.record.head
+            before = self._view.record.head
             self._read(head)
         try:
             self._write_at_once()
@@ -163,7 +151,7 @@ class Journal:
             with self._memory:
                 if self._base.head == head:
                     return
-                if self._shown.record.head == head:
+                if self._view.record.head == head:
                     self._read(before)
             raise
 
@@ -171,29 +159,29 @@ class Journal:
         """Use other settings from the next turn on, written now or, where others write, a little
         later. Raises StoreError if they are not saved."""
         with self._memory:
-            record = replace(self._shown.record, settings=settings)
-            self._shown = replace(self._shown, record=record)
+            record = replace(self._view.record, settings=settings)
+            self._view = replace(self._view, record=record)
         self._write_at_once()
 
     def retitle(self, title: str) -> None:
         """Show a title that the store already has."""
         with self._memory:
-            self._shown = replace(self._shown, record=replace(self.record, title=title))
+            self._view = replace(self._view, record=replace(self.record, title=title))
 
     # -- what all of them are made of
 
     def _show(self, turn: TurnRecord, *, owed: bool = False) -> None:
         """Go on from a turn, which is still to be written if it is `owed`."""
         with self._memory:
-            record, tree = self._shown.record, self._shown.tree
-            self._shown = ConversationView(_going_on(record, turn), tree.having((turn,)))
+            record, tree = self._view.record, self._view.tree
+            self._view = ConversationView(_going_on(record, turn), tree.having((turn,)))
             self._growing = None
             if owed:
                 self._unwritten[turn.id] = turn
 
     def _read(self, head: str | None) -> None:
         """Read another branch. The caller holds the memory."""
-        self._shown = replace(self._shown, record=replace(self._shown.record, head=head))
+        self._view = replace(self._view, record=replace(self._view.record, head=head))
 
     def _take_back(
         self, turns: Sequence[TurnRecord], tree: TurnTree, owed: dict[str, TurnRecord]
@@ -203,7 +191,7 @@ class Journal:
         with self._memory:
             ours = [turn.id for turn in turns if self._unwritten.get(turn.id) is turn]
             former = [tree[ident] for ident in ours]
-            self._shown = replace(self._shown, tree=self._shown.tree.having(former))
+            self._view = replace(self._view, tree=self._view.tree.having(former))
             for ident in ours:
                 del self._unwritten[ident]
                 if ident in owed:
@@ -242,7 +230,7 @@ class Journal:
     ) -> None:
         """Write the record under `change`, `turns`, and what is owed. The caller is the writer."""
         with self._memory:
-            record, base = self._shown.record, self._base
+            record, base = self._view.record, self._base
             record = replace(record, head=self._growing or record.head, updated=time.time())
             record = replace(change(record), revision=base.revision)
             written = {**self._unwritten, **{turn.id: turn for turn in turns}}
@@ -262,7 +250,7 @@ class Journal:
     def _owes(self) -> bool:
         """Whether anything differs from what was written last. The caller is the writer."""
         with self._memory:
-            record, base = self._shown.record, self._base
+            record, base = self._view.record, self._base
             moved = (self._growing or record.head) != base.head
             return bool(self._unwritten) or moved or record.settings != base.settings
 

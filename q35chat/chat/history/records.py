@@ -1,7 +1,4 @@
-"""What is kept of a conversation, as values: a turn with its place in the tree, a search hit.
-----
-What conversations ask of whoever keeps them. Every call is short and safe in any thread.
-"""
+"""What is kept of a conversation, as values, and what is asked of whoever keeps it."""
 
 from __future__ import annotations
 

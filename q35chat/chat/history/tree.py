@@ -1,14 +1,8 @@
-"""The turns of one conversation as a tree: branches side by side, one path being read.
-----
-The branch being read, as the prompt and the screen see it: pure functions of turn records.
+"""The turns of one conversation as a tree, and the one branch of it that is being read.
 
-A question that is left out takes its answer with it, whichever branch of it is read.
-
-----
-What readers see of a conversation at one moment, and how two processes' work becomes one.
-
-Values and pure functions; knows neither the store nor who writes.
-
+The branch as the prompt and the screen see it, and how two processes' work becomes one: values and
+pure functions, which know neither the store nor who writes. A question that is left out takes its
+answer with it, whichever branch of it is read.
 """
 
 from __future__ import annotations

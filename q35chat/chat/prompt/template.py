@@ -21,7 +21,6 @@ from q35chat.chat.prompt.pictures import PlacedPicture
 from q35chat.chat.prompt.tokenizer import (
     ChatTokenizer,
     Message,
-    ThinkTags,
     token_bytes,
     whole_characters,
 )
@@ -43,12 +42,11 @@ class ConversationTemplate:
     def __init__(
         self,
         tokenizer: ChatTokenizer,
-        tags: ThinkTags,
         stop_ids: frozenset[int],
         picture_id: int | None = None,
     ) -> None:
         self._tokenizer = tokenizer
-        self._tags = tags
+        self._tags = tokenizer.tags
         self._stop_ids = stop_ids
         self._picture_id = picture_id
         self._pieces = SizedCache[str, Array](lambda text, _: len(text), _REMEMBERED)

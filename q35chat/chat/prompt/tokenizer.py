@@ -1,18 +1,8 @@
-"""The checkpoint's own tokenizer and chat template, loaded from a bundle without torch.
+"""Text to ids by the checkpoint's own tokenizer and template, and ids to text as they come.
 
-Wraps what transformers keeps; knows no conversation and no positions.
-
-----
-Ids to text as they come: never half a character, never a special token.
-
-Byte-level vocabularies spell each byte as one printable character; a token may end inside a
-UTF-8 sequence. The pieces, joined and flushed, are the full decode.
-
-----
-Tells a question that cannot fit from its bytes alone: tokenising a megabyte takes seconds.
-
-No token spells more bytes than the longest one of the vocabulary, so bytes give a lower bound.
-
+Loaded from a bundle without torch; wraps what transformers keeps. Byte-level vocabularies spell
+each byte as one printable character, and a token may end inside a UTF-8 sequence: the detokeniser
+gives never half a character, never a special token. Knows no conversation and no positions.
 """
 
 from __future__ import annotations
@@ -28,13 +18,31 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from q35chat.errors import BundleError, CapacityError
+from q35chat.errors import BundleError
 
 Message = Mapping[str, Any]
 _REFUSED: Final = "the chat template refused the conversation"
 _OWN_CHARACTERS: Final = 1_000_000
 _OF_A_MESSAGE: Final = 1_000
+_MOST_BYTES: Final = 4  # of a character
 _CANNOT_READ: Final = "the bundle's tokenizer cannot read this text"
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkTags:
+    """Ids of `<think>` and `</think>`; None in a vocabulary without them."""
+
+    open: int | None
+    close: int | None
+
+    def left_open(self, ids: Sequence[int]) -> bool:
+        """Whether `ids`, the end of a prompt, open a thought and do not close it."""
+        for token in reversed(ids):
+            if token == self.close:
+                return False
+            if token == self.open:
+                return True
+        return False
 
 
 class ChatTokenizer:
@@ -93,10 +101,6 @@ class ChatTokenizer:
         spelling: str | None = self._tokenizer.convert_ids_to_tokens(token)
         return spelling
 
-    def pieces(self) -> list[str]:
-        """All spellings of the vocabulary."""
-        return list(self._tokenizer.get_vocab())
-
     def normalised(self, text: str) -> str:
         """`text` as it is before it is cut into tokens."""
         normalizer = self._tokenizer.backend_tokenizer.normalizer
@@ -104,6 +108,27 @@ class ChatTokenizer:
             return text
         with _translated(_CANNOT_READ):
             return str(normalizer.normalize_str(text))
+
+    def lower_bound(self, text: str) -> int:
+        """The fewest tokens that `text` can have in a prompt, where its ends are trimmed: no token
+        spells more bytes than the longest one, and tokenising a megabyte takes seconds."""
+        data = self.normalised(text.strip()).encode("utf-8", "surrogatepass")
+        return -(-len(data) // self.longest)
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token."""
+        most = 1
+        for piece in sorted(self._tokenizer.get_vocab(), key=len, reverse=True):
+            if len(piece) * _MOST_BYTES <= most:
+                break
+            most = max(most, len(piece_bytes(piece)))
+        return most
+
+    @cached_property
+    def tags(self) -> ThinkTags:
+        """The tags of a thought."""
+        return ThinkTags(self.id_of("<think>"), self.id_of("</think>"))
 
     def id_of(self, piece: str) -> int | None:
         """The id of a spelling, None if the vocabulary lacks it."""
@@ -209,62 +234,3 @@ def _byte_of_each_character() -> dict[str, int]:
 
 
 _BYTES = _byte_of_each_character()
-
-
-_SHORT = 16  # characters a slot that are left to the exact count
-_CHARACTER = 4  # bytes at most
-
-
-@dataclass(frozen=True, slots=True)
-class ThinkTags:
-    """Ids of `<think>` and `</think>`; None in a vocabulary without them."""
-
-    open: int | None
-    close: int | None
-
-    @classmethod
-    def of(cls, tokenizer: ChatTokenizer) -> ThinkTags:
-        """The tags of a vocabulary."""
-        return cls(tokenizer.id_of("<think>"), tokenizer.id_of("</think>"))
-
-    def left_open(self, ids: Sequence[int]) -> bool:
-        """Whether `ids`, the end of a prompt, open a thought and do not close it."""
-        for token in reversed(ids):
-            if token == self.close:
-                return False
-            if token == self.open:
-                return True
-        return False
-
-
-class TokenLowerBound:
-    """Lower bounds for one vocabulary."""
-
-    def __init__(self, tokenizer: ChatTokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def of(self, text: str) -> int:
-        """The fewest tokens that `text` can have in a prompt, where its ends are trimmed."""
-        data = self._tokenizer.normalised(text.strip()).encode("utf-8", "surrogatepass")
-        return -(-len(data) // self.longest)
-
-    def check(self, text: str, capacity: int) -> None:
-        """Refuse `text` where even its fewest tokens have no place. Raises CapacityError."""
-        if len(text) <= capacity * _SHORT:
-            return
-        least = self.of(text)
-        if least > capacity:
-            raise CapacityError(
-                f"prompt needs at least {least:,} slots, capacity {capacity:,}: shorten it "
-                "or export with a larger --max-seq-len"
-            )
-
-    @cached_property
-    def longest(self) -> int:
-        """Bytes of the longest token."""
-        most = 1
-        for piece in sorted(self._tokenizer.pieces(), key=len, reverse=True):
-            if len(piece) * _CHARACTER <= most:
-                break
-            most = max(most, len(piece_bytes(piece)))
-        return most

@@ -1,14 +1,7 @@
 """The text of one answer as its tokens come: reasoning, answer, stop strings, trimmed edges.
 
-Knows tokens and text; knows no model and no event.
-
-----
-Stop strings in streamed text: what might be the start of one is held back.
-----
-Which tokens are reasoning and which are the answer, told by the ids of the think tags.
-
-Knows ids only; text is made elsewhere.
-
+What is reasoning is told by the ids of the think tags; what might be the start of a stop string is
+held back. Knows tokens and text; knows no model and no event.
 """
 
 from __future__ import annotations
@@ -55,13 +48,12 @@ class AnswerText:
     def __init__(
         self,
         tokenizer: ChatTokenizer,
-        tags: ThinkTags,
         *,
         opened: bool,
         stops: Sequence[str] = (),
     ) -> None:
         self._tokenizer = tokenizer
-        self._parser = ThinkParser(tags, opened=opened)
+        self._parser = ThinkParser(tokenizer.tags, opened=opened)
         self._stop_texts = tuple(stops)
         self._clear()
         self._begin(trim=opened)

@@ -1,7 +1,8 @@
-"""One turn as events: plan, pictures, prompt, then token after token.
+"""One turn as events: the prompt is read, then a token is chosen and emitted, step after step.
 
-Owns the order of things and why a turn ends. A stop is seen between steps, pictures and prompt
-chunks; closing the iterator anywhere leaves a state that the next turn can go on from.
+`TurnGenerator.events` is the whole turn and `_answer` its loop. Owns the order of things and why a
+turn ends. A stop is seen between steps, pictures and prompt chunks; closing the iterator anywhere
+leaves a state that the next turn can go on from.
 """
 
 from __future__ import annotations
@@ -56,30 +57,26 @@ class TurnGenerator:
         self._prompt = prompt
         self._should_stop = should_stop
         self._reader = PromptReader(model, prompt, should_stop)
-        self._text = AnswerText(
-            model.tokenizer, model.tags, opened=prompt.opened, stops=settings.stop
-        )
+        self._text = AnswerText(model.tokenizer, opened=prompt.opened, stops=settings.stop)
         self._text.resume(prompt.written)
         self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
-        self._limits = Limits(settings, model.tags, model.tokenizer)
+        self._limits = Limits(settings, model.tokenizer)
         self._limits.resume(prompt.written)
         self._steps = _steps(model, prompt, settings)
         self._forced: deque[int] = deque()
         self._ids: list[int] = []
         self._predict_ms: list[float] = []
         self._wall_ms: list[float] = []
-        self._first_token_ms = 0.0
+        self._started = 0.0
 
     def events(self) -> Iterator[Event]:
         """Run the turn. Raises CapacityError before the first event."""
-        started = perf_counter()
+        self._started = perf_counter()
         plan = plan_of(self._model, self._prompt)
         check_fit(plan)
         yield plan
         yield from self._reader.events()
-        reason: FinishReason = "cancelled"
-        if self._reader.complete:
-            reason = yield from self._answer(started)
+        reason = (yield from self._answer()) if self._reader.complete else "cancelled"
         rest = self._text.flush()
         if rest.text:
             yield Token(None, rest.text, rest.kind, 0.0, 0.0, self._slots_free())
@@ -87,37 +84,40 @@ class TurnGenerator:
             reason, self._text.text, self._text.reasoning, tuple(self._ids), self._usage(plan)
         )
 
-    def _answer(self, started: float) -> Generator[Event, None, FinishReason]:
-        predict_ms = wall_ms = 0.0
+    def _answer(self) -> Generator[Event, None, FinishReason]:
+        """Choose a token, emit it, stop or step, over and over; why it stopped."""
         logits = self._model.decoder.logits()
         while True:
             token = self._choose(logits)
-            if self._ids:
-                wall_ms = (perf_counter() - started) * 1e3
-                self._predict_ms.append(predict_ms)
-                self._wall_ms.append(wall_ms)
-            else:
-                self._first_token_ms = (perf_counter() - started) * 1e3
-            self._ids.append(token)
             if token in self._model.stop_ids:
                 return "stop"
-            piece = self._text.push(token)
-            yield Token(token, piece.text, piece.kind, predict_ms, wall_ms, self._slots_free())
-            if notice := self._limits.take(token, piece.kind):
-                self._forced.extend(self._limits.closing_ids())
-                yield Notice(notice)
+            yield from self._emit(token)
             if reason := self._reason():
                 return reason
-            started = perf_counter()
+            self._started = perf_counter()
             logits = self._steps.step(token)
-            predict_ms = self._steps.predict_ms
 
     def _choose(self, logits: Array) -> int:
-        if not self._forced:
-            return self._sampler(logits, self._model.decoder.maxima())
-        token = self._forced.popleft()
-        self._sampler.observe(token)
+        """The next token, sampled from `logits` [V] float32 unless it is forced; its times are the
+        end of its step."""
+        if self._forced:
+            token = self._forced.popleft()
+            self._sampler.observe(token)
+        else:
+            token = self._sampler(logits, self._model.decoder.maxima())
+        self._predict_ms.append(self._steps.predict_ms if self._ids else 0.0)
+        self._wall_ms.append((perf_counter() - self._started) * 1e3)
+        self._ids.append(token)
         return token
+
+    def _emit(self, token: int) -> Iterator[Event]:
+        """What `token` says, and a notice where a thought must end."""
+        part = self._text.push(token)
+        wall_ms = self._wall_ms[-1] if len(self._ids) > 1 else 0.0
+        yield Token(token, part.text, part.kind, self._predict_ms[-1], wall_ms, self._slots_free())
+        if notice := self._limits.take(token, part.kind):
+            self._forced.extend(self._limits.closing_ids())
+            yield Notice(notice)
 
     def _reason(self) -> FinishReason | None:
         """Why the turn ends here, None if it goes on."""
@@ -133,6 +133,7 @@ class TurnGenerator:
         return self._model.decoder.capacity - self._model.decoder.used
 
     def _usage(self, plan: PromptPlan) -> Usage:
+        steps = self._predict_ms[1:]  # the first token comes out of reading the prompt
         return Usage(
             prompt_tokens=plan.prompt_tokens,
             reused_tokens=plan.reused_tokens,
@@ -144,9 +145,9 @@ class TurnGenerator:
             timings=Timings(
                 vision_ms=self._reader.vision_ms,
                 prefill_ms=self._reader.prefill_ms,
-                first_token_ms=self._first_token_ms,
-                predict_ms=shared_times(self._predict_ms, self._predict_ms),
-                wall_ms=shared_times(self._wall_ms, self._predict_ms),
+                first_token_ms=self._wall_ms[0] if self._wall_ms else 0.0,
+                predict_ms=shared_times(steps, steps),
+                wall_ms=shared_times(self._wall_ms[1:], steps),
                 route=self._model.decoder.route,
             ),
             drafted_tokens=self._steps.drafted,

@@ -1,13 +1,8 @@
 """How long a turn may think and answer, and when it goes round in circles.
 
 Reasoning and answer have limits of their own: a thought that is too long is closed, so that an
-answer still comes; only then the answer itself is ended.
-
-----
-Notices that a model goes round in circles: the same tokens again and again, to the letter.
-
-Knows token ids only. What is done about it, ending the reasoning or the turn, is the caller's.
-
+answer still comes; only then the answer itself is ended. A loop is the same tokens again and again,
+to the letter.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from q35chat.chat.events import FinishReason, Kind
-from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.values import ChatSettings
 from q35chat.text import pluralise
 
@@ -23,9 +18,9 @@ from q35chat.text import pluralise
 class Limits:
     """The counts of one turn. `reached` says why the answer must end, None while it need not."""
 
-    def __init__(self, settings: ChatSettings, tags: ThinkTags, tokenizer: ChatTokenizer) -> None:
+    def __init__(self, settings: ChatSettings, tokenizer: ChatTokenizer) -> None:
         self._settings = settings
-        self._tags = tags
+        self._tags = tokenizer.tags
         self._tokenizer = tokenizer
         self._guard = LoopGuard()
         self._closing = False

@@ -40,7 +40,7 @@ class TurnRequests:
     ) -> TurnRequest:
         """Ask `turn` after the turn `parent`, with `settings` or those of the conversation."""
         question = TurnRecord(new_id(), parent, turn, time.time())
-        path = (*in_prompt(self._journal.path_to(parent)), question)
+        path = (*in_prompt(self._journal.view.tree.path(parent)), question)
         answer = self._empty_answer(question.id)
         return TurnRequest(path, replace(answer, settings=settings or answer.settings), question)
 
@@ -69,7 +69,7 @@ class TurnRequests:
 
     def continued(self) -> TurnRequest:
         """Go on with the last answer. Raises UsageError when it is complete or left out."""
-        path = self._journal.path()
+        path = self._journal.view.path()
         if not path or path[-1].turn.role != "assistant":
             raise UsageError("There is no answer to go on with. Regenerate to get one.")
         answer = path[-1]
@@ -84,8 +84,8 @@ class TurnRequests:
 
     def _path(self, step_id: str | None) -> tuple[TurnRecord, ...]:
         if step_id is None:
-            return self._journal.path()
-        return self._journal.path_to(self._journal.known(step_id).id)
+            return self._journal.view.path()
+        return self._journal.view.tree.path(self._journal.known(step_id).id)
 
     def _empty_answer(self, question: str) -> TurnRecord:
         return TurnRecord(
