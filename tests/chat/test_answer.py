@@ -1,14 +1,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from q35chat.chat.prompt.tokenizer import ChatTokenizer, ThinkTags
-from q35chat.chat.turn.answer import AnswerText
-from tests.doubles.chat_model import END, THINK, UNTHINK
+from q35chat.chat.prompt.tokenizer import (
+    ChatTokenizer,
+    Detokenizer,
+    ThinkTags,
+    token_bytes,
+    whole_characters,
+)
+from q35chat.chat.turn.answer import AnswerText, StopMatcher, ThinkParser
+from tests.doubles.chat_model import END, SHAPE, THINK, UNTHINK
 
-TAGS = ThinkTags(THINK, UNTHINK)
+LETTERS = ThinkTags(open=1, close=2)
+ONCE = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
+)
 
 
 class Reply:
@@ -120,3 +132,108 @@ def test_an_answer_gone_on_with_anywhere_reads_like_one(
         second.flush()
 
         assert (first.reasoning + second.reasoning, first.text + second.text) == whole
+
+
+def pieces(tokenizer: ChatTokenizer, ids: list[int]) -> list[str]:
+    stream = Detokenizer(tokenizer)
+    return [*(stream.push(token) for token in ids), stream.flush()]
+
+
+def full_decode(tokenizer: ChatTokenizer, ids: list[int]) -> str:
+    inner: Any = tokenizer._tokenizer
+    text: str = inner.decode(ids, skip_special_tokens=True)
+    return text
+
+
+@ONCE
+@given(st.lists(st.integers(0, SHAPE.vocab - 1)))
+def test_joined_pieces_are_the_full_decode(tokenizer: ChatTokenizer, ids: list[int]) -> None:
+    assert "".join(pieces(tokenizer, ids)) == full_decode(tokenizer, ids)
+
+
+@ONCE
+@given(st.text())
+def test_a_text_comes_back(tokenizer: ChatTokenizer, text: str) -> None:
+    ids = tokenizer.encode_literally(text)
+
+    assert "".join(pieces(tokenizer, ids)) == full_decode(tokenizer, ids)
+    assert "\ufffd" not in "".join(pieces(tokenizer, ids)) or "\ufffd" in text
+
+
+def test_half_a_character_is_never_shown(tokenizer: ChatTokenizer) -> None:
+    ids = tokenizer.encode("猫🐈é")
+    shown = pieces(tokenizer, ids)
+
+    assert len(ids) == 9
+    assert [piece for piece in shown if piece] == ["猫", "🐈", "é"]
+
+
+def test_a_character_left_unfinished_is_marked_by_the_flush_only(tokenizer: ChatTokenizer) -> None:
+    ids = tokenizer.encode("a猫")[:-1]
+
+    assert pieces(tokenizer, ids) == ["a", "", "", "\ufffd"]
+    assert whole_characters(tokenizer, ids) == "a"
+
+
+def test_special_tokens_and_ids_without_a_spelling_are_silent(tokenizer: ChatTokenizer) -> None:
+    assert tokenizer.tags == ThinkTags(THINK, UNTHINK)
+    assert token_bytes(tokenizer, END) == b""
+    assert token_bytes(tokenizer, SHAPE.vocab - 1) == b""
+    assert token_bytes(tokenizer, THINK) == b"<think>"
+
+
+def stream(stops: list[str], *parts: str) -> tuple[list[str], bool]:
+    matcher = StopMatcher(stops)
+    shown = [matcher.push(part) for part in parts]
+    return [*shown, matcher.flush()], matcher.stopped
+
+
+def test_a_possible_start_is_held_until_it_is_known() -> None:
+    assert stream(["END"], "a E", "N", "x") == (["a ", "", "ENx", ""], False)
+
+
+def test_the_first_of_several_stops_counts() -> None:
+    assert stream(["cd", "b"], "abcd") == (["a", ""], True)
+
+
+def test_an_empty_stop_is_none() -> None:
+    assert stream([""], "a") == (["a", ""], False)
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=4), max_size=3),
+    st.lists(st.text("abc", max_size=3), max_size=12),
+)
+def test_any_split_shows_the_text_before_a_stop_and_nothing_after_it(
+    stops: list[str], parts: list[str]
+) -> None:
+    text = "".join(parts)
+    places = [text.find(stop) for stop in stops if stop in text]
+
+    shown, stopped = stream(stops, *parts)
+
+    assert stopped == bool(places)
+    assert len("".join(shown)) <= len(text)
+    assert text.startswith("".join(shown))
+    assert not any(stop in "".join(shown) for stop in stops)
+    if not places:
+        assert "".join(shown) == text
+
+
+def test_a_vocabulary_without_tags_never_thinks() -> None:
+    parser = ThinkParser(ThinkTags(None, None), opened=False)
+
+    assert [parser.push(token) for token in (1, 2)] == ["text", "text"]
+    assert parser.kind == "answer"
+
+
+def test_a_thought_opens_at_the_start_only_and_closes_once() -> None:
+    parser = ThinkParser(LETTERS, opened=False)
+
+    assert [parser.push(token) for token in (1, 1, 2, 2, 1)] == [
+        "open",
+        "text",
+        "close",
+        "text",
+        "text",
+    ]

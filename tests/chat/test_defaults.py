@@ -17,11 +17,8 @@ def read(tmp_path: Path, config: Any) -> GenerationDefaults:
     return GenerationDefaults.read(path)
 
 
-def test_stop_ids_are_a_list(tmp_path: Path) -> None:
+def test_stop_ids_are_one_or_a_list(tmp_path: Path) -> None:
     assert read(tmp_path, {"eos_token_id": [4, 9]}).stop_ids == {4, 9}
-
-
-def test_a_single_stop_id_is_a_list_of_one(tmp_path: Path) -> None:
     assert read(tmp_path, {"eos_token_id": 4}).stop_ids == {4}
 
 

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from q35chat.chat.events import (
     Event,
     Finished,
     Notice,
     PrefillProgress,
-    PromptPlan,
     Token,
     VisionProgress,
+    shared_times,
 )
 from q35chat.chat.values import SamplingSettings
 from q35chat.errors import BundleError, CapacityError, RuntimeFailure
@@ -32,6 +34,7 @@ from tests.doubles.chat_model import (
 
 HELLO = [user("Hello")]
 THINKING = replace(GREEDY, thinking=True)
+TIMES = st.lists(st.tuples(st.floats(0, 100), st.sampled_from([0.0, 5.0, 30.0])))
 
 
 def stop_after(count: int) -> Callable[[], bool]:
@@ -341,12 +344,6 @@ def test_a_bundle_without_a_vision_graph_refuses_pictures_only(processor: Path) 
         model.run([user("Look", picture(64, 64))])
 
 
-def test_a_plan_is_a_value_to_compare(model: ChatModel) -> None:
-    plan = model.engine.plan(HELLO, GREEDY)
-
-    assert plan == PromptPlan(plan.prompt_tokens, 0, 0, 512)
-
-
 def test_a_loop_that_began_before_the_answer_was_cut_is_seen(model: ChatModel) -> None:
     model.say(HELLO, *model.ids("a") * 500)
     cut = model.finish(HELLO, replace(GREEDY, max_new_tokens=100))
@@ -355,3 +352,21 @@ def test_a_loop_that_began_before_the_answer_was_cut_is_seen(model: ChatModel) -
 
     assert (cut.reason, finished.reason) == ("length", "loop")
     assert finished.usage.completion_tokens < 100
+
+
+def test_tokens_of_one_run_share_its_time() -> None:
+    predict = [20.0, 50.0, 0.0, 0.0, 20.0, 0.0]
+
+    assert shared_times(predict, predict) == pytest.approx(
+        (20.0, 50 / 3, 50 / 3, 50 / 3, 10.0, 10.0)
+    )
+    assert shared_times([21, 53, 1, 0, 22, 0], predict) == pytest.approx((21, 18, 18, 18, 11, 11))
+
+
+@given(TIMES)
+def test_no_time_is_lost(steps: list[tuple[float, float]]) -> None:
+    wall, predict = [wall for wall, _ in steps], [predict for _, predict in steps]
+
+    assert len(shared_times(wall, predict)) == len(wall)
+    assert sum(shared_times(wall, predict)) == pytest.approx(sum(wall))
+    assert shared_times(wall, [1.0] * len(wall)) == tuple(wall)

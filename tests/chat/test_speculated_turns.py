@@ -1,27 +1,35 @@
-"""Tokens guessed ahead, right or wrong, change nothing that a turn tells or leaves behind."""
+"""Tokens guessed ahead, right or wrong, change nothing that a turn tells or leaves behind.
+
+They are looked up in what was said before, or computed by the model's own head.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from q35chat.engine import speculation
 from q35chat.engine.speculation import Odds
+from q35chat.errors import BundleError
 from q35chat.user_input import Speculate
 from tests.chat.test_reuse_of_state import ACTIONS, WORDS, User, _run
-from tests.doubles.chat_model import END, GREEDY, ChatModel, tokens, user
+from tests.doubles.chat_model import END, GREEDY, ChatModel, picture, tokens, user
 from tests.doubles.guesses import Guesses
 
 LONGER = replace(GREEDY, max_new_tokens=14, thinking_budget=8)
 HELLO = [user("Hello")]
+CHANCE = SamplingSettings(temperature=1.0)
+SAMPLINGS = (SamplingSettings(temperature=0.0), SamplingSettings(temperature=1.0, seed=3), CHANCE)
 
 
 @dataclass(slots=True)
@@ -58,13 +66,27 @@ def _guided(
         return _run(model, turns, used, stop_after)
 
 
-def guessing(processor: Path, capacity: int = 2048) -> ChatModel:
-    return ChatModel(processor, capacity=capacity, can_try=True, speculate="lookup")
+def guessing(
+    processor: Path, capacity: int = 2048, speculate: Speculate = "lookup", *, head: bool = False
+) -> ChatModel:
+    return ChatModel(
+        processor, capacity=capacity, can_try=True, speculate=speculate, with_head=head
+    )
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
-)
+def headed(processor: Path, speculate: Speculate = "mtp", capacity: int = 512) -> ChatModel:
+    return guessing(processor, capacity, speculate, head=True)
+
+
+def some(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return settings(
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+        max_examples=examples,
+        deadline=None,
+    )
+
+
+@some(40)
 @given(ACTIONS)
 def test_any_sequence_of_actions_answers_like_a_fresh_engine_that_does_not_guess(
     processor: Path, actions: list[tuple[str, int, set[int]]]
@@ -136,10 +158,11 @@ def test_what_repeats_is_said_in_fewer_runs(processor: Path) -> None:
     assert 0 < finished.usage.accepted_tokens <= finished.usage.drafted_tokens
 
 
-@pytest.mark.parametrize("room", range(1, 14))
-def test_the_last_slot_of_the_capacity_is_used(processor: Path, room: int) -> None:
+@some(20)
+@given(st.integers(1, 13), st.booleans())
+def test_the_last_slot_of_the_capacity_is_used(processor: Path, room: int, head: bool) -> None:
     needed = ChatModel(processor).engine.plan(HELLO, GREEDY).prompt_tokens
-    model = guessing(processor, needed + room)
+    model = guessing(processor, needed + room, "mtp" if head else "lookup", head=head)
     model.say(HELLO, *model.ids("abababababababababab"))
 
     finished = model.finish(HELLO)
@@ -148,7 +171,8 @@ def test_the_last_slot_of_the_capacity_is_used(processor: Path, room: int) -> No
     assert finished.usage.capacity_free == 0
 
 
-@pytest.mark.parametrize("shown", range(1, 16))
+@some(15)
+@given(st.integers(1, 15))
 def test_a_stop_between_steps_keeps_what_was_said_and_the_next_turn_goes_on(
     processor: Path, shown: int
 ) -> None:
@@ -195,24 +219,19 @@ def test_a_seed_repeats_an_answer_with_guesses_and_without(processor: Path) -> N
     assert texts[0] == texts[1] == texts[2]
 
 
-@pytest.mark.parametrize(
-    ("sampling", "learns"),
-    [
-        (SamplingSettings(temperature=0.0), False),
-        (SamplingSettings(temperature=1.0, seed=3), False),
-        (SamplingSettings(temperature=1.0), True),
-    ],
-)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("head", [False, True])
 def test_what_is_tried_depends_on_time_only_where_an_answer_need_not_repeat(
-    processor: Path, sampling: SamplingSettings, learns: bool
+    processor: Path, sampling: SamplingSettings, head: bool
 ) -> None:
-    model = ChatModel(processor, can_try=True)
+    model = guessing(processor, 512, "auto", head=head)
     model.say(HELLO, *model.ids("one two three four " * 8), END)
 
     model.finish(HELLO, ChatSettings(sampling))
 
-    seen = vars(model.engine._model.odds)
-    assert (seen != vars(Odds())) == learns
+    parts = model.engine._model
+    seen, first = (parts.head_odds if head else parts.odds), Odds(head=head)
+    assert (vars(seen) != vars(first)) == (sampling == CHANCE)
 
 
 def test_an_answer_that_has_to_repeat_takes_the_same_runs_again(processor: Path) -> None:
@@ -229,21 +248,16 @@ def test_an_answer_that_has_to_repeat_takes_the_same_runs_again(processor: Path)
     assert max(runs[0]) > 1
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
-@pytest.mark.parametrize(
-    ("sampling", "repeats"),
-    [
-        (SamplingSettings(temperature=0.0), True),
-        (SamplingSettings(temperature=1.0, seed=3), True),
-        (SamplingSettings(temperature=1.0), False),
-    ],
+@some(20)
+@given(
+    st.sampled_from(["fp32", "int8", "int4"]),
+    st.sampled_from(SAMPLINGS),
+    st.sampled_from(["off", "lookup", "auto"]),
 )
-@pytest.mark.parametrize("speculate", ["off", "lookup", "auto"])
 def test_a_quantised_answer_that_has_to_repeat_is_guessed_only_when_asked_for(
     processor: Path,
     precision: str,
     sampling: SamplingSettings,
-    repeats: bool,
     speculate: Speculate,
 ) -> None:
     model = ChatModel(processor, can_try=True, precision=precision, speculate=speculate)
@@ -251,5 +265,53 @@ def test_a_quantised_answer_that_has_to_repeat_is_guessed_only_when_asked_for(
 
     usage = model.finish(HELLO, ChatSettings(sampling)).usage
 
-    kept = speculate == "auto" and repeats and precision != "fp32"
+    kept = speculate == "auto" and sampling != CHANCE and precision != "fp32"
     assert (usage.drafted_tokens > 0) == (speculate != "off" and not kept)
+
+
+@some(25)
+@given(ACTIONS)
+def test_any_sequence_of_actions_answers_like_a_fresh_engine_without_a_head(
+    processor: Path, actions: list[tuple[str, int, set[int]]]
+) -> None:
+    someone = User(headed(processor, capacity=2048), settings=LONGER)
+    with mock.patch.object(reading, "PART", 2):
+        for action in actions:
+            someone.act(*action)
+
+
+def test_right_guesses_save_runs_of_the_model(processor: Path) -> None:
+    model = headed(processor)
+    model.say(HELLO, *model.ids("quite another answer than before 图片。"), END)
+    model.text.runs.clear()
+
+    finished = model.finish(HELLO)
+
+    assert finished.text == "quite another answer than before 图片。"
+    assert finished.usage.accepted_tokens > len(finished.token_ids) / 3
+    assert len(model.text.runs) < len(finished.token_ids) * 0.7
+    assert sum(finished.usage.timings.predict_ms) > 0
+
+
+def test_a_picture_in_the_question_reaches_the_head(processor: Path) -> None:
+    turns = [user("What is it?", picture(64, 64))]
+    plain, model = ChatModel(processor), headed(processor)
+
+    assert model.finish(turns, LONGER).token_ids == plain.finish(turns, LONGER).token_ids
+    assert model.head.runs
+
+
+@pytest.mark.parametrize("speculate", ["off", "lookup", "auto", "mtp"])
+def test_the_head_is_loaded_only_where_it_may_be_used(
+    processor: Path, speculate: Speculate
+) -> None:
+    model = headed(processor, speculate)
+
+    assert bool(model.head.caches or model.engine._model.decoder.head) == (
+        speculate in ("auto", "mtp")
+    )
+
+
+def test_a_bundle_without_a_head_says_so_when_it_is_asked_for(processor: Path) -> None:
+    with pytest.raises(BundleError, match="no head for guessing tokens: export it with --mtp"):
+        ChatModel(processor, can_try=True, speculate="mtp")

@@ -121,8 +121,3 @@ class LoopGuard:
         """Whether the end of the passage is a loop."""
         needed = max(self._period * (self._rounds - 1), self._least_tokens - self._period)
         return self._period > 0 and self._repeated >= needed
-
-    @property
-    def period(self) -> int:
-        """Tokens in a round; 0 when nothing repeats."""
-        return self._period
