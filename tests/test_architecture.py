@@ -30,10 +30,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.settings": (),
     "q35chat.vision": (),
     "q35chat.engine": (),
-    "q35chat.engine.decoder": ("q35chat.engine", "q35chat.ascend"),
     "q35chat.bench": ("q35chat.engine",),
-    "q35chat.runtimes": ("q35chat.engine", "q35chat.ascend"),
-    "q35chat.ascend": ("q35chat.engine",),
+    "q35chat.runtimes": ("q35chat.engine", "q35chat.ascend", "q35chat.bundle"),
+    "q35chat.ascend": ("q35chat.engine", "q35chat.bundle"),
     "q35chat.ascend.diagnosis": ("q35chat.ascend", "q35chat.diagnosis"),
     "q35chat.chat": (
         "q35chat.engine",

@@ -29,7 +29,7 @@ class Gear:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Stretch:
     """Tokens `start` to `end` in one call; `gear` None is one decode step."""
 
     start: int
@@ -38,7 +38,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptLayout:
     """A sequence to be in the state: its first `used` tokens are there already.
 
     `image_ends[i]` counts picture tokens before place i, so it has one entry more than tokens.
@@ -53,7 +53,7 @@ class Prompt:
         return len(self.image_ends) - 1
 
     def longest(self, start: int, gear: Gear) -> int:
-        """Where the longest piece that starts at `start` ends in `gear`."""
+        """Where the longest stretch that starts at `start` ends in `gear`."""
         end = min(start + gear.tokens, self.total)
         limit = self.image_ends[start] + gear.image_rows
         while self.image_ends[end] > limit:
@@ -111,16 +111,43 @@ class Loads:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The pieces of a prompt, in order. `restart` reads it again from its first token."""
+    """The stretches of a prompt, in order. `restart` reads it again from its first token."""
 
-    pieces: tuple[Piece, ...]
+    stretches: tuple[Stretch, ...]
     restart: bool
     cost_ms: float
 
+    def text(self, count: int, loads: Loads) -> str:
+        """How `count` tokens are read on this way, for the meters."""
+        steps = sum(stretch.gear is None for stretch in self.stretches)
+        gears = [str(stretch.gear.tokens) for stretch in self.stretches if stretch.gear is not None]
+        ways = []
+        if gears:
+            again = " from the first token on" if self.restart else ""
+            ways.append(f"prefill {' + '.join(gears)}{again}")
+        if steps:
+            ways.append(f"decode {steps}")
+        if loaded := self._loaded(loads):
+            ways[-1] += f", loading {' and '.join(loaded)}"
+        return f"{count} tokens: {', then '.join(ways)}, about {self.cost_ms:.0f} ms"
+
+    def _loaded(self, loads: Loads) -> list[Graph]:
+        """The graphs to load on the way, in order: none where both stay on the device."""
+        if not (loads.prefill_ms or loads.decode_ms):
+            return []
+        loaded: list[Graph] = []
+        current = loads.ready
+        for stretch in (*self.stretches, None):  # answers end in decode
+            graph: Graph = "decode" if stretch is None or stretch.gear is None else "prefill"
+            if graph != current:
+                loaded.append(graph)
+                current = graph
+        return loaded
+
 
 def plan(
-    prompt: Prompt,
-    prefill: Prefill,
+    prompt: PromptLayout,
+    prefill: PrefillAbility,
     costs: Costs,
     loads: Loads,
 ) -> Route:
@@ -137,11 +164,11 @@ def plan(
     best = again if restart else onward
     if best is None:
         raise _unreachable(prompt, prefill)
-    return Route(best.pieces(), restart, best.cost)
+    return Route(best.stretches(), restart, best.cost)
 
 
 @dataclass(frozen=True, slots=True)
-class Prefill:
+class PrefillAbility:
     """What the two graphs can do: a `stateful` prefill goes on anywhere, any other starts at the
     first token; `decode_first` tells that a decode step can read the first token. An `exact`
     prefill must not be padded: padding would go into its states."""
@@ -158,17 +185,17 @@ class PromptGearError(CapacityError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """The cheapest way to a place: its last piece, and the way before it."""
+    """The cheapest way to a place: its last stretch, and the way before it."""
 
     cost: float
-    piece: Piece | None = None
+    stretch: Stretch | None = None
     before: _Best | None = None
 
-    def pieces(self) -> tuple[Piece, ...]:
-        found: list[Piece] = []
+    def stretches(self) -> tuple[Stretch, ...]:
+        found: list[Stretch] = []
         here: _Best | None = self
-        while here is not None and here.piece is not None:
-            found.append(here.piece)
+        while here is not None and here.stretch is not None:
+            found.append(here.stretch)
             here = here.before
         return tuple(reversed(found))
 
@@ -177,8 +204,8 @@ class _Best:
 class _Search:
     """Dynamic programming over places and the graph that ran last; answers end in decode."""
 
-    prompt: Prompt
-    prefill: Prefill
+    prompt: PromptLayout
+    prefill: PrefillAbility
     costs: Costs
     loads: Loads
 
@@ -186,27 +213,29 @@ class _Search:
         table: dict[int, dict[Graph | None, _Best]] = {start: {None: _Best(0.0)}}
         for place in range(start, self.prompt.total):
             for current, best in table.pop(place, {}).items():
-                for graph, piece in self._pieces(place):
-                    cost = best.cost + self.loads.switch(current, graph) + self.costs.of(piece.gear)
-                    there = table.setdefault(piece.end, {})
+                for graph, stretch in self._stretches(place):
+                    cost = (
+                        best.cost + self.loads.switch(current, graph) + self.costs.of(stretch.gear)
+                    )
+                    there = table.setdefault(stretch.end, {})
                     if graph not in there or cost < there[graph].cost:
-                        there[graph] = _Best(cost, piece, best)
+                        there[graph] = _Best(cost, stretch, best)
         ways = table.get(self.prompt.total, {}).items()
         finals = [
-            _Best(best.cost + self.loads.switch(current, "decode"), best.piece, best.before)
+            _Best(best.cost + self.loads.switch(current, "decode"), best.stretch, best.before)
             for current, best in ways
         ]
         return min(finals, key=lambda best: best.cost, default=None)
 
-    def _pieces(self, place: int) -> Iterator[tuple[Graph, Piece]]:
+    def _stretches(self, place: int) -> Iterator[tuple[Graph, Stretch]]:
         """What can run next."""
         if self.prefill.stateful or place == 0:
             for gear in self.prefill.gears:
                 end = self.prompt.longest(place, gear)
                 if end > place and (not self.prefill.exact or end - place == gear.tokens):
-                    yield "prefill", Piece(place, end, gear)
+                    yield "prefill", Stretch(place, end, gear)
         if not self.prompt.is_image(place) and (place > 0 or self.prefill.decode_first):
-            yield "decode", Piece(place, place + 1, None)
+            yield "decode", Stretch(place, place + 1, None)
 
 
 def _prior(gear: Gear | None) -> float:
@@ -215,7 +244,7 @@ def _prior(gear: Gear | None) -> float:
     return _CALL + _TOKEN * gear.tokens + _IMAGE_ROW * gear.image_rows
 
 
-def _unreachable(prompt: Prompt, prefill: Prefill) -> PromptGearError:
+def _unreachable(prompt: PromptLayout, prefill: PrefillAbility) -> PromptGearError:
     gears = sorted(prefill.gears)
     listed = ", ".join(f"{gear.tokens} ({gear.image_rows} of pictures)" for gear in gears)
     takes, advice = "takes", "use smaller pictures, or export with other --gears and --image-gears"

@@ -1,29 +1,73 @@
-"""A decode step over a cache that grows: every step has shapes of its own.
+"""KV caches that get a slot longer with every token, and the decode step over them.
 
-Knows the contract and the buffers; does not know which token comes next.
+Every step has shapes of its own. Knows the contract and the buffers; not which token comes next.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from q35chat.engine.contract import TextContract
+from q35chat.engine.contract import StatePair, TextContract
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession
 from q35chat.engine.slots import PrefixMask
 from q35chat.engine.states import StateBuffers
 
 
+class GrowingCaches:
+    """The caches of one sequence: each run writes fresh buffers, and none is written again."""
+
+    def __init__(self, session: GraphSession, pairs: tuple[StatePair, ...]) -> None:
+        self.pairs = pairs
+        self._session = session
+        self._now: dict[str, Buffer] = {}
+        self._next: dict[str, Buffer] = {}
+
+    @property
+    def now(self) -> Mapping[str, Buffer]:
+        """The buffers that are read next, by input name."""
+        return self._now
+
+    def grow(self) -> Mapping[str, Buffer]:
+        """Make the buffers that the next run writes, one slot longer; by output name."""
+        for pair in self.pairs:
+            *outer, slots, width = self._now[pair.past].shape
+            self._next[pair.past] = self._session.allocate((*outer, slots + 1, width), pair.dtype)
+        return {pair.present: self._next[pair.past] for pair in self.pairs}
+
+    def put(self, present: str, array: Array, slots: int) -> None:
+        """What another graph made of the cache `present`, from the host, to be read after the next
+        `flip`; `slots` of it count."""
+        pair = next(pair for pair in self.pairs if pair.present == present)
+        rows = np.ascontiguousarray(array[..., :slots, :], pair.dtype)
+        self._next[pair.past] = buffer = self._session.allocate(rows.shape, pair.dtype)
+        buffer.write(rows)
+
+    def flip(self) -> None:
+        """What was written is read next."""
+        self._now, self._next = self._next, {}
+
+    def load(self, buffers: Mapping[str, Buffer]) -> None:
+        """Go back to what `now` once was; none at all before the first token."""
+        self._now = dict(buffers)
+
+
 class GrowingStep:
     """One token at a time; the mask is as long as the cache will be after it."""
 
-    hidden: Array | None = None  # no such graph has a draft head
-
     def __init__(
-        self, session: GraphSession, contract: TextContract, states: StateBuffers, logits: Buffer
+        self,
+        session: GraphSession,
+        contract: TextContract,
+        states: StateBuffers,
+        caches: GrowingCaches,
+        logits: Buffer,
     ) -> None:
         self._session = session
         self._contract = contract
         self._states = states
+        self._caches = caches
         self._logits = logits
         rows = contract.position_rows
         self._ids = session.allocate((1, 1), contract.input_ids.dtype)
@@ -40,23 +84,24 @@ class GrowingStep:
 
     def upload(self, mask: PrefixMask) -> None:
         """Make and bind the buffers of this step, whose mask is all ones."""
-        contract, states = self._contract, self._states
+        contract, states, caches = self._contract, self._states, self._caches
         ones = np.ones((1, mask.count), contract.attention_mask.dtype)
-        lit = self._session.allocate(ones.shape, ones.dtype)
-        lit.write(ones)
-        states.grow()
+        shown = self._session.allocate(ones.shape, ones.dtype)
+        shown.write(ones)
         inputs = {
             contract.input_ids.name: self._ids,
-            contract.attention_mask.name: lit,
+            contract.attention_mask.name: shown,
             contract.position_ids.name: self._positions,
         }
+        outputs = {contract.logits.name: self._logits} | dict(caches.grow())
         self._run = self._session.bind(
-            inputs | dict(states.inputs(states.current)),
-            {contract.logits.name: self._logits} | dict(states.outputs(states.current)),
+            inputs | dict(states.inputs(states.current)) | dict(caches.now),
+            outputs | dict(states.outputs(states.current)),
         )
 
     def run(self) -> None:
-        """Run once and turn the states over."""
+        """Run once and flip the states."""
         assert self._run is not None
         self._run()
         self._states.flip()
+        self._caches.flip()

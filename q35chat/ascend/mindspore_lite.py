@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from q35chat.ascend.native_log import NativeLog
-from q35chat.ascend.ports import Gear, describe, ports, read_gears, write_gears
+from q35chat.ascend.ports import AxisSizes, describe, ports, read_gears, write_gears
 from q35chat.ascend.residency import Residency
 from q35chat.ascend.tensors import (
     DeviceBuffer,
@@ -133,7 +133,7 @@ class LiteSession:
         log: NativeLog,
         *,
         residency: Residency | None = None,
-        gears: Sequence[Gear] = (),
+        gears: Sequence[AxisSizes] = (),
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         if not path.is_file():
@@ -260,7 +260,7 @@ class LiteSession:
             self._resize([list(buffer.shape) for buffer in run.reads])
             self._predict(run)
 
-    def _describe(self, gears: Sequence[Gear]) -> None:
+    def _describe(self, gears: Sequence[AxisSizes]) -> None:
         """Read inputs, outputs and gears from the loaded graph."""
         with self._translated(f"cannot read {self._path}"):
             inputs, outputs = self._model.get_inputs(), self._model.get_outputs()

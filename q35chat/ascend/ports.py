@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-Gear = Mapping[tuple[str, int], int]
+AxisSizes = Mapping[tuple[str, int], int]
 
 _STATES = ("conv_states", "recurrent_states", "kv_cache")
 _PASTS = tuple(f"past_{name}" for name in _STATES)
@@ -49,7 +49,9 @@ def ports(kind: str, inputs: Sequence[str], outputs: Sequence[str]) -> Ports:
     return Ports(wanted, out)
 
 
-def read_gears(input_shape: str, dynamic_dims: str, renamed: Mapping[str, str]) -> tuple[Gear, ...]:
+def read_gears(
+    input_shape: str, dynamic_dims: str, renamed: Mapping[str, str]
+) -> tuple[AxisSizes, ...]:
     """Gears of `Model.get_model_info`: each lists the values of the -1s of `input_shape` in order.
 
     `renamed` gives the engine's name of an input. Empty where the texts do not fit together.
@@ -70,7 +72,7 @@ def read_gears(input_shape: str, dynamic_dims: str, renamed: Mapping[str, str]) 
 
 def manifest_gears(
     kind: str, gears: str, image_gears: str, patches_per_token: int
-) -> tuple[Gear, ...]:
+) -> tuple[AxisSizes, ...]:
     """The gears of a graph from what it was exported with: lengths separated by commas.
 
     A prefill has one for every length of a prompt, with rows for the largest picture, but no more
@@ -95,14 +97,14 @@ def manifest_gears(
     return ()
 
 
-def write_gears(gears: Sequence[Gear]) -> str:
+def write_gears(gears: Sequence[AxisSizes]) -> str:
     """The text that goes into a session's metadata as `q35chat.gear_shapes`."""
     return ";".join(
         ",".join(f"{name}:{axis}={size}" for (name, axis), size in gear.items()) for gear in gears
     )
 
 
-def describe(gears: Sequence[Gear]) -> str:
+def describe(gears: Sequence[AxisSizes]) -> str:
     """For a message: "32, 512, 1024" where one number tells, else every number of each gear."""
     texts = [" x ".join(str(size) for size in dict.fromkeys(gear.values())) for gear in gears]
     return ", ".join(texts)

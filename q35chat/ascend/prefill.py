@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from q35chat.ascend.gears import Gear
-from q35chat.engine.contract import StatePair, TextContract, check_metadata, check_stacked
+from q35chat.ascend.growing_cache import GrowingCaches
+from q35chat.engine.contract import StatePair, TextContract, check_metadata
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
 from q35chat.engine.slots import PrefixMask, check_capacities
-from q35chat.engine.states import StateBuffers
+from q35chat.engine.states import BufferIndex, StateBuffers
 from q35chat.errors import BundleError
 
 _IDS, _MASK, _POSITIONS, _IMAGES = "input_ids", "attention_mask", "position_ids", "image_embeds"
 _PAST_LEN, _LOGITS = "past_len", "logits"
+_STACKED = ("present_conv_states", "present_recurrent_states", "present_kv_cache")
 _ADVICE = "export prefill and decode together"
 
 
@@ -76,6 +78,15 @@ def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract
         every_token=_every_token(outputs[_LOGITS].shape, session.metadata, stateful=stateful),
         position_rows=rows,
     )
+
+
+def check_stacked(outputs: Mapping[str, TensorSpec]) -> None:
+    """Refuse a graph with stacked states that has more or fewer outputs than logits and states."""
+    if any(name in _STACKED for name in outputs) and set(outputs) != {_LOGITS, *_STACKED}:
+        raise BundleError(
+            f"the graph has {len(outputs)} outputs ({', '.join(outputs)}), exactly four are "
+            f"wanted: logits, {', '.join(_STACKED)}: export the bundle again"
+        )
 
 
 def _every_token(
@@ -156,11 +167,13 @@ class PrefillCall:
         session: GraphSession,
         contract: PrefillContract,
         states: StateBuffers,
+        caches: GrowingCaches,
         logits: Buffer,
         gear: Gear,
     ) -> None:
         self._contract = contract
         self._states = states
+        self._caches = caches
         self._arrays: dict[str, Array] = {}
         self._buffers: dict[str, Buffer] = {}
         shapes: dict[str, tuple[int, ...]] = {
@@ -180,11 +193,9 @@ class PrefillCall:
             rows = gear.tokens if contract.every_token else 1
             shape = (1, rows, logits.shape[-1])
             self.logits = session.allocate(shape, contract.outputs[_LOGITS].dtype)
-        self._own = self._own_states(session, gear)
-        self._runs: tuple[BoundRun, BoundRun] = (
-            self._bound(session, states, 0),
-            self._bound(session, states, 1),
-        )
+        self._own = self._own_states(session)
+        self._grown = self._grown_caches(session, gear)
+        self._runs = (self._bound(session, 0), self._bound(session, 1))
         self._count = 0
         self._pictures = False
 
@@ -214,32 +225,44 @@ class PrefillCall:
 
     def run(self) -> None:
         """Run once and hand the states over."""
-        self._runs[self._states.current]()
+        states = self._states
+        self._runs[states.current]()
+        written = states.outputs(states.current)
         for name, buffer in self._own.items():
-            self._states.put(name, buffer.host(), self._count)
-        self._states.flip()
+            array = buffer.host().astype(written[name].dtype)
+            written[name].write(array.reshape(written[name].shape))
+        for name, buffer in self._grown.items():
+            self._caches.put(name, buffer.host(), self._count)
+        states.flip()
+        self._caches.flip()
 
     @property
     def last_row(self) -> int:
         """The row of `logits` that is the last valid token's."""
         return self._count - 1 if self._contract.every_token else 0
 
-    def _own_states(self, session: GraphSession, gear: Gear) -> dict[str, Buffer]:
-        """Buffers for the states that differ from the decode graph's, by output name."""
-        own = {}
-        for pair in self._states.pairs:
-            spec = self._contract.outputs[pair.present]
-            if pair.grows or spec.dtype != pair.dtype:
-                slots = spec.shape[-2] if len(spec.shape) >= 4 else None
-                shape = list(pair.shape)
-                if pair.grows:
-                    shape[-2] = gear.tokens if slots is None else slots
-                own[pair.present] = session.allocate(tuple(shape), spec.dtype)
-        return own
+    def _own_states(self, session: GraphSession) -> dict[str, Buffer]:
+        """Buffers for the states whose dtype differs from the decode graph's, by output name."""
+        outputs = self._contract.outputs
+        return {
+            pair.present: session.allocate(pair.shape, outputs[pair.present].dtype)
+            for pair in self._states.pairs
+            if outputs[pair.present].dtype != pair.dtype
+        }
 
-    def _bound(self, session: GraphSession, states: StateBuffers, turn: int) -> BoundRun:
+    def _grown_caches(self, session: GraphSession, gear: Gear) -> dict[str, Buffer]:
+        """Buffers for the caches that grow, as long as this graph makes them, by output name."""
+        made = {}
+        for pair in self._caches.pairs:
+            spec, (*outer, _, width) = self._contract.outputs[pair.present], pair.shape
+            slots = spec.shape[-2] if len(spec.shape) >= 4 else None
+            shape = (*outer, gear.tokens if slots is None else slots, width)
+            made[pair.present] = session.allocate(shape, spec.dtype)
+        return made
+
+    def _bound(self, session: GraphSession, index: BufferIndex) -> BoundRun:
         inputs = dict(self._buffers)
         if self._contract.stateful:
-            inputs |= states.inputs(1 if turn else 0)
-        outputs = dict(states.outputs(1 if turn else 0)) | self._own
+            inputs |= self._states.inputs(index)
+        outputs = dict(self._states.outputs(index)) | self._own | self._grown
         return session.bind(inputs, {_LOGITS: self.logits} | outputs)

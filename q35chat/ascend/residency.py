@@ -79,7 +79,7 @@ class Residency:
                 other.unload()
 
 
-def settle(mode: Mode, needed: int, free: int | None) -> Mode:
+def decided(mode: Mode, needed: int, free: int | None) -> Mode:
     """`auto` decided where it can be: `needed` bytes of graphs against `free` bytes of memory."""
     if mode != "auto" or free is None:
         return mode

@@ -1,6 +1,6 @@
 """A bundle as a model that plans and answers prompts: the facade over everything in `chat`.
 
-Graphs are opened by a function that the caller gives, so that no runtime is known here.
+Graphs are opened by the `Runtime` that the caller gives, so that none is known here.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
 from q35chat.chat.turn.reading import read_ahead
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.engine.decoder import DEFAULT_LONGEST, Decoder
-from q35chat.engine.encoder import SquareError, VisionEncoder
+from q35chat.engine.decoder import Decoder, OpenGraph, Runtime, TextModel
+from q35chat.engine.encoder import NoGeometryError
 from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError, CapacityError
 from q35chat.user_input import Speculate
 from q35chat.vision.rules import PictureRules
 
-OpenGraph = Callable[[Path], GraphSession]
 _SHORT = 16  # characters a slot that are left to the exact count
 
 
@@ -49,7 +48,7 @@ class ChatEngine:
     def open(
         cls,
         bundle: Bundle,
-        open_graph: OpenGraph,
+        runtime: Runtime,
         *,
         device: str = "CPU",
         is_demo: bool = False,
@@ -58,17 +57,18 @@ class ChatEngine:
     ) -> ChatEngine:
         """Load tokenizer and graphs; slow. `device` is for display only.
 
-        Raises BundleError for what does not fit together, RuntimeFailure from `open_graph`.
+        Raises BundleError for what does not fit together, RuntimeFailure from `runtime`.
         """
         manifest, folder = bundle.manifest, bundle.processor_dir
         tokenizer = ChatTokenizer.load(folder)
         defaults = GenerationDefaults.read(folder / "generation_config.json")
         stop_ids = defaults.stop_ids or tokenizer.end_ids
-        with _all_or_none(open_graph) as opened:
+        with _all_or_none(runtime.open_graph) as opened:
             vision = opened(bundle.graph_path("vision")) if "vision" in manifest.graphs else None
             # last, so that its prefill is on a small device
-            decoder = open_decoder(bundle, opened, with_head=_wants_head(bundle, speculate))
-            pictures = _pictures(bundle, vision, decoder)
+            with_head = _wants_head(bundle, speculate)
+            decoder = open_decoder(bundle, runtime, opened, with_head=with_head)
+            pictures = _pictures(bundle, runtime, vision, decoder)
         model = Model(
             tokenizer=tokenizer,
             template=ConversationTemplate(tokenizer, stop_ids, manifest.model.image_token_id),
@@ -196,22 +196,16 @@ def _all_or_none(open_graph: OpenGraph) -> Iterator[OpenGraph]:
         raise
 
 
-def open_decoder(bundle: Bundle, open_graph: OpenGraph, *, with_head: bool = False) -> Decoder:
-    """Over one graph that does both, or over a prefill and a decode graph; with the head for
-    drafts where it is wanted."""
-    image_token_id = bundle.manifest.model.image_token_id
-    if "decode" not in bundle.manifest.graphs:
-        text = open_graph(bundle.graph_path("text"))
-        head = open_graph(bundle.graph_path("mtp")) if with_head else None
-        return Decoder(text, image_token_id=image_token_id, head=head)
-    decode, prefill = (open_graph(bundle.graph_path(name)) for name in ("decode", "prefill"))
-    return Decoder(
-        decode,
-        prefill=prefill,
-        image_token_id=image_token_id,
-        longest=bundle.manifest.capacity or DEFAULT_LONGEST,
-        vocab_size=bundle.manifest.model.vocab_size,
+def open_decoder(
+    bundle: Bundle, runtime: Runtime, open_graph: OpenGraph, *, with_head: bool = False
+) -> Decoder:
+    """The decoder of `bundle`, its graphs opened by `open_graph`; with the head for drafts where
+    it is wanted."""
+    facts = bundle.manifest.model
+    model = TextModel(
+        facts.image_token_id, facts.vocab_size, bundle.manifest.capacity or 0, with_head
     )
+    return runtime.decoder(lambda name: open_graph(bundle.graph_path(name)), model)
 
 
 def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:
@@ -225,7 +219,9 @@ def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:
     return there and speculate in ("mtp", "auto")
 
 
-def _pictures(bundle: Bundle, vision: GraphSession | None, decoder: Decoder) -> Pictures:
+def _pictures(
+    bundle: Bundle, runtime: Runtime, vision: GraphSession | None, decoder: Decoder
+) -> Pictures:
     facts = bundle.manifest.model
     rules = PictureRules.read(bundle.processor_dir / "preprocessor_config.json")
     rules.check(
@@ -237,8 +233,8 @@ def _pictures(bundle: Bundle, vision: GraphSession | None, decoder: Decoder) -> 
         missing = f"this bundle has no vision graph: {bundle.adding('vision')}"
         return Pictures(rules, facts.position_grid_side, None, missing=missing)
     try:
-        encoder = VisionEncoder(vision, facts.spatial_merge_size, decoder.image_width)
-    except SquareError as error:  # of other scripts; text needs no pictures
+        encoder = runtime.encoder(vision, facts.spatial_merge_size, decoder.image_width)
+    except NoGeometryError as error:  # of other scripts; text needs no pictures
         vision.close()
         return Pictures(rules, facts.position_grid_side, None, missing=str(error))
     if encoder.width != decoder.image_width:

@@ -108,7 +108,7 @@ class _Bench:
         """Load and measure; for a worker thread."""
         yield Progress("loading the model", 0, 1)
         before, sessions, started = memory(), _Sessions(self.bundle, self.options), perf_counter()
-        decoder = open_decoder(self.bundle, sessions)
+        decoder = open_decoder(self.bundle, sessions.runtime, sessions)
         load_ms = (perf_counter() - started) * 1e3
         try:
             asked = self.options
@@ -161,13 +161,13 @@ class _Sessions:
     """Opens the graphs of a bundle and remembers them."""
 
     def __init__(self, bundle: Bundle, options: BenchOptions) -> None:
-        self._open = graph_opener(bundle, options.threads, options.npu)
+        self.runtime = graph_opener(bundle, options.threads, options.npu)
         graphs = bundle.manifest.graphs
         self._decode = bundle.graph_path("decode" if "decode" in graphs else "text")
         self._sessions: dict[Path, GraphSession] = {}
 
     def __call__(self, path: Path) -> GraphSession:
-        self._sessions[path] = session = self._open(path)
+        self._sessions[path] = session = self.runtime.open_graph(path)
         return session
 
     @property

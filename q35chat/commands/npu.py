@@ -1,36 +1,12 @@
-"""What the command line says about an NPU, and the screen's protection from its library.
-
-Imports nothing heavy: every command that loads a model comes through here.
-"""
+"""The screen's protection from the library of an NPU."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Literal
 
-from platformdirs import user_log_path
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions, log_path
 
-Residency = Literal["auto", "both", "swap"]
-
-
-@dataclass(frozen=True, slots=True)
-class NpuOptions:
-    """`residency` says which graphs are on the device at once; `host_state_roundtrip` moves every
-    state to the host and back at every step, for comparison."""
-
-    device_id: int = 0
-    residency: Residency = "auto"
-    host_state_roundtrip: bool = False
-
-
-DEFAULT_NPU = NpuOptions()
-
-
-def log_path() -> Path:
-    """Where messages of MindSpore Lite go; each process puts its own number into the name."""
-    return user_log_path("q35chat") / "mindspore-lite.log"
+__all__ = ["DEFAULT_NPU", "NpuOptions", "log_path", "protect_screen"]
 
 
 def protect_screen() -> None:

@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from q35chat.engine.session import GraphSession, TensorSpec
-from q35chat.engine.slots import check_capacities
 from q35chat.errors import BundleError
 
 CONTRACT_VERSION = "1"
 IN_PLACE, MAY_ALIAS = "q35chat.in_place", "q35chat.may_alias"
 _PAST, _PRESENT = "past_", "present_"
 _CACHES = ("key_", "value_", "kv_cache")
-STACKED = ("present_conv_states", "present_recurrent_states", "present_kv_cache")
 _ADVICE = "export the bundle again"
 
 
@@ -82,7 +80,6 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
     check_metadata(metadata, "text", "decode")
     inputs = {spec.name: spec for spec in session.inputs}
     outputs = {spec.name: spec for spec in session.outputs}
-    check_stacked(outputs)
     pairs = state_pairs(inputs, outputs, metadata)
     mask = required(inputs, "attention_mask")
     position_ids = required(inputs, "position_ids")
@@ -104,22 +101,6 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
     )
 
 
-def read_chunk_contract(session: GraphSession, decode: TextContract) -> TextContract:
-    """The contract of a graph that reads chunks over the states of `decode`.
-
-    Raises BundleError where they do not belong together, CapacityMismatchError where only their
-    capacities differ.
-    """
-    contract = read_contract(session)
-    if contract.capacity is not None and decode.capacity is not None:
-        check_capacities(contract.capacity, decode.capacity)
-    if contract.pairs != decode.pairs:
-        raise BundleError("prefill and decode graphs have different states: export them again")
-    if contract.maxima != decode.maxima:
-        raise BundleError("prefill and decode graphs have different logits: export them again")
-    return contract
-
-
 def check_metadata(metadata: Mapping[str, str], *kinds: str) -> None:
     """Refuse a graph of another contract, or that is none of `kinds`."""
     version = metadata.get("q35chat.contract")
@@ -132,15 +113,6 @@ def check_metadata(metadata: Mapping[str, str], *kinds: str) -> None:
     kind = metadata.get("q35chat.graph", kinds[0])
     if kind not in kinds:
         raise BundleError(f"expected a {kinds[0]} graph, found a {kind} graph: {_ADVICE}")
-
-
-def check_stacked(outputs: Mapping[str, TensorSpec]) -> None:
-    """Refuse a graph with stacked states that has more or fewer outputs than logits and states."""
-    if any(name in STACKED for name in outputs) and set(outputs) != {"logits", *STACKED}:
-        raise BundleError(
-            f"the graph has {len(outputs)} outputs ({', '.join(outputs)}), exactly four are "
-            f"wanted: logits, {', '.join(STACKED)}: {_ADVICE}"
-        )
 
 
 def required(specs: Mapping[str, TensorSpec], name: str, kind: str = "text") -> TensorSpec:

@@ -89,7 +89,7 @@ class LookAhead:
             self.behind = (*self.behind, token)
         return token
 
-    def settle(self, used: int, rope_position: int) -> None:
+    def catch_up(self, used: int, rope_position: int) -> None:
         """Bring the states up to the last token read, `used` slots and `rope_position` in all."""
         if self.behind:
             self._run((), used, rope_position, rows=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -79,22 +79,6 @@ class GraphSession(Protocol):
     def close(self) -> None:
         """Free the graph, and the memory of its buffers and runs, whoever still refers to them;
         further calls raise RuntimeFailure."""
-
-
-@runtime_checkable
-class Swappable(Protocol):
-    """A session whose graph may have to be loaded before it runs: not all fit a device at once."""
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether it can run at once."""
-
-    def make_ready(self) -> None:
-        """Load it where it is not; the next run then only computes."""
-
-    @property
-    def reload_ms(self) -> float:
-        """What bringing it back takes, in milliseconds; 0 where it never has to leave."""
 
 
 class Releasable(Protocol):

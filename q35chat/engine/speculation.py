@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import Decoder, SpeculativeDecoder
 from q35chat.engine.drafts import HeadDrafter, PromptLookup
 from q35chat.engine.session import Array
 from q35chat.user_input import Speculate
@@ -156,13 +156,14 @@ class Drafter(Protocol):
 class Source:
     """A drafter and what is known of its drafts; `lengths` that a draft may have.
 
-    Where something is tried whatever it costs, it is at least `least` tokens; None: all that fit.
+    Where something is tried whatever it costs, it has at least `shortest` tokens; None means all
+    that fit.
     """
 
     drafter: Drafter
     odds: Odds
     lengths: tuple[int, ...] = LENGTHS
-    least: int | None = None
+    shortest: int | None = None
 
     def best(self, room: int, behind: int) -> tuple[int, float]:
         """The length that saves most, and what it saves, in steps; 0 where none is worth it."""
@@ -175,9 +176,9 @@ class Source:
     def always(self, room: int, behind: int) -> int:
         """The length to try whatever it costs; 0 where there is no draft or no room."""
         longest = max(self._fitting(room), default=0) if self.drafter.ready else 0
-        if self.least is None:
+        if self.shortest is None:
             return longest
-        return max(self.best(room, behind)[0], min(self.least, longest))
+        return max(self.best(room, behind)[0], min(self.shortest, longest))
 
     def learn(self, token: int) -> None:
         """The sequence goes on with `token`."""
@@ -208,7 +209,8 @@ class Speculator:
         self, decoder: Decoder, sources: Iterable[Source] = (), *, always: bool = False
     ) -> None:
         self._decoder = decoder
-        self._sources = tuple(sources)
+        self._speculative = decoder.speculative
+        self._sources = tuple(sources) if self._speculative else ()
         self._always = always
         self._expected: list[int] = []
         self.drafted = 0
@@ -223,15 +225,19 @@ class Speculator:
         """
         for source in self._sources:
             source.learn(token)
+        decoder = self._speculative
+        if decoder is None or not self._sources:
+            logits = self._decoder.step(token)
+            self.predict_ms = self._decoder.predict_ms
+            return logits
         if self._expected and self._expected.pop(0) == token:
             self.accepted += 1
             self.predict_ms = 0.0
-            return self._decoder.accept()
-        return self._run(token)
+            return decoder.accept()
+        return self._run(decoder, token)
 
-    def _run(self, token: int) -> Array:
-        decoder = self._decoder
-        self._expected, draft_ms = self._draft()
+    def _run(self, decoder: SpeculativeDecoder, token: int) -> Array:
+        self._expected, draft_ms = self._draft(decoder.behind)
         tokens = 1 + decoder.behind + len(self._expected)
         if self._expected:
             decoder.try_ahead((token, *self._expected))
@@ -244,19 +250,16 @@ class Speculator:
         self.predict_ms = draft_ms + decoder.predict_ms
         return logits
 
-    def _draft(self) -> tuple[list[int], float]:
+    def _draft(self, behind: int) -> tuple[list[int], float]:
         """What may follow the token that comes now, and the milliseconds that guessing took."""
-        chosen, length = self._choice()
+        chosen, length = self._choice(behind)
         for source in self._sources:
             if not (source is chosen and length) and source.drafter.next is None:
                 source.odds.note_untried()
-        return chosen.draft(length) if chosen is not None and length else ([], 0.0)
+        return chosen.draft(length) if length else ([], 0.0)
 
-    def _choice(self) -> tuple[Source | None, int]:
-        behind = self._decoder.behind
+    def _choice(self, behind: int) -> tuple[Source, int]:
         room = min(MOST_TOKENS - behind, self._decoder.capacity - self._decoder.used) - 1
-        if not self._sources:
-            return None, 0
         if self._always:
             return self._sources[0], self._sources[0].always(room, behind)
         found = [(source, *source.best(room, behind)) for source in self._sources]
@@ -276,10 +279,11 @@ def speculator(
 
     Nothing is drafted for a graph that cannot try.
     """
-    if mode == "off" or not decoder.can_try:
+    speculative = decoder.speculative
+    if mode == "off" or speculative is None:
         return Speculator(decoder)
     sources = [] if mode == "mtp" else [Source(PromptLookup(prompt), odds)]
-    if mode != "lookup" and decoder.head is not None:
-        drafter = HeadDrafter(decoder, decoder.head)
-        sources.append(Source(drafter, head_odds or Odds(head=True), HEAD_LENGTHS, least=1))
+    if mode != "lookup" and speculative.head is not None:
+        drafter = HeadDrafter(speculative, speculative.head)
+        sources.append(Source(drafter, head_odds or Odds(head=True), HEAD_LENGTHS, shortest=1))
     return Speculator(decoder, sources, always=mode != "auto")

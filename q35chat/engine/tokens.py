@@ -1,4 +1,4 @@
-"""A run of tokens with everything a graph needs of them, and the record of those in the slots."""
+"""A run of tokens with everything that a graph needs of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from q35chat.engine.session import Array
-from q35chat.engine.slots import ImageRowsError
+from q35chat.engine.slots import ImageRowsError, check_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,37 @@ class Tokens:
     keys: Array
     is_image: Array
     rows: Array | None
+
+    @classmethod
+    def checked(
+        cls,
+        ids: Array,
+        positions: Array,
+        image_embeds: Array | None,
+        attention_mask: Array | None,
+        keys: Array | None,
+        *,
+        image_token_id: int | None,
+        room: tuple[int, int],
+    ) -> Tokens:
+        """The arguments of `Decoder.chunks` without padding; `room` is used slots and capacity.
+
+        Raises a refusal of `slots`, ImageRowsError, and ValueError for no token at all.
+        """
+        ids = np.atleast_2d(np.asarray(ids))
+        mask = np.ones(ids.shape, np.int32) if attention_mask is None else attention_mask
+        count = check_prompt(ids, mask, *room)
+        if count == 0:
+            raise ValueError("there is no token to read")
+        ids = ids[0, :count]
+        is_image = np.asarray(ids == image_token_id)
+        pictures, rows = int(is_image.sum()), 0 if image_embeds is None else len(image_embeds)
+        if pictures != rows:
+            raise ImageRowsError(
+                f"prompt has {pictures} picture tokens but {rows} picture embeddings"
+            )
+        keys = ids if keys is None else keys[:count]
+        return cls(ids, np.asarray(positions)[:, :count], keys, is_image, image_embeds)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -50,29 +81,3 @@ class Tokens:
             np.concatenate([self.is_image, more.is_image]),
             np.concatenate(rows) if rows else None,
         )
-
-
-def image_ends(tokens: Array, image_token_id: int | None, image_embeds: Array | None) -> Array:
-    """Picture tokens before each place, [T + 1]. Raises ImageRowsError where their number is not
-    that of the rows."""
-    ends: Array = np.concatenate([[0], np.cumsum(tokens == image_token_id)])
-    rows = 0 if image_embeds is None else len(image_embeds)
-    if ends[-1] != rows:
-        raise ImageRowsError(f"prompt has {ends[-1]} picture tokens but {rows} picture embeddings")
-    return ends
-
-
-class History:
-    """What was read into the slots, so that a prefill without states can read it again."""
-
-    def __init__(self) -> None:
-        empty: Array = np.zeros(0, np.int64)
-        self._tokens = Tokens(empty, np.zeros((3, 0), np.int64), empty, np.zeros(0, np.bool_), None)
-
-    def upto(self, count: int) -> Tokens:
-        """The first `count` tokens."""
-        return self._tokens.part(0, count)
-
-    def record(self, start: int, tokens: Tokens) -> None:
-        """`tokens` fill the slots from `start` on; what lay there and behind is forgotten."""
-        self._tokens = self.upto(start).then(tokens)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from q35chat.ascend.native_log import NativeLog, native_log
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.commands.graphs import graph_opener
-from q35chat.commands.npu import NpuOptions
 from q35export.ascend.graphs import AscendOptions
 from tests.ascend.chatting import Bundles, OpenChat, converted_bundle
 from tests.ascend.decoding import GEARS, SHAPE, Open
@@ -80,7 +80,7 @@ def open_chat(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     def open_it(
-        name: str = "random", npu: NpuOptions | None = None, **options: object
+        name: str = "random", npu: NpuOptions = DEFAULT_NPU, **options: object
     ) -> ChatEngine:
         bundle = Bundle.open(bundles(name, **options))
         return ChatEngine.open(bundle, graph_opener(bundle, None, npu), device="NPU 0")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from q35chat.ascend.mindspore_lite import LiteDevice
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import Decoder, extend
 from q35chat.engine.session import Array
 from tests.support.ascend import AscendChat, Exported
 from tests.support.lite import LiteGraphs
@@ -33,7 +33,7 @@ def read(decoder: Decoder, ids: list[int], images: Array | None = None) -> Array
     """The logits [V] after `ids`, a copy."""
     start = decoder.rope_position
     positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
-    logits = decoder.extend(np.array(ids), positions, images)
+    logits = extend(decoder, np.array(ids), positions, images)
     assert logits is not None
     return logits.copy()
 

@@ -59,17 +59,15 @@ def test_residency_and_the_host_round_trip_change_no_token(open_chat: OpenChat, 
 
 
 def test_the_demo_answers_as_on_the_cpu(open_chat: OpenChat, tmp_path: Path) -> None:
-    from q35chat.runtimes import open_session  # noqa: PLC0415
+    from q35chat.runtimes import cpu  # noqa: PLC0415
 
     request = ExportRequest(str(DEMO), tmp_path / "cpu", target="cpu", precision="fp32")
     export(request, PlainReporter(sys.stderr))
-    cpu = ChatEngine.open(
-        Bundle.open(tmp_path / "cpu"), lambda path: open_session(path, "cpu", threads=1)
-    )
+    on_cpu = ChatEngine.open(Bundle.open(tmp_path / "cpu"), cpu(threads=1))
     npu = open_chat("demo")
 
-    for turns in dialogue(npu, cpu):
-        assert ask(npu, *turns).text == ask(cpu, *turns).text
+    for turns in dialogue(npu, on_cpu):
+        assert ask(npu, *turns).text == ask(on_cpu, *turns).text
 
 
 def dialogue(npu: ChatEngine, cpu: ChatEngine) -> Iterator[list[Turn]]:

@@ -141,6 +141,6 @@ def test_their_graphs_are_measured_with_their_weights(
         seen.append(needed)
         return mode
 
-    monkeypatch.setattr("q35chat.ascend.residency.settle", settled)
+    monkeypatch.setattr("q35chat.ascend.runtime.decided", settled)
     graph_opener(open_bundle(folder), None)
     np.testing.assert_allclose(seen, [wanted * 1.1], rtol=0.01)

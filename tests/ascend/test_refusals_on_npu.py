@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from q35chat.engine.decoder import Decoder
+from q35chat.ascend.decoder import GearedDecoder
+from q35chat.engine.decoder import extend
 from q35chat.engine.slots import (
     CapacityMismatchError,
     ImageRowsError,
@@ -23,14 +24,14 @@ from tests.doubles.mindspore_lite.npu import Npu
 from tests.support.ascend import AscendChat
 
 
-def refused(decoder: Decoder, error: type[Exception], match: str, **arguments: Any) -> None:
+def refused(decoder: GearedDecoder, error: type[Exception], match: str, **arguments: Any) -> None:
     given: dict[str, Any] = {
         "ids": np.array([IDS]),
         "positions": np.tile(np.arange(len(IDS)), (3, 1)),
         **arguments,
     }
     with pytest.raises(error, match=match):
-        decoder.extend(**given)
+        extend(decoder, **given)
 
 
 def test_every_refusal_comes_before_anything_is_uploaded(graphs: Open, npu: Npu) -> None:
@@ -55,15 +56,16 @@ def test_two_exports_mixed_are_refused_before_anything_is_allocated(graphs: Open
     before = npu.allocations
 
     with pytest.raises(CapacityMismatchError, match="prefill graph has 32 slots, decode graph 48"):
-        Decoder(decode, prefill=prefill)
+        GearedDecoder(decode, prefill)
     assert npu.allocations == before
 
 
 def test_a_prefill_in_the_place_of_decode_is_refused(graphs: Open) -> None:
     made = graphs()
 
+    prefill = made.session("prefill")
     with pytest.raises(BundleError, match="expected a text graph, found a prefill graph"):
-        Decoder(made.session("prefill"))
+        GearedDecoder(prefill, prefill)
 
 
 @pytest.mark.parametrize("capacity", [17, 48])

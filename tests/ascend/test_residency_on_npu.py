@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from q35chat.ascend.decoder import GearedDecoder
 from q35chat.ascend.gears import Costs, Gear
-from q35chat.engine.decoder import Decoder
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import IDS, Open, by_hand, greedy, read
 from tests.doubles.mindspore_lite.npu import Npu
@@ -28,7 +28,7 @@ def test_graphs_that_do_not_fit_together_take_turns_with_the_same_tokens(
 def test_when_a_load_costs_more_the_tokens_go_through_decode(graphs: Open, npu: Npu) -> None:
     made = graphs(mode="swap")
     decode, prefill = made.session("decode"), made.session("prefill")
-    decoder = Decoder(decode, prefill=prefill, costs=GuessedCosts())
+    decoder = GearedDecoder(decode, prefill, costs=GuessedCosts())
     greedy(decoder, read(decoder, IDS), 3)
     builds, prefill.load_ms = npu.builds, 1e6
     read(decoder, [20, 21, 22, 23])
@@ -54,7 +54,7 @@ def test_loading_a_graph_is_not_counted_as_its_run(
 ) -> None:
     made, costs, events = graphs(mode="swap"), Recorded(), list[str]()
     decode, prefill = made.session("decode"), made.session("prefill")
-    decoder = Decoder(decode, prefill=prefill, costs=costs)
+    decoder = GearedDecoder(decode, prefill, costs=costs)
     read(decoder, IDS)
     load = decode.load
 
@@ -67,7 +67,7 @@ def test_loading_a_graph_is_not_counted_as_its_run(
         load()
 
     monkeypatch.setattr(decode, "load", seen_load)
-    monkeypatch.setattr("q35chat.engine.decoder.perf_counter", clock)
+    monkeypatch.setattr("q35chat.ascend.decoder.perf_counter", clock)
     decoder.step(1)
 
     assert events == ["load", "clock", "clock"]

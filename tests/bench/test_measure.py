@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from q35chat.bench.measure import Allocation, DecodeRun, Measurement, Plan, PrefillRun, Progress
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession
 
@@ -31,7 +31,7 @@ def best(logits: Array, _maxima: Array | None) -> int:
 
 def measurement(session: NumpySession, plan: Plan = PLAN, after: float = math.inf) -> Measurement:
     stop = Stop(int(min(after, 1e9)))
-    decoder = Decoder(session, image_token_id=IMAGE_TOKEN, chunk=8)
+    decoder = OneGraphDecoder(session, image_token_id=IMAGE_TOKEN, chunk=8)
     return Measurement(decoder, plan, lambda: best, stop, IMAGE_TOKEN)
 
 
@@ -84,7 +84,9 @@ def test_a_stop_comes_before_the_next_step() -> None:
 
 
 def test_no_token_of_a_picture_is_read() -> None:
-    decoder = Decoder(NumpySession(capacity=512, vocab=IMAGE_TOKEN + 1), image_token_id=IMAGE_TOKEN)
+    decoder = OneGraphDecoder(
+        NumpySession(capacity=512, vocab=IMAGE_TOKEN + 1), image_token_id=IMAGE_TOKEN
+    )
     plan = Plan(prompt=300, tokens=1, contexts=(1,), repeat=1)
 
     list(Measurement(decoder, plan, lambda: best, lambda: False, IMAGE_TOKEN).run())
@@ -105,7 +107,7 @@ def test_a_step_that_holds_memory_is_seen() -> None:
         chosen.append(np.ones(100_000))
         return best(logits, maxima)
 
-    decoder = Decoder(NumpySession(capacity=24), image_token_id=IMAGE_TOKEN)
+    decoder = OneGraphDecoder(NumpySession(capacity=24), image_token_id=IMAGE_TOKEN)
     items = Measurement(decoder, PLAN, lambda: wasteful, lambda: False, IMAGE_TOKEN).run()
     (found,) = [item for item in items if isinstance(item, Allocation)]
     assert found.held >= 800_000

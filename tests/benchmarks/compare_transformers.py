@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from q35chat.engine.decoder import extend
+
 Numbers = dict[str, float]
 PRECISIONS = ("fp32", "int8", "int4")
 REPEATS = 3
@@ -65,21 +67,21 @@ def export(arguments: argparse.Namespace) -> Numbers:
 def engine(arguments: argparse.Namespace) -> Numbers:
     """Run the exported bundle."""
     from q35chat.bundle.bundle import Bundle  # noqa: PLC0415
-    from q35chat.engine.decoder import Decoder  # noqa: PLC0415
+    from q35chat.engine.one_graph import OneGraphDecoder  # noqa: PLC0415
     from q35chat.runtimes.onnxruntime import OrtSession  # noqa: PLC0415
 
     start = perf_counter()
     bundle = Bundle.open(bundle_folder(arguments))
     vision = OrtSession(bundle.graph_path("vision"), threads=arguments.threads)
     text = OrtSession(bundle.graph_path("text"), threads=arguments.threads)
-    decoder = Decoder(text)
+    decoder = OneGraphDecoder(text)
     load = perf_counter() - start
     ids = prompt(arguments.prefill)
     positions = np.tile(np.arange(len(ids)), (3, 1))
 
     def prefill() -> int:
         decoder.reset()
-        logits = decoder.extend(ids, positions)
+        logits = extend(decoder, ids, positions)
         assert logits is not None
         return int(logits.argmax())
 

@@ -19,9 +19,10 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, Turn
+from q35chat.engine.one_graph import OneGraphRuntime
 from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError
-from q35chat.runtimes import open_session
+from q35chat.runtimes import cpu
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
@@ -46,13 +47,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.fixture(scope="module")
-def open_graph() -> Callable[[Path], GraphSession]:
-    return lambda path: open_session(path, "cpu", 1)
+def runtime() -> OneGraphRuntime:
+    return cpu(threads=1)
 
 
 @pytest.fixture
-def engine(bundle: Bundle, open_graph: Callable[[Path], GraphSession]) -> ChatEngine:
-    return ChatEngine.open(bundle, open_graph)
+def engine(bundle: Bundle, runtime: OneGraphRuntime) -> ChatEngine:
+    return ChatEngine.open(bundle, runtime)
 
 
 def noise(width: int, height: int, seed: int) -> Attachment:
@@ -99,7 +100,7 @@ def questions() -> list[Turn]:
 def test_a_conversation_with_pictures_reads_like_one_read_from_the_start(
     engine: ChatEngine,
     bundle: Bundle,
-    open_graph: Callable[[Path], GraphSession],
+    runtime: OneGraphRuntime,
     questions: list[Turn],
 ) -> None:
     turns: list[Turn] = []
@@ -107,7 +108,7 @@ def test_a_conversation_with_pictures_reads_like_one_read_from_the_start(
     for question in questions:
         turns.append(question)
         finished = finish(engine, turns)
-        fresh = finish(ChatEngine.open(bundle, open_graph), turns)
+        fresh = finish(ChatEngine.open(bundle, runtime), turns)
         reused += finished.usage.reused_tokens
 
         assert finished.token_ids == fresh.token_ids
@@ -159,14 +160,12 @@ def noted(kind: Any, made: list[str]) -> Callable[..., None]:
     return init
 
 
-def test_graphs_of_different_width_are_refused(
-    bundle: Bundle, open_graph: Callable[[Path], GraphSession]
-) -> None:
+def test_graphs_of_different_width_are_refused(bundle: Bundle, runtime: OneGraphRuntime) -> None:
     def mixed(path: Path) -> GraphSession:
-        return VisionSession() if path.parent.name == "vision" else open_graph(path)
+        return VisionSession() if path.parent.name == "vision" else runtime.open_graph(path)
 
     with pytest.raises(BundleError, match="rows of 6 numbers, text graph takes 128"):
-        ChatEngine.open(bundle, mixed)
+        ChatEngine.open(bundle, OneGraphRuntime(mixed))
 
 
 @pytest.fixture
@@ -178,9 +177,9 @@ def without_generation_config(bundle: Bundle) -> Iterator[Bundle]:
 
 
 def test_without_generation_defaults_the_tokenizers_end_stops(
-    without_generation_config: Bundle, open_graph: Callable[[Path], GraphSession]
+    without_generation_config: Bundle, runtime: OneGraphRuntime
 ) -> None:
-    engine = ChatEngine.open(without_generation_config, open_graph)
+    engine = ChatEngine.open(without_generation_config, runtime)
 
     assert engine._model.stop_ids == engine.tokenizer.end_ids
     assert engine.sampling_defaults.temperature == 0.0

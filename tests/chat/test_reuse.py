@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from q35chat.chat.prompt.reuse import PrefixCache
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array
 from tests.doubles.numpy_session import NumpySession
 
@@ -15,13 +16,13 @@ class Reader:
     """A decoder with a cache that reads keys as ids."""
 
     def __init__(self, budget: int = 1 << 20) -> None:
-        self.decoder = Decoder(NumpySession(capacity=32))
+        self.decoder = OneGraphDecoder(NumpySession(capacity=32))
         self.cache = PrefixCache(self.decoder, budget)
 
     def read(self, *ids: int) -> Reader:
         start = self.decoder.used
         positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
-        self.decoder.extend(np.array(ids), positions)
+        extend(self.decoder, np.array(ids), positions)
         return self
 
     def keep(self) -> Reader:
@@ -64,7 +65,7 @@ def test_the_longest_fitting_snapshot_is_gone_back_to() -> None:
 
 def test_a_snapshot_of_other_pictures_does_not_fit() -> None:
     reader = Reader()
-    reader.decoder.extend(np.array([1, 2]), np.zeros((3, 2), np.int64), keys=keys(1, -77))
+    extend(reader.decoder, np.array([1, 2]), np.zeros((3, 2), np.int64), keys=keys(1, -77))
     reader.keep().read(3)
 
     assert reader.back(1, -77, 4) == 2

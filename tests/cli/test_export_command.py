@@ -100,7 +100,7 @@ def test_a_graph_that_cannot_be_loaded_names_the_command_that_finds_damage(
     export_model(request(checkpoint, out), recorded().console, verify=False)
     path = damaged_graph(out)
     with pytest.raises(RuntimeFailure) as error:
-        graph_opener(Bundle.open(out, check="names"), threads=1)(path)
+        graph_opener(Bundle.open(out, check="names"), threads=1).open_graph(path)
     assert str(error.value).startswith(f"cannot load {path}: ")
     advice = f"; `q35chat doctor --model-dir '{out}'` says whether the bundle is damaged"
     assert str(error.value).endswith(advice)

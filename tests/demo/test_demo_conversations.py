@@ -11,7 +11,7 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token, VisionProgress
 from q35chat.chat.workspace import StoredWorkspace
-from q35chat.runtimes import open_session
+from q35chat.runtimes import cpu
 from q35chat.store import Store
 from q35export.request import Precision
 from tools.demo_model.evaluate import GREEDY, Asked
@@ -32,9 +32,7 @@ class Desk:
         self.chat = self._workspace().open(self.chat.id)
 
     def _workspace(self) -> StoredWorkspace:
-        engine = ChatEngine.open(
-            Bundle.open(self._bundle), lambda path: open_session(path, "cpu", threads=1)
-        )
+        engine = ChatEngine.open(Bundle.open(self._bundle), cpu(threads=1))
         workspace = StoredWorkspace(Store(self._folder), lambda: (engine, GREEDY))
         workspace.load()
         return workspace

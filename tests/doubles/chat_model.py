@@ -14,6 +14,7 @@ from q35chat.bundle.bundle import Bundle, FileEntry, Manifest, ModelFacts, Sourc
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
+from q35chat.engine.one_graph import OneGraphRuntime
 from q35chat.engine.session import GraphSession
 from q35chat.user_input import Speculate
 from tests.doubles.numpy_head import NumpyHead
@@ -68,7 +69,7 @@ class ChatModel:
                 with_vision=self.with_vision,
                 with_head=self.with_head,
             ),
-            self._open,
+            OneGraphRuntime(self._open),
             snapshot_bytes=self.snapshot_bytes,
             speculate=self.speculate,
         )

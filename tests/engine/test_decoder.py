@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array
-from q35chat.engine.slots import CapacityMismatchError, ImageRowsError, NoSlotError
-from q35chat.errors import BundleError, RuntimeFailure
+from q35chat.engine.slots import ImageRowsError, NoSlotError
+from q35chat.errors import RuntimeFailure
+from tests.doubles.numpy_head import NumpyHead
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpyBuffer, NumpySession
 
 PROMPT = np.array([7, 1, IMAGE_TOKEN, IMAGE_TOKEN, 2, IMAGE_TOKEN, 9, 11, 3])
@@ -16,20 +18,20 @@ PICTURES = np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32)
 POSITIONS = np.stack([np.arange(9), np.arange(9) // 2, np.arange(9) % 4])
 
 
-def decoder(session: NumpySession | None = None, chunk: int = 128) -> Decoder:
-    return Decoder(session or NumpySession(), image_token_id=IMAGE_TOKEN, chunk=chunk)
+def decoder(session: NumpySession | None = None, chunk: int = 128) -> OneGraphDecoder:
+    return OneGraphDecoder(session or NumpySession(), image_token_id=IMAGE_TOKEN, chunk=chunk)
 
 
-def read(engine: Decoder) -> Array:
-    logits = engine.extend(PROMPT, POSITIONS, PICTURES)
+def read(engine: OneGraphDecoder) -> Array:
+    logits = extend(engine, PROMPT, POSITIONS, PICTURES)
     assert logits is not None
     return logits.copy()
 
 
-def text(engine: Decoder, *ids: int) -> Array:
+def text(engine: OneGraphDecoder, *ids: int) -> Array:
     start = engine.rope_position
     positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
-    logits = engine.extend(np.array(ids), positions)
+    logits = extend(engine, np.array(ids), positions)
     assert logits is not None
     return logits.copy()
 
@@ -73,7 +75,7 @@ def test_integers_are_fed_in_the_graphs_own_dtype() -> None:
 
 def test_a_step_goes_on_at_the_highest_position_read() -> None:
     engine = decoder()
-    engine.extend(np.array([1, 2]), np.array([[0, 1], [0, 9], [0, 4]]))
+    extend(engine, np.array([1, 2]), np.array([[0, 1], [0, 9], [0, 4]]))
 
     assert engine.rope_position == 10
     engine.step(3)
@@ -128,8 +130,8 @@ def test_reset_forgets_the_sequence() -> None:
 
 def test_keys_name_what_is_in_the_state() -> None:
     engine = decoder()
-    engine.extend(
-        np.array([1, IMAGE_TOKEN]), POSITIONS[:, :2], PICTURES[:1], keys=np.array([1, -77])
+    extend(
+        engine, np.array([1, IMAGE_TOKEN]), POSITIONS[:, :2], PICTURES[:1], keys=np.array([1, -77])
     )
     engine.step(4)
 
@@ -141,20 +143,20 @@ def test_picture_rows_must_match_picture_tokens_before_anything_runs(rows: Array
     session = NumpySession()
 
     with pytest.raises(ImageRowsError, match="prompt has 3 picture tokens but"):
-        decoder(session).extend(PROMPT, POSITIONS, rows)
+        extend(decoder(session), PROMPT, POSITIONS, rows)
     assert session.runs == []
 
 
 def test_reading_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no token"):
-        decoder().extend(np.array([], np.int64), np.zeros((3, 0), np.int64))
+        extend(decoder(), np.array([], np.int64), np.zeros((3, 0), np.int64))
 
 
 def test_progress_follows_each_chunk() -> None:
     seen: list[tuple[int, int]] = []
 
-    decoder(chunk=4).extend(
-        PROMPT, POSITIONS, PICTURES, on_progress=lambda *done: seen.append(done)
+    extend(
+        decoder(chunk=4), PROMPT, POSITIONS, PICTURES, on_progress=lambda *done: seen.append(done)
     )
 
     assert seen == [(4, 9), (8, 9), (9, 9)]
@@ -164,11 +166,11 @@ def test_stopping_between_chunks_leaves_a_state_to_go_on_from() -> None:
     engine = decoder(chunk=4)
     answers = iter([False, True])
 
-    stopped = engine.extend(PROMPT, POSITIONS, PICTURES, should_stop=lambda: next(answers))
+    stopped = extend(engine, PROMPT, POSITIONS, PICTURES, should_stop=lambda: next(answers))
 
     assert stopped is None
     assert engine.keys.tolist() == PROMPT[:4].tolist()
-    rest = engine.extend(PROMPT[4:], POSITIONS[:, 4:], PICTURES[2:])
+    rest = extend(engine, PROMPT[4:], POSITIONS[:, 4:], PICTURES[2:])
     np.testing.assert_array_equal(rest, read(decoder()))
 
 
@@ -316,15 +318,15 @@ def test_a_snapshot_is_a_copy_with_a_size() -> None:
     assert snapshot.nbytes == (18 + 36) * 4 + 9 * 8
 
 
-def later_branch(engine: Decoder) -> None:
+def later_branch(engine: OneGraphDecoder) -> None:
     text(engine, 8, 9)
 
 
-def same_length_other_ids(engine: Decoder) -> None:
+def same_length_other_ids(engine: OneGraphDecoder) -> None:
     text(engine, 1, 9)
 
 
-def same_ids_after_another_past(engine: Decoder) -> None:
+def same_ids_after_another_past(engine: OneGraphDecoder) -> None:
     text(engine, 8, 2)
     engine.reset()
     text(engine, 4)
@@ -335,7 +337,7 @@ def same_ids_after_another_past(engine: Decoder) -> None:
     "overwrite", [later_branch, same_length_other_ids, same_ids_after_another_past]
 )
 def test_a_snapshot_whose_slots_were_written_again_is_refused(
-    overwrite: Callable[[Decoder], None],
+    overwrite: Callable[[OneGraphDecoder], None],
 ) -> None:
     engine = decoder()
     text(engine, 4)
@@ -371,41 +373,15 @@ def test_the_runtimes_time_is_reported() -> None:
     assert engine.predict_ms > 0
 
 
-def test_a_separate_prefill_graph_hands_its_states_to_the_decode_graph() -> None:
-    prefill, decode = NumpySession(), NumpySession()
-    engine = Decoder(decode, prefill=prefill, image_token_id=IMAGE_TOKEN)
-
-    read(engine)
-    stepped = engine.step(4).copy()
-
-    assert (prefill.runs, decode.runs) == ([9], [1])
-    one = decoder()
-    read(one)
-    np.testing.assert_array_equal(stepped, one.step(4))
-
-
-def test_graphs_of_different_capacity_are_refused_before_anything_is_allocated() -> None:
-    prefill, decode = NumpySession(capacity=32), NumpySession(capacity=16)
-
-    with pytest.raises(CapacityMismatchError, match="prefill graph has 32 slots, decode graph 16"):
-        Decoder(decode, prefill=prefill)
-    assert (prefill.allocated, decode.allocated) == (0, 0)
-
-
-def test_graphs_of_different_states_are_refused() -> None:
-    with pytest.raises(BundleError, match="different states"):
-        Decoder(NumpySession(width=6), prefill=NumpySession(width=8))
-
-
 def test_every_graph_is_closed_even_where_one_cannot_be() -> None:
     class Stuck(NumpySession):
         def close(self) -> None:
             super().close()
             raise RuntimeFailure("the device does not answer")
 
-    decode, prefill = Stuck(), Stuck()
+    text, head = Stuck(counts=True, tells=True), NumpyHead()
     with pytest.raises(RuntimeFailure):
-        Decoder(decode, prefill=prefill).close()
+        OneGraphDecoder(text, head=head).close()
 
-    assert decode.closed
-    assert prefill.closed
+    assert text.closed
+    assert head.closed

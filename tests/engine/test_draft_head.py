@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
 from q35chat.engine.drafts import HeadDrafter
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array, TensorSpec
 from q35chat.engine.slots import CapacityMismatchError
 from q35chat.engine.speculation import HEAD_LENGTHS, Odds, Source, Speculator, speculator
@@ -21,14 +22,16 @@ class Model:
     def __init__(self, capacity: int = 40, chunk: int = 4, image_token: int = -1) -> None:
         self.text = NumpySession(capacity=capacity, counts=True, tells=True)
         self.head = NumpyHead(capacity=capacity)
-        self.decoder = Decoder(self.text, head=self.head, image_token_id=image_token, chunk=chunk)
+        self.decoder = OneGraphDecoder(
+            self.text, head=self.head, image_token_id=image_token, chunk=chunk
+        )
 
     def read(self, ids: Array = PROMPT, rows: Array | None = None) -> None:
         start = self.decoder.rope_position
         positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
         if rows is not None:
             positions[1] += ids == IMAGE_TOKEN
-        self.decoder.extend(ids, positions, rows)
+        extend(self.decoder, ids, positions, rows)
 
     def write(self, count: int, *, mode: str = "mtp") -> tuple[list[int], Speculator]:
         """`count` greedy tokens, the last of them not read."""
@@ -56,7 +59,7 @@ def by_odds(model: Model) -> Speculator:
     assert model.decoder.head is not None
     drafter = HeadDrafter(model.decoder, model.decoder.head)
     odds = Odds(timed=False, head=True)
-    return Speculator(model.decoder, [Source(drafter, odds, HEAD_LENGTHS, least=1)])
+    return Speculator(model.decoder, [Source(drafter, odds, HEAD_LENGTHS, shortest=1)])
 
 
 def assert_knows_all(model: Model) -> None:
@@ -350,8 +353,8 @@ def test_on_auto_what_was_said_and_the_head_both_draft() -> None:
 
 def test_a_decoder_without_a_head_drafts_nothing() -> None:
     session = NumpySession(counts=True)
-    engine = Decoder(session)
-    engine.extend(PROMPT, np.tile(np.arange(6), (3, 1)))
+    engine = OneGraphDecoder(session)
+    extend(engine, PROMPT, np.tile(np.arange(6), (3, 1)))
 
     steps = speculator(engine, Odds(), PROMPT, "mtp")
     steps.step(3)
@@ -370,15 +373,15 @@ def test_closing_frees_the_head() -> None:
 
 def test_a_text_graph_that_tells_no_hidden_states_is_refused() -> None:
     with pytest.raises(BundleError, match="nothing to read: export the bundle again, with --mtp"):
-        Decoder(NumpySession(counts=True), head=NumpyHead())
+        OneGraphDecoder(NumpySession(counts=True), head=NumpyHead())
 
 
 def test_a_head_of_another_width_or_capacity_is_refused() -> None:
     text = NumpySession(counts=True, tells=True)
     with pytest.raises(BundleError, match="rows of 6 numbers, its draft head takes 8"):
-        Decoder(text, head=NumpyHead(width=8))
+        OneGraphDecoder(text, head=NumpyHead(width=8))
     with pytest.raises(CapacityMismatchError):
-        Decoder(text, head=NumpyHead(capacity=17))
+        OneGraphDecoder(text, head=NumpyHead(capacity=17))
 
 
 @pytest.mark.parametrize("name", ["input_ids", "hidden", "position_ids", "image_embeds"])
@@ -389,4 +392,4 @@ def test_a_head_without_one_of_its_tensors_is_refused(name: str) -> None:
             return tuple(spec for spec in super().inputs if spec.name != name)
 
     with pytest.raises(BundleError, match=f"mtp graph has no tensor '{name}'"):
-        Decoder(NumpySession(counts=True, tells=True), head=Lacking())
+        OneGraphDecoder(NumpySession(counts=True, tells=True), head=Lacking())

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.encoder import SquareError, VisionEncoder
+from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError
 from tests.doubles.numpy_session import FLOAT, NumpySession
@@ -57,29 +57,3 @@ def test_a_missing_input_is_named() -> None:
 def test_a_text_graph_is_no_encoder() -> None:
     with pytest.raises(BundleError, match="must turn pixel_values into image_embeds"):
         VisionEncoder(NumpySession(), merge_size=2)
-
-
-def square(patches: int | None) -> VisionSession:
-    """A graph that takes pixels only, as other scripts make it."""
-    return VisionSession(patch_values=12, fixed_patches=patches, with_geometry=False)
-
-
-def test_a_graph_that_takes_pixels_only_has_one_square_built_in() -> None:
-    vision = VisionEncoder(square(64), merge_size=2)
-
-    assert (vision.square_side, vision.max_rows) == (8, 16)
-    assert vision.encode(arrays(64)).shape == (16, 6)
-    assert encoder().square_side is None
-
-
-@pytest.mark.parametrize(
-    ("patches", "message"),
-    [
-        (None, "takes any number of patches but not where they lie"),
-        (60, "takes 60 patches, which are no square of 2 x 2 blocks"),
-        (49, "takes 49 patches, which are no square of 2 x 2 blocks"),
-    ],
-)
-def test_a_built_in_geometry_that_nobody_told_is_refused(patches: int | None, message: str) -> None:
-    with pytest.raises(SquareError, match=message):
-        VisionEncoder(square(patches), merge_size=2)

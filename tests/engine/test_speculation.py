@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from q35chat.chat.values import SamplingSettings
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.sampling import Sampler, draw
 from q35chat.engine.session import Array
 from q35chat.engine.speculation import MOST_TOKENS, Odds, Source, Speculator, speculator
@@ -43,7 +44,7 @@ class Script:
         return self.drafts.pop(0)[:most]
 
 
-def always(engine: Decoder, script: Script) -> Speculator:
+def always(engine: OneGraphDecoder, script: Script) -> Speculator:
     return Speculator(engine, [Source(script, Odds())], always=True)
 
 
@@ -53,10 +54,10 @@ def softmax(logits: Array) -> Array:
     return chances
 
 
-def opened(capacity: int = 64, *, can_try: bool = True) -> tuple[Decoder, NumpySession]:
+def opened(capacity: int = 64, *, can_try: bool = True) -> tuple[OneGraphDecoder, NumpySession]:
     session = NumpySession(capacity=capacity, vocab=12, counts=can_try, image_token=-1)
-    engine = Decoder(session)
-    engine.extend(np.array(PROMPT), np.tile(np.arange(len(PROMPT)), (3, 1)))
+    engine = OneGraphDecoder(session)
+    extend(engine, np.array(PROMPT), np.tile(np.arange(len(PROMPT)), (3, 1)))
     return engine, session
 
 
@@ -66,7 +67,7 @@ def written(
     rules: SamplingSettings = GREEDY,
     seed: int = 0,
     odds: Odds | None = None,
-) -> tuple[list[int], Speculator, Decoder]:
+) -> tuple[list[int], Speculator, OneGraphDecoder]:
     """`count` tokens after the prompt, the last of them not read."""
     engine, _ = opened(len(PROMPT) + count)
     steps = speculator(engine, odds or Odds(), PROMPT, mode)
@@ -233,7 +234,7 @@ def test_what_is_not_worth_it_is_not_tried() -> None:
 def test_without_drafts_nothing_is_tried() -> None:
     _, steps, engine = written(40, "off")
 
-    assert engine.can_try
+    assert engine.speculative
     assert steps.drafted == 0
 
 

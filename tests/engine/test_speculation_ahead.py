@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array
 from q35chat.engine.slots import NoSlotError
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession
@@ -11,27 +12,27 @@ from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession
 PROMPT = np.array([7, 1, 2, 9, 11, 3])
 
 
-def decoder(capacity: int = 40) -> tuple[Decoder, NumpySession]:
+def decoder(capacity: int = 40) -> tuple[OneGraphDecoder, NumpySession]:
     session = NumpySession(capacity=capacity, counts=True)
-    return Decoder(session, image_token_id=IMAGE_TOKEN), session
+    return OneGraphDecoder(session, image_token_id=IMAGE_TOKEN), session
 
 
-def read(engine: Decoder, ids: Array = PROMPT) -> Array:
+def read(engine: OneGraphDecoder, ids: Array = PROMPT) -> Array:
     start = engine.rope_position
     positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
-    logits = engine.extend(ids, positions)
+    logits = extend(engine, ids, positions)
     assert logits is not None
     return logits.copy()
 
 
-def stepped(*tokens: int) -> tuple[Decoder, list[Array]]:
+def stepped(*tokens: int) -> tuple[OneGraphDecoder, list[Array]]:
     """The same sequence, a step at a time, and the logits after each."""
     engine, _ = decoder()
     read(engine)
     return engine, [engine.step(token).copy() for token in tokens]
 
 
-def assert_same(engine: Decoder, wanted: Decoder) -> None:
+def assert_same(engine: OneGraphDecoder, wanted: OneGraphDecoder) -> None:
     assert engine.keys.tolist() == wanted.keys.tolist()
     assert engine.rope_position == wanted.rope_position
     found, states = engine.snapshot().states, wanted.snapshot().states
@@ -40,8 +41,8 @@ def assert_same(engine: Decoder, wanted: Decoder) -> None:
 
 
 def test_a_graph_with_logits_of_the_last_token_only_cannot_try() -> None:
-    assert decoder()[0].can_try
-    assert not Decoder(NumpySession()).can_try
+    assert decoder()[0].speculative
+    assert OneGraphDecoder(NumpySession()).speculative is None
 
 
 def test_tokens_tried_give_the_logits_of_steps() -> None:
@@ -239,7 +240,7 @@ def test_tries_of_one_shape_share_their_buffers() -> None:
 @pytest.mark.parametrize("in_place", [True, False])
 def test_every_form_of_the_graph_can_try(rows: int, in_place: bool) -> None:
     session = NumpySession(capacity=40, counts=True, rows=rows, in_place=in_place)
-    engine = Decoder(session)
+    engine = OneGraphDecoder(session)
     read(engine)
     wanted, logits = stepped(4, 8, 9)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from q35chat.engine.tokens import History, Tokens
+from q35chat.engine.tokens import Tokens
 
 
 def tokens(*ids: int, images: tuple[int, ...] = (), first: int = 0) -> Tokens:
@@ -32,15 +32,3 @@ def test_tokens_are_put_behind_one_another() -> None:
     assert both.rows is not None
     assert len(both.rows) == 2
     assert tokens(1).then(tokens(2)).rows is None
-
-
-def test_history_is_what_was_read_last_into_each_slot() -> None:
-    history = History()
-    history.record(0, tokens(1, 5, 3, images=(1,)))
-    history.record(3, tokens(4, first=3))
-    assert history.upto(4).ids.tolist() == [1, 5, 3, 4]
-    history.record(1, tokens(9, first=1))
-
-    assert history.upto(2).ids.tolist() == [1, 9]
-    assert history.upto(2).rows is None
-    assert len(History().upto(0)) == 0

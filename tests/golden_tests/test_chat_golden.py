@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Finished, PromptPlan
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35chat.runtimes.onnxruntime import OrtSession
+from q35chat.runtimes import cpu
 from tests.support.exported import Exported
 from tests.support.golden import SAMPLES, TOKENS, GoldenCase
 
@@ -19,7 +18,7 @@ SETTINGS = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_toke
 
 @pytest.fixture(scope="module")
 def engine(exported: Exported) -> ChatEngine:
-    return ChatEngine.open(exported.bundle, partial(OrtSession, threads=1))
+    return ChatEngine.open(exported.bundle, cpu(threads=1))
 
 
 def test_a_message_is_answered_with_the_tokens_of_transformers(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from q35chat.engine.decoder import extend
 from q35export.verify.candidate import Candidate
 from tests.support.exported import Exported
 from tests.support.golden import TOKENS, GoldenCase, embedding_numbers
@@ -52,7 +53,7 @@ def test_every_chunk_length_gives_the_same_answer(
     wanted = exported.golden.numbers[f"{name} logits"][0]
     for chunk in range(1, len(prompt.ids) + 1):
         decoder = candidate.new_decoder(chunk)
-        logits = decoder.extend(prompt.ids, positions, embeds)
+        logits = extend(decoder, prompt.ids, positions, embeds)
         assert logits is not None
         np.testing.assert_allclose(logits, wanted, atol=LOGITS, err_msg=f"chunks of {chunk}")
         tokens = [int(logits.argmax())]

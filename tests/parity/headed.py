@@ -12,9 +12,10 @@ import onnxruntime as ort
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import open_decoder
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.speculation import Odds, Speculator, speculator
-from q35chat.runtimes.onnxruntime import OrtSession
+from q35chat.runtimes import cpu
 from q35chat.user_input import Speculate
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
@@ -32,7 +33,7 @@ class Headed:
     head: HeadReference
     bundle: Bundle
     candidate: Candidate
-    decoder: Decoder
+    decoder: OneGraphDecoder
 
     @classmethod
     def make(cls, checkpoint: Path, out: Path, capacity: int = 512) -> Headed:
@@ -43,27 +44,32 @@ class Headed:
         )  # fmt: skip
         export(request, PlainReporter(io.StringIO()))
         bundle, reference = Bundle.open(out), Reference(checkpoint, threads=1)
-        decoder = open_decoder(bundle, lambda path: OrtSession(path, threads=1), with_head=True)
+        runtime = cpu(threads=1)
+        decoder = open_decoder(bundle, runtime, runtime.open_graph, with_head=True)
+        assert isinstance(decoder, OneGraphDecoder)
         head = HeadReference(checkpoint, reference)
         return cls(reference, head, bundle, Candidate(bundle, threads=1), decoder)
 
-    def read(self, prompt: EncodedPrompt) -> Decoder:
+    def read(self, prompt: EncodedPrompt) -> OneGraphDecoder:
         """The decoder with the head, after reading `prompt` from the beginning."""
         self.decoder.reset()
-        self.decoder.extend(
-            prompt.ids, self.candidate.positions(prompt), self.candidate.embeds(prompt)
+        extend(
+            self.decoder,
+            prompt.ids,
+            self.candidate.positions(prompt),
+            self.candidate.embeds(prompt),
         )
         return self.decoder
 
-    def read_plain(self, prompt: EncodedPrompt) -> Decoder:
+    def read_plain(self, prompt: EncodedPrompt) -> OneGraphDecoder:
         """A decoder without a head, after the same."""
         decoder = self.candidate.new_decoder()
-        decoder.extend(prompt.ids, self.candidate.positions(prompt), self.candidate.embeds(prompt))
+        extend(decoder, prompt.ids, self.candidate.positions(prompt), self.candidate.embeds(prompt))
         return decoder
 
 
 def write(
-    decoder: Decoder, count: int, mode: Speculate = "mtp"
+    decoder: OneGraphDecoder, count: int, mode: Speculate = "mtp"
 ) -> tuple[tuple[int, ...], Speculator]:
     """`count` greedy tokens, the last of them not read."""
     steps = speculator(decoder, Odds(), (), mode)

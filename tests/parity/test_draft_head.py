@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.user_input import Speculate
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
@@ -169,12 +170,12 @@ def test_after_going_back_and_going_on_another_way_the_tokens_are_those_without_
     decoder.step(last)
     write(decoder, 14)
     decoder.restore(start)
-    sides: list[tuple[Decoder, Speculate]] = [(decoder, "mtp"), (plain, "off")]
+    sides: list[tuple[OneGraphDecoder, Speculate]] = [(decoder, "mtp"), (plain, "off")]
     for each, mode in sides:
         each.step(last)
         answer, _ = write(each, 12, mode)
         each.step(answer[-1])
-        each.extend(more, np.tile(each.rope_position + np.arange(3), (3, 1)))
+        extend(each, more, np.tile(each.rope_position + np.arange(3), (3, 1)))
         answers.append((answer, write(each, 20, mode)[0]))
 
     assert answers[0] == answers[1]

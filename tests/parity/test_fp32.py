@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from q35chat.engine.decoder import extend
 from q35export.verify.compare import aligned
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Float32
@@ -53,7 +54,7 @@ def test_a_prompt_in_chunks_of_every_length_reads_as_transformers_reads_it_whole
     wanted = live.reference.prefill(prompt).logits
     positions, embeds = live.candidate.positions(prompt), live.candidate.embeds(prompt)
     for chunk in range(1, len(prompt.ids) + 1):
-        found = live.candidate.new_decoder(chunk).extend(prompt.ids, positions, embeds)
+        found = extend(live.candidate.new_decoder(chunk), prompt.ids, positions, embeds)
         assert found is not None
         assert_same(found, wanted)
 

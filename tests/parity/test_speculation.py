@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from q35chat.chat.values import SamplingSettings
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
 from q35chat.engine.drafts import PromptLookup
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
 from q35chat.engine.speculation import Drafter, Odds, Source, Speculator
@@ -41,14 +42,17 @@ class Greedy:
         return int(logits.argmax())
 
 
-def read(candidate: Candidate, prompt: EncodedPrompt) -> Decoder:
+def read(candidate: Candidate, prompt: EncodedPrompt) -> OneGraphDecoder:
     decoder = candidate.new_decoder()
-    decoder.extend(prompt.ids, candidate.positions(prompt), candidate.embeds(prompt))
+    extend(decoder, prompt.ids, candidate.positions(prompt), candidate.embeds(prompt))
     return decoder
 
 
 def write(
-    decoder: Decoder, sampler: Sampler | Greedy, drafter: Drafter | None, count: int = TOKENS
+    decoder: OneGraphDecoder,
+    sampler: Sampler | Greedy,
+    drafter: Drafter | None,
+    count: int = TOKENS,
 ) -> tuple[tuple[int, ...], Speculator]:
     """`count` tokens, the last of them not read."""
     sources = [] if drafter is None else [Source(drafter, Odds())]
@@ -153,7 +157,7 @@ def test_quantised_graphs_differ_by_the_rounding_of_inputs_only(
             assert difference(found, stepped).nrmse < INT8_INPUTS
 
 
-def tried(decoder: Decoder, tokens: Sequence[int], count: int) -> Array:
+def tried(decoder: OneGraphDecoder, tokens: Sequence[int], count: int) -> Array:
     """Logits [N, V] after each of `tokens`, tried `count` at a time."""
     rows = []
     for begin in range(0, len(tokens), count):

@@ -17,7 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
 from q35chat.ascend.native_log import NativeLog
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import BoundRun, Buffer, GraphSession
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.onnxruntime import OrtSession
@@ -149,8 +150,8 @@ def native(session: OrtSession) -> weakref.ref[object]:
 def test_a_closed_decoder_frees_the_native_graph_while_everything_still_refers_to_it(
     text: OrtSession,
 ) -> None:
-    graph, decoder = native(text), Decoder(text)
-    decoder.extend(IDS, POSITIONS)
+    graph, decoder = native(text), OneGraphDecoder(text)
+    extend(decoder, IDS, POSITIONS)
     logits, snapshot = decoder.step(5), decoder.snapshot()
     held = [weakref.ref(buffer.host()) for buffer in decoder._states.inputs(0).values()]
     decoder.close()
@@ -163,7 +164,7 @@ def test_a_closed_decoder_frees_the_native_graph_while_everything_still_refers_t
 
 
 def test_the_error_of_a_run_that_failed_keeps_no_graph(text: OrtSession) -> None:
-    graph, decoder = native(text), Decoder(text)
+    graph, decoder = native(text), OneGraphDecoder(text)
     with pytest.raises(RuntimeFailure, match="out of data bounds") as kept:
         decoder.step(VOCAB + 5)
     decoder.close()

@@ -12,10 +12,10 @@ import pytest
 from q35chat.ascend.mindspore_lite import GearError, LiteDevice, LiteRun, LiteSession
 from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.residency import Mode, Residency
+from q35chat.ascend.runtime import graph_kind
 from q35chat.ascend.tensors import DeviceMemoryError
 from q35chat.engine.session import Array, Buffer
 from q35chat.errors import RuntimeFailure
-from q35chat.runtimes import RuntimeOptions, graph_kind, opener
 from tests.doubles.mindspore_lite.modelfile import variables_of, write_model
 from tests.doubles.mindspore_lite.npu import Npu
 from tests.doubles.numpy_session import NumpyBuffer
@@ -388,14 +388,6 @@ def test_a_missing_package_says_what_to_install(
 
     with pytest.raises(RuntimeFailure, match="MindSpore Lite is not installed for this Python"):
         make()
-
-
-def test_the_target_chooses_this_runtime_and_wants_converted_graphs(tmp_path: Path) -> None:
-    open_graph = opener("ascend-310p", RuntimeOptions(log=tmp_path / "native.log"))
-
-    wanted = r"model\.onnx is not converted .* `q35chat convert`"
-    with pytest.raises(RuntimeFailure, match=wanted):
-        open_graph(tmp_path / "decode" / "model.onnx")
 
 
 @pytest.mark.parametrize(

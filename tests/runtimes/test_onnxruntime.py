@@ -8,10 +8,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array, Buffer, Lifetime
 from q35chat.errors import RuntimeFailure
-from q35chat.runtimes import open_session
+from q35chat.runtimes import cpu
 from q35chat.runtimes.onnxruntime import OrtBuffer, OrtSession
 from tests.doubles.numpy_session import FLOAT, NumpyBuffer
 from tests.doubles.onnx_text import CAPACITY, STATES, VOCAB, WIDTH, write_text_graph
@@ -26,7 +27,7 @@ def session(tmp_path: Path) -> OrtSession:
 
 
 def read(session: OrtSession, chunk: int = 128) -> Array:
-    logits = Decoder(session, chunk=chunk).extend(IDS, POSITIONS)
+    logits = extend(OneGraphDecoder(session, chunk=chunk), IDS, POSITIONS)
     assert logits is not None
     return logits.copy()
 
@@ -64,8 +65,8 @@ def test_chunks_of_every_length_give_the_same_logits(session: OrtSession, chunk:
 
 
 def test_going_back_to_a_snapshot_is_exact(session: OrtSession) -> None:
-    engine = Decoder(session)
-    engine.extend(IDS, POSITIONS)
+    engine = OneGraphDecoder(session)
+    extend(engine, IDS, POSITIONS)
     snapshot = engine.snapshot()
     first = [engine.step(token).copy() for token in (1, 2, 3)]
     engine.restore(snapshot)
@@ -74,7 +75,7 @@ def test_going_back_to_a_snapshot_is_exact(session: OrtSession) -> None:
 
 
 def test_every_slot_can_be_used(session: OrtSession) -> None:
-    engine = Decoder(session)
+    engine = OneGraphDecoder(session)
     for token in range(CAPACITY):
         assert np.isfinite(engine.step(token)).all()
     assert engine.used == engine.capacity == CAPACITY
@@ -90,8 +91,8 @@ def test_weights_beside_the_graph_are_found(tmp_path: Path, session: OrtSession)
 def test_a_step_makes_no_value_and_no_binding(
     session: OrtSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Decoder(session)
-    engine.extend(IDS, POSITIONS)
+    engine = OneGraphDecoder(session)
+    extend(engine, IDS, POSITIONS)
     made: list[str] = []
     pluralise(monkeypatch, onnxruntime.OrtValue, "__init__", made)
     pluralise(monkeypatch, onnxruntime.IOBinding, "__init__", made)
@@ -101,7 +102,7 @@ def test_a_step_makes_no_value_and_no_binding(
     for token in (1, 2, 3, 4):
         engine.step(token)
     assert made == []
-    engine.extend(IDS[:2], POSITIONS[:, :2])
+    extend(engine, IDS[:2], POSITIONS[:, :2])
     assert made.count("OrtValue.__init__") == 3
     assert made.count("IOBinding.__init__") == 2
 
@@ -154,7 +155,7 @@ def test_a_buffer_of_another_runtime_is_refused(session: OrtSession) -> None:
 def test_a_failing_run_gives_its_cause_on_one_line_and_nothing_on_the_screen(
     session: OrtSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    engine = Decoder(session)
+    engine = OneGraphDecoder(session)
 
     with pytest.raises(
         RuntimeFailure, match=r"the text graph failed: .*out of data bounds"
@@ -205,7 +206,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_closed_session_refuses_everything(session: OrtSession) -> None:
-    engine = Decoder(session)
+    engine = OneGraphDecoder(session)
     session.close()
 
     with pytest.raises(RuntimeFailure, match="the text graph is closed"):
@@ -214,16 +215,14 @@ def test_a_closed_session_refuses_everything(session: OrtSession) -> None:
         session.allocate((1,), FLOAT)
 
 
-def test_the_target_chooses_the_runtime(tmp_path: Path) -> None:
+def test_the_runtime_of_the_cpu_opens_graphs_here(tmp_path: Path) -> None:
     path = write_text_graph(tmp_path / "model.onnx")
 
-    assert isinstance(open_session(path, "cpu", threads=1), OrtSession)
-    with pytest.raises(RuntimeFailure, match="no runtime for target 'tpu'"):
-        open_session(path, "tpu")
+    assert isinstance(cpu(threads=1).open_graph(path), OrtSession)
 
 
 def test_states_have_the_shapes_of_the_contract(session: OrtSession) -> None:
-    snapshot = Decoder(session).snapshot()
+    snapshot = OneGraphDecoder(session).snapshot()
 
     assert {name: array.shape for name, array in snapshot.states.items()} == {
         f"past_{name}": shape for name, shape in STATES.items()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from q35chat.ascend.residency import Mode, Residency, settle
+from q35chat.ascend.residency import Mode, Residency, decided
 
 
 @dataclass
@@ -84,7 +84,7 @@ def test_room_is_made_only_where_there_is_something_to_unload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "needed", "free", "settled"),
+    ("mode", "needed", "free", "decidedd"),
     [
         ("auto", 10, 20, "auto"),
         ("auto", 30, 20, "swap"),
@@ -94,6 +94,6 @@ def test_room_is_made_only_where_there_is_something_to_unload() -> None:
     ],
 )
 def test_measured_memory_decides_auto(
-    mode: Mode, needed: int, free: int | None, settled: str
+    mode: Mode, needed: int, free: int | None, decidedd: str
 ) -> None:
-    assert settle(mode, needed, free) == settled
+    assert decided(mode, needed, free) == decidedd

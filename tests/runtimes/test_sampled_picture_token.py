@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from q35chat.engine.decoder import Decoder
-from q35chat.runtimes import open_session
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
+from q35chat.runtimes.onnxruntime import OrtSession
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
 from q35export.graphs.text import build_text_graph
@@ -23,22 +24,22 @@ def test_a_picture_token_in_decode_keeps_its_own_embedding(tmp_path: Path) -> No
     with FileSink(tmp_path / "model.bin", lambda _: None) as sink:
         model = build_text_graph(config, checkpoint, sink, capacity=8, plan=FLOAT_PLAN)
     ir.save(model, tmp_path / "model.onnx")
-    session = open_session(tmp_path / "model.onnx", "cpu", threads=1)
+    session = OrtSession(tmp_path / "model.onnx", threads=1)
     image = config.image_token_id
     start, places = np.array([3, 5]), np.broadcast_to(np.arange(2), (3, 2))
     own = checkpoint.rows("model.language_model.embed_tokens.weight", image, image + 1)
 
-    stepped = Decoder(session, image_token_id=image)
-    stepped.extend(start, places)
+    stepped = OneGraphDecoder(session, image_token_id=image)
+    extend(stepped, start, places)
     logits = stepped.step(image).copy()
 
-    read = Decoder(session, image_token_id=image)
-    read.extend(start, places)
-    expected = read.extend(np.array([image]), np.full((3, 1), 2), own)
+    read = OneGraphDecoder(session, image_token_id=image)
+    extend(read, start, places)
+    expected = extend(read, np.array([image]), np.full((3, 1), 2), own)
     assert expected is not None
     np.testing.assert_allclose(logits, expected, atol=1e-5)
-    zeros = Decoder(session, image_token_id=image)
-    zeros.extend(start, places)
-    blank = zeros.extend(np.array([image]), np.full((3, 1), 2), np.zeros_like(own))
+    zeros = OneGraphDecoder(session, image_token_id=image)
+    extend(zeros, start, places)
+    blank = extend(zeros, np.array([image]), np.full((3, 1), 2), np.zeros_like(own))
     assert blank is not None
     assert np.abs(blank - logits).max() > 1e-3

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from q35chat.engine.contract import MAY_ALIAS, read_contract
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import extend
+from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array
 from q35chat.runtimes.onnxruntime import OrtSession
 from q35export.request import Precision
@@ -27,14 +28,14 @@ class Careful(OrtSession):
         return {key: value for key, value in super().metadata.items() if key != MAY_ALIAS}
 
 
-def logits_of(decoder: Decoder) -> list[Array]:
+def logits_of(decoder: OneGraphDecoder) -> list[Array]:
     """Chunks of several lengths, steps, a try of which half is dropped, a way back, steps."""
     ids = np.random.default_rng(5).integers(3, 90, COUNT)
     seen: list[Array] = []
 
     def read(start: int, end: int) -> None:
         places = np.broadcast_to(np.arange(start, end), (3, end - start))
-        logits = decoder.extend(ids[start:end], places)
+        logits = extend(decoder, ids[start:end], places)
         assert logits is not None
         seen.append(logits.copy())
 
@@ -63,7 +64,7 @@ def test_states_written_over_change_no_bit(
     assert read_contract(promising).may_overwrite
     assert not read_contract(careful).may_overwrite
 
-    over, beside = Decoder(promising), Decoder(careful)
+    over, beside = OneGraphDecoder(promising), OneGraphDecoder(careful)
 
     for one, two in zip(logits_of(over), logits_of(beside), strict=True):
         np.testing.assert_array_equal(one, two)

@@ -6,11 +6,11 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from q35chat.ascend.decoder import GearedDecoder
 from q35chat.ascend.gears import Costs, Gear
 from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
 from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.residency import Mode, Residency
-from q35chat.engine.decoder import Decoder
 from q35export.ascend.converter_config import read_inputs, shapes
 from q35export.ascend.reference import GraphExecutor
 from tests.doubles.mindspore_lite.modelfile import write_model
@@ -84,10 +84,10 @@ class LiteGraphs:
             path, kind, self.device, self.log, residency=self.residency, metadata=told
         )
 
-    def decoder(self, image_token_id: int | None = None) -> Decoder:
+    def decoder(self, image_token_id: int | None = None) -> GearedDecoder:
         decode, prefill = self.session("decode"), self.session("prefill")
         vocab = GraphExecutor(self.folder / "decode" / "model.onnx").outputs[0].shape[-1]
-        return Decoder(decode, prefill=prefill, image_token_id=image_token_id,
+        return GearedDecoder(decode, prefill, image_token_id=image_token_id,
                        costs=GuessedCosts(), vocab_size=int(vocab))  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Finished
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.runtimes import open_session
+from q35chat.runtimes import cpu
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest, Precision
@@ -42,9 +42,7 @@ class Asked:
     def __init__(self, bundle: Path, folder: Path, threads: int = 1) -> None:
         self.bundle = bundle
         self._folder = folder
-        self._engine = ChatEngine.open(
-            Bundle.open(bundle), lambda path: open_session(path, "cpu", threads=threads)
-        )
+        self._engine = ChatEngine.open(Bundle.open(bundle), cpu(threads=threads))
 
     def answer(self, question: Question, settings: ChatSettings = GREEDY) -> Finished:
         """The end of the turn that answers the question."""

@@ -15,8 +15,9 @@ import onnx_ir as ir
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.engine.contract import shared_names
-from q35chat.engine.decoder import DEFAULT_CHUNK, Decoder
+from q35chat.engine.decoder import extend
 from q35chat.engine.encoder import VisionEncoder
+from q35chat.engine.one_graph import DEFAULT_CHUNK, OneGraphDecoder
 from q35chat.engine.session import BoundRun, Buffer, GraphSession, TensorSpec
 from q35chat.errors import BundleError
 from q35chat.runtimes.onnxruntime import OrtSession
@@ -39,9 +40,9 @@ class Candidate:
         self._encoder = VisionEncoder(self._vision, facts.spatial_merge_size)
         self._decoder = self.new_decoder()
 
-    def new_decoder(self, chunk: int = DEFAULT_CHUNK) -> Decoder:
+    def new_decoder(self, chunk: int = DEFAULT_CHUNK) -> OneGraphDecoder:
         """Another sequence over the same graph, read in chunks of at most `chunk` tokens."""
-        return Decoder(self._text, image_token_id=self._facts.image_token_id, chunk=chunk)
+        return OneGraphDecoder(self._text, image_token_id=self._facts.image_token_id, chunk=chunk)
 
     def positions(self, prompt: EncodedPrompt) -> Int64:
         """mRoPE positions [3, T]."""
@@ -72,7 +73,7 @@ class Candidate:
     def prefill(self, prompt: EncodedPrompt) -> Prefilled:
         """Read the prompt into an empty decoder; KV rows beyond it are left out."""
         self._decoder.reset()
-        logits = self._decoder.extend(prompt.ids, self.positions(prompt), self.embeds(prompt))
+        logits = extend(self._decoder, prompt.ids, self.positions(prompt), self.embeds(prompt))
         assert logits is not None
         return Prefilled(logits.copy(), self._states(len(prompt.ids)))
 

@@ -1,0 +1,331 @@
+"""The decoder of two graphs, a prefill in gears and a decode step, over the same states.
+
+Owns the order of things, the measured times, and which graph reads which part of a prompt: a
+prefill without states has to read the whole sequence again, or the new tokens go through decode,
+whichever is cheaper. Knows no runtime, no tokenizer and no sampling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from q35chat.ascend.gears import (
+    Costs,
+    Gear,
+    Graph,
+    Loads,
+    PrefillAbility,
+    PromptLayout,
+    Route,
+    plan,
+)
+from q35chat.ascend.growing_cache import GrowingCaches, GrowingStep
+from q35chat.ascend.prefill import PrefillCall, check_stacked, read_prefill
+from q35chat.engine.calls import Call, Logits
+from q35chat.engine.contract import read_contract
+from q35chat.engine.session import Array, Buffer, GraphSession
+from q35chat.engine.slots import Slots
+from q35chat.engine.states import Snapshot, StateBuffers
+from q35chat.engine.tokens import Tokens
+
+DEFAULT_LONGEST = 4096
+
+
+@runtime_checkable
+class Swappable(Protocol):
+    """A session whose graph may have to be loaded before it runs: not all fit a device at once."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it can run at once."""
+
+    def make_ready(self) -> None:
+        """Load it where it is not; the next run then only computes."""
+
+    @property
+    def reload_ms(self) -> float:
+        """What bringing it back takes, in milliseconds; 0 where it never has to leave."""
+
+
+@dataclass(frozen=True)
+class GearedSnapshot(Snapshot):
+    """A `Snapshot` with the `caches` that grow, which are never written again, and the `tokens`
+    that a prefill without states may have to read again."""
+
+    caches: Mapping[str, Buffer] = field(default_factory=dict)
+    tokens: Tokens | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, on the host and in growing caches, in bytes."""
+        grown = (math.prod(b.shape) * b.dtype.itemsize for b in self.caches.values())
+        return super().nbytes + sum(grown)
+
+
+class GearedDecoder:
+    """A `Decoder` over a `prefill` and a `decode` graph.
+
+    `image_token_id` marks the tokens that take a row of picture embeddings. `longest` bounds a
+    sequence whose cache grows; `costs` are the times of calls by which prompts are cut, measured
+    as they run; `vocab_size` is used where the graph does not tell its own. `route` tells how the
+    last prompt was read.
+    """
+
+    reads_in_parts = False
+    speculative = None
+
+    def __init__(
+        self,
+        decode: GraphSession,
+        prefill: GraphSession,
+        *,
+        image_token_id: int | None = None,
+        longest: int = DEFAULT_LONGEST,
+        costs: Costs | None = None,
+        vocab_size: int | None = None,
+    ) -> None:
+        check_stacked({spec.name: spec for spec in decode.outputs})
+        self._contract = contract = read_contract(decode, vocab_size)
+        self._prefill_contract = read_prefill(prefill, contract)
+        self._decode, self._prefill = decode, prefill
+        self._image_token_id = image_token_id
+        self._costs = costs or Costs()
+        self.capacity = contract.capacity or longest
+        self.vocab_size = contract.vocab_size
+        self.image_width = self._prefill_contract.image_width
+        self._states = StateBuffers(decode, tuple(p for p in contract.pairs if not p.grows))
+        self._caches = GrowingCaches(decode, tuple(p for p in contract.pairs if p.grows))
+        self._slots = Slots(self.capacity, contract.attention_mask.dtype)
+        self._logits = Logits.allocated(decode, contract, 1)
+        self._last_row = self._own_row = self._logits.row(0)
+        self._step = self._decode_call()
+        self._calls: dict[Gear, PrefillCall] = {}
+        empty: Array = np.zeros(0, np.int64)
+        self._nothing = Tokens(
+            empty, np.zeros((3, 0), np.int64), empty, np.zeros(0, np.bool_), None
+        )
+        self._read_before = self._nothing
+        self.route = ""
+        self.rope_position = 0
+        self.predict_ms = 0.0
+
+    @property
+    def used(self) -> int:
+        """Slots that hold a token of the sequence."""
+        return self._slots.used
+
+    @property
+    def keys(self) -> Array:
+        """What fills the used slots, [used] int64."""
+        return self._slots.keys
+
+    def reset(self) -> None:
+        """Forget the sequence."""
+        self._slots.rewind(0)
+        self._states.reset()
+        self._caches.load({})
+        self.rope_position = 0
+
+    def chunks(
+        self,
+        ids: Array,
+        positions: Array,
+        image_embeds: Array | None = None,
+        *,
+        attention_mask: Array | None = None,
+        keys: Array | None = None,
+    ) -> Iterator[int]:
+        """Read `ids` [T] or [1, T] at `positions` [3, T]; yield how many, call by call.
+
+        All as `Decoder.chunks` has it; each part goes through the graph that is cheaper for it.
+        Raises PromptGearError as well.
+        """
+        new = Tokens.checked(
+            ids,
+            positions,
+            image_embeds,
+            attention_mask,
+            keys,
+            image_token_id=self._image_token_id,
+            room=(self.used, self.capacity),
+        )
+        before, rope = self.used, self.rope_position
+        todo, route, offset = self._plan(new)
+        for number, stretch in enumerate(route.stretches):
+            part = todo.part(stretch.start, stretch.end)
+            if number == 0 and route.restart:
+                self._slots.rewind(0)  # the states stay until they are written
+                self.rope_position = 0
+            try:
+                if stretch.gear is None:
+                    self._decode_one(part)
+                else:
+                    self._prefill_in(stretch.gear, part)
+            except BaseException:
+                if number == 0:
+                    self._slots.rewind(before)
+                    self.rope_position = rope
+                raise
+            yield max(0, stretch.end + offset - before)
+
+    def step(self, token: int) -> Array:
+        """Read one more text token; return the logits [V], a view as of `logits`.
+
+        Raises NoSlotError when every slot is used.
+        """
+        ids = np.array([token], np.int64)
+        position = np.full((3, 1), self.rope_position)
+        self._decode_one(Tokens(ids, position, ids, np.zeros(1, np.bool_), None))
+        return self.logits()
+
+    def logits(self) -> Array:
+        """The logits [V] float32 of the last run, a view that the next run overwrites."""
+        return self._last_row.values()
+
+    def maxima(self) -> Array | None:
+        """The largest of each block of neighbouring `logits`, [V / B] float32, a view as they are;
+        None where the graph does not tell them."""
+        return self._last_row.maxima()
+
+    def snapshot(self) -> Snapshot:
+        """A point that `restore` can go back to."""
+        tokens = None
+        if not self._prefill_contract.stateful:
+            tokens = self._read_before.part(0, self.used)
+        return GearedSnapshot(
+            self._states.save(),
+            self.keys.copy(),
+            self.rope_position,
+            caches=dict(self._caches.now),
+            tokens=tokens,
+        )
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Whether the KV rows of `snapshot` are still in their slots."""
+        return self._contract.capacity is None or self._slots.hold(snapshot.keys)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
+        assert isinstance(snapshot, GearedSnapshot)
+        snapshot.check(held=self.holds(snapshot))
+        self._slots.rewind(0)  # no sequence is there until all of it is
+        self._states.load(snapshot.states)
+        self._caches.load(snapshot.caches)
+        self._slots.rename(snapshot.keys)
+        self._read_before = snapshot.tokens or self._nothing
+        self._slots.rewind(snapshot.count)
+        self.rope_position = snapshot.rope_position
+
+    def close(self) -> None:
+        """Free the graphs; further calls are errors."""
+        with ExitStack() as closing:  # each, whatever happens with another
+            closing.callback(self._decode.close)
+            closing.callback(self._prefill.close)
+
+    def _decode_call(self) -> Call | GrowingStep:
+        decode, contract, states = self._decode, self._contract, self._states
+        if contract.capacity is None:
+            return GrowingStep(decode, contract, states, self._caches, self._logits.values)
+        mask = decode.allocate(self._slots.mask.array.shape, self._slots.mask.array.dtype)
+        return Call(decode, contract, states, mask, self._logits, tokens=1, image_rows=0)
+
+    def _plan(self, new: Tokens) -> tuple[Tokens, Route, int]:
+        """How to read `new`: the tokens to take parts of, the route through them, and the slot of
+        the first of them. Raises PromptGearError."""
+        contract, used = self._prefill_contract, self.used
+        todo, start, offset = new, 0, used
+        if not contract.stateful:
+            todo, start, offset = self._read_before.part(0, used).then(new), used, 0
+        ends = todo.image_ends
+        gears = contract.gears or (contract.gear(len(todo), ends[-1]),)
+        fixed = self._contract.capacity is not None
+        ability = PrefillAbility(
+            gears,
+            contract.stateful,
+            decode_first=fixed or offset > 0,
+            exact=contract.every_token,
+        )
+        loads = self._loads()
+        route = plan(PromptLayout(ends, start), ability, self._costs, loads)
+        self.route = route.text(len(new), loads)
+        return todo, route, offset
+
+    def _prefill_in(self, gear: Gear, part: Tokens) -> None:
+        """Read `part` in one prefill."""
+        call = self._prefill_call(gear)
+        call.load(part.ids, part.positions, self.used, part.rows)
+        self._run(call, len(part))
+        self._last_row = Logits(call.logits).row(call.last_row)
+        self._costs.note(gear, self.predict_ms)
+        self._record(part)
+
+    def _prefill_call(self, gear: Gear) -> PrefillCall:
+        """The call in `gear`, made once; only one at a time where logits are of every token,
+        because they are large."""
+        contract = self._prefill_contract
+        if gear not in self._calls:
+            if contract.every_token:
+                self._calls.clear()
+            self._calls[gear] = PrefillCall(
+                self._prefill, contract, self._states, self._caches, self._logits.values, gear
+            )
+        _make_ready(self._prefill)
+        return self._calls[gear]
+
+    def _decode_one(self, one: Tokens) -> None:
+        """Read one text token through the decode graph."""
+        _make_ready(self._decode)  # its clock must not run while its graph is loaded
+        self._step.load(one.ids, one.positions, self.used, None)
+        self._run(self._step, 1)
+        self._last_row = self._own_row
+        self._costs.note(None, self.predict_ms)
+        self._record(one)
+
+    def _run(self, call: Call | GrowingStep | PrefillCall, tokens: int) -> None:
+        """Take the slots and run. A run that fails leaves the sequence as it was."""
+        before = self.used
+        self._slots.advance(tokens)
+        try:
+            call.upload(self._slots.mask)
+            started = perf_counter()
+            call.run()
+        except BaseException:
+            self._slots.rewind(before)
+            raise
+        self.predict_ms = (perf_counter() - started) * 1e3
+
+    def _record(self, part: Tokens) -> None:
+        """`part` was read into the last slots; what lay there and behind is forgotten."""
+        self._slots.name(len(part), part.keys)
+        if not self._prefill_contract.stateful:
+            before = self._read_before.part(0, self.used - len(part))
+            self._read_before = before.then(part)
+        self.rope_position = max(self.rope_position, int(part.positions.max()) + 1)
+
+    def _loads(self) -> Loads:
+        ready: Graph | None = None
+        if _is_loaded(self._decode):
+            ready = "decode"
+        elif _is_loaded(self._prefill):
+            ready = "prefill"
+        return Loads(ready, _reload_ms(self._prefill), _reload_ms(self._decode))
+
+
+def _make_ready(session: GraphSession) -> None:
+    if isinstance(session, Swappable):
+        session.make_ready()
+
+
+def _is_loaded(session: GraphSession) -> bool:
+    return session.is_loaded if isinstance(session, Swappable) else True
+
+
+def _reload_ms(session: GraphSession) -> float:
+    return session.reload_ms if isinstance(session, Swappable) else 0.0

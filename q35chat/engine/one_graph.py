@@ -1,0 +1,277 @@
+"""The decoder of one graph that reads prompts in chunks, steps, and tries guessed tokens.
+
+Owns the positions and the order of things. Knows no runtime, no tokenizer and no sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from q35chat.engine.calls import Call, Logits
+from q35chat.engine.contract import read_contract
+from q35chat.engine.decoder import OpenGraph, TextModel
+from q35chat.engine.draft_head import DraftHead
+from q35chat.engine.encoder import VisionEncoder
+from q35chat.engine.lookahead import LookAhead
+from q35chat.engine.session import Array, GraphSession
+from q35chat.engine.slots import Slots
+from q35chat.engine.states import Snapshot, StateBuffers
+from q35chat.engine.tokens import Tokens
+from q35chat.errors import BundleError
+
+DEFAULT_CHUNK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class OneGraphRuntime:
+    """A `Runtime` of bundles with one text graph and a vision graph for any number of patches."""
+
+    open_graph: OpenGraph
+
+    def decoder(self, opened: Callable[[str], GraphSession], model: TextModel) -> OneGraphDecoder:
+        """Over the graph "text", and "mtp" for drafts."""
+        text = opened("text")
+        head = opened("mtp") if model.with_head else None
+        return OneGraphDecoder(text, image_token_id=model.image_token_id, head=head)
+
+    def encoder(self, session: GraphSession, merge_size: int, width: int | None) -> VisionEncoder:
+        """Over the vision graph, which tells the width of a row itself."""
+        return VisionEncoder(session, merge_size, width)
+
+
+class OneGraphDecoder:
+    """A `SpeculativeDecoder`: a text graph with the state of one sequence.
+
+    `head` is the graph of the checkpoint's own head for drafts; `image_token_id` marks the tokens
+    that take a row of picture embeddings; prompts are read `chunk` tokens at a time.
+    """
+
+    reads_in_parts = True
+    route = ""
+
+    def __init__(
+        self,
+        session: GraphSession,
+        *,
+        image_token_id: int | None = None,
+        head: GraphSession | None = None,
+        chunk: int = DEFAULT_CHUNK,
+    ) -> None:
+        self._session = session
+        self._contract = contract = read_contract(session)
+        if contract.capacity is None:
+            raise BundleError("a decode graph whose cache grows needs a prefill graph")
+        self._sessions = (session,) if head is None else (session, head)
+        self.head = None if head is None else DraftHead(head, contract)
+        self._image_token_id = image_token_id
+        self._chunk = chunk
+        self.capacity = contract.capacity
+        self.vocab_size = contract.vocab_size
+        self._states = StateBuffers(session, contract.pairs)
+        self._overwrites = any(pair.in_place for pair in contract.pairs)
+        self._overwrites_all = contract.may_overwrite
+        self._slots = Slots(self.capacity, contract.attention_mask.dtype)
+        self._logits = Logits.allocated(session, contract, 1)
+        self._last_row = self._own_row = self._logits.row(0)
+        mask = self._slots.mask.array
+        self._mask = session.allocate(mask.shape, mask.dtype)
+        self._step = self._call(1, 0)
+        self._ahead = LookAhead(session, contract, self._states, self._mask, self._logits)
+        self._last_chunk: tuple[tuple[int, int], Call] | None = None
+        self._position = np.zeros((3, 1), np.int64)
+        self.rope_position = 0
+        self.predict_ms = 0.0
+
+    @property
+    def image_width(self) -> int | None:
+        """Length H of a row of picture embeddings, None for a graph that reads no pictures."""
+        spec = self._contract.image_embeds
+        return None if spec is None else spec.shape[-1]
+
+    @property
+    def used(self) -> int:
+        """Slots that hold a token of the sequence."""
+        return self._slots.used
+
+    @property
+    def keys(self) -> Array:
+        """What fills the used slots, [used] int64."""
+        return self._slots.keys
+
+    @property
+    def speculative(self) -> OneGraphDecoder | None:
+        """This decoder where its graph gives logits of more than the last token."""
+        return self if self._ahead.possible else None
+
+    @property
+    def behind(self) -> int:
+        """Tokens that the next run reads once more: others after them were not accepted."""
+        return len(self._ahead.behind)
+
+    def reset(self) -> None:
+        """Forget the sequence."""
+        self._ahead.forget()
+        self._slots.rewind(0)
+        self._states.reset()
+        self.rope_position = 0
+        if self.head is not None:
+            self.head.restore(0, None)
+
+    def chunks(
+        self,
+        ids: Array,
+        positions: Array,
+        image_embeds: Array | None = None,
+        *,
+        attention_mask: Array | None = None,
+        keys: Array | None = None,
+    ) -> Iterator[int]:
+        """Read `ids` [T] or [1, T] at `positions` [3, T]; yield how many, chunk by chunk.
+
+        All as `Decoder.chunks` has it.
+        """
+        new = Tokens.checked(
+            ids,
+            positions,
+            image_embeds,
+            attention_mask,
+            keys,
+            image_token_id=self._image_token_id,
+            room=(self.used, self.capacity),
+        )
+        self._ahead.catch_up(self.used, self.rope_position)
+        for start in range(0, len(new), self._chunk):
+            end = min(start + self._chunk, len(new))
+            self._read(new.part(start, end))
+            yield end
+
+    def step(self, token: int) -> Array:
+        """Read one more text token; return the logits [V], a view as of `logits`.
+
+        Raises NoSlotError when every slot is used.
+        """
+        if self._ahead.behind:
+            self.try_ahead((token,))
+            return self.accept()
+        self._ahead.forget()
+        self._position[:] = self.rope_position
+        self._step.load(token, self._position, self.used, None)
+        self._run(self._step, 1)
+        self._last_row = self._own_row
+        self._slots.name(1, token)
+        self._tell_head(token, self._position, self._step.hidden)
+        self.rope_position += 1
+        return self.logits()
+
+    def try_ahead(self, tokens: Sequence[int]) -> None:
+        """Run over text `tokens` in one go; each is read only by an `accept`, in their order.
+
+        Anything else than `accept` drops those that are left. Raises NoSlotError.
+        """
+        self._slots.forget_beyond(self.used)
+        self.predict_ms = self._ahead.run(tokens, self.used, self.rope_position)
+
+    def accept(self) -> Array:
+        """Read the next token tried; return the logits [V] after it, a view as of `logits`."""
+        token = self._ahead.accept()
+        self._slots.advance(1)
+        self._slots.name(1, token)
+        self._position[:] = self.rope_position
+        self._tell_head(token, self._position, self._ahead.hidden)
+        self.rope_position += 1
+        self._last_row = self._ahead.row
+        return self.logits()
+
+    def logits(self) -> Array:
+        """The logits [V] float32 of the last run, a view that the next run overwrites."""
+        return self._last_row.values()
+
+    def maxima(self) -> Array | None:
+        """The largest of each block of neighbouring `logits`, [V / B] float32, a view as they are;
+        None where the graph does not tell them."""
+        return self._last_row.maxima()
+
+    def snapshot(self) -> Snapshot:
+        """A point that `restore` can go back to."""
+        self._ahead.catch_up(self.used, self.rope_position)
+        last = None if self.head is None else self.head.save()
+        return Snapshot(self._states.save(), self.keys.copy(), self.rope_position, last)
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Whether the KV rows of `snapshot` are still in their slots."""
+        return self._slots.hold(snapshot.keys)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
+        snapshot.check(held=self.holds(snapshot))
+        self._ahead.forget()
+        self._slots.rewind(0)  # no sequence is there until all of it is
+        self._states.load(snapshot.states)
+        self._slots.rewind(snapshot.count)
+        self.rope_position = snapshot.rope_position
+        if self.head is not None:
+            self.head.restore(snapshot.count, snapshot.last)
+
+    def close(self) -> None:
+        """Free the graphs; further calls are errors."""
+        with ExitStack() as closing:  # each, whatever happens with another
+            for session in self._sessions:
+                closing.callback(session.close)
+
+    def _read(self, chunk: Tokens) -> None:
+        """One chunk of a prompt."""
+        shape = (len(chunk), 0 if chunk.rows is None else len(chunk.rows))
+        if self._last_chunk is None or self._last_chunk[0] != shape:
+            self._last_chunk = None  # chunks mostly repeat: one call is kept
+            self._last_chunk = (shape, self._call(*shape))
+        call = self._last_chunk[1]
+        call.load(chunk.ids, chunk.positions, self.used, chunk.rows)
+        self._run(call, len(chunk))
+        self._last_row = self._own_row
+        self._slots.name(len(chunk), chunk.keys)
+        self._tell_head(chunk.ids, chunk.positions, call.hidden, chunk.rows)
+        self.rope_position = max(self.rope_position, int(chunk.positions.max()) + 1)
+
+    def _call(self, tokens: int, rows: int) -> Call:
+        return Call(
+            self._session,
+            self._contract,
+            self._states,
+            self._mask,
+            self._logits,
+            tokens=tokens,
+            image_rows=rows,
+            overwrites=self._overwrites_all,
+        )
+
+    def _run(self, call: Call, tokens: int) -> None:
+        """Take the slots and run. A run that fails leaves the sequence as it was, but perhaps not
+        the rows beyond it where they are written in place; where states are written over, it
+        leaves no sequence, and snapshots as they were."""
+        before = self.used
+        self._slots.advance(tokens)
+        if self._overwrites:
+            self._slots.forget_beyond(before)
+        try:
+            call.upload(self._slots.mask)
+            started = perf_counter()
+            call.run()
+        except BaseException:
+            if self._overwrites_all:
+                self.reset()
+            else:
+                self._slots.rewind(before)
+            raise
+        self.predict_ms = (perf_counter() - started) * 1e3
+
+    def _tell_head(
+        self, ids: Array | int, positions: Array, hidden: Array | None, rows: Array | None = None
+    ) -> None:
+        """Tell the head what was read."""
+        if self.head is not None and hidden is not None:
+            self.head.read(np.atleast_1d(ids), positions, hidden, rows)
