@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _MARK = "damage-seen"
 _PATIENCE_S = 0.01
+_OF_A_TYPE = re.compile(r"(non-\w+|NUMERIC|TEXT) value in ")
 
 _log = logging.getLogger(__name__)
 
@@ -32,15 +34,20 @@ def damage(what: str) -> sqlite3.DatabaseError:
     return error
 
 
-def check(connection: sqlite3.Connection, *, thorough: bool = False) -> None:
-    """Look at every page of the file, and `thorough`ly at what the indexes say of them.
+def check(connection: sqlite3.Connection, *, thorough: bool = False) -> bool:
+    """Look at every page of the file, and `thorough`ly at what the indexes say of them; whether
+    each value has the type of its column. Whether it is in range is seen when it is read.
 
     Raises sqlite3.DatabaseError that `is_damage`. Takes time in proportion to the file.
     """
     pragma = "integrity_check" if thorough else "quick_check"
-    (verdict,) = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
-    if verdict != "ok":
-        raise damage(verdict.splitlines()[-1])
+    connection.execute("PRAGMA ignore_check_constraints = on")
+    verdicts = [verdict for (verdict,) in connection.execute(f"PRAGMA {pragma}")]
+    connection.execute("PRAGMA ignore_check_constraints = off")
+    worse = [verdict for verdict in verdicts if verdict != "ok" and not _OF_A_TYPE.match(verdict)]
+    if worse:
+        raise damage(worse[0].splitlines()[-1])
+    return verdicts == ["ok"]
 
 
 def mark(path: Path) -> None:
@@ -113,8 +120,8 @@ class BackgroundCheck:
         connection = sqlite3.connect(place, uri=True, check_same_thread=False)
         try:
             self._connection = connection
-            if not self._stopped.is_set():
-                check(connection)
+            if not self._stopped.is_set() and not check(connection):
+                mark(self._path)
         finally:
             self._connection = None
             connection.close()

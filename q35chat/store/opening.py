@@ -3,7 +3,8 @@
 A file that is damaged, or whose tables are not those of its schema, is renamed and never deleted;
 one that a newer q35chat wrote is refused, and a search index that is missing is made again.
 It is checked before it is used where that is quick, or where there is cause: it was not closed, it
-is to be rewritten, or damage was seen in it. Processes that open at the same time take turns.
+is to be rewritten, or damage was seen in it. Tables in which a value has not the type of its column
+are made again. Processes that open at the same time take turns.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from q35chat.errors import StoreError
-from q35chat.store.checking import check, is_damage, is_marked, unmark
+from q35chat.store.checking import check, damage, is_damage, is_marked, unmark
 from q35chat.store.database import Database, connect
-from q35chat.store.locks import exclusive
-from q35chat.store.migrations import SCHEMA, STEPS
-from q35chat.store.shape import begin_search, check_tables, lacks_search
+from q35chat.store.folder import exclusive
+from q35chat.store.migrations import SCHEMA, STEPS, UNTYPED, m0002_search
 
 NAME = "conversations.db"
-OLDEST_SQLITE = (3, 35)  # the trigram tokeniser, RETURNING
+OLDEST_SQLITE = (3, 37)  # strict tables
 AT_ONCE = 4 << 20
 """Bytes of a file that is always checked before it is used."""
+
+_SEARCH = m0002_search.SQL[0]
+_HAS_SEARCH = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'turn_search'"
 
 
 def open_database(folder: Path) -> tuple[Database, str]:
@@ -33,7 +38,7 @@ def open_database(folder: Path) -> tuple[Database, str]:
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreError(
-            f"This Python has SQLite {sqlite3.sqlite_version}; chats need 3.35. "
+            f"This Python has SQLite {sqlite3.sqlite_version}; chats need 3.37. "
             "Use a newer Python build."
         )
     path = folder / NAME
@@ -41,7 +46,7 @@ def open_database(folder: Path) -> tuple[Database, str]:
         try:
             return _open(path), ""
         except sqlite3.Error as error:
-            if not is_damage(error):
+            if not (is_damage(error) or isinstance(error, sqlite3.IntegrityError)):
                 raise StoreError(
                     f"The chat file {path} cannot be opened ({error}). "
                     "Check its permissions and free space."
@@ -66,14 +71,21 @@ def _open(path: Path) -> Database:
     connection = connect(path)
     try:
         version = _version(connection)
-        lacking = lacks_search(connection, version)
+        lacking = version == SCHEMA and connection.execute(_HAS_SEARCH).fetchone() is None
         checked = quick or marked or lacking or version != SCHEMA
+        typed = True
         if checked:
-            check(connection, thorough=marked)
+            typed = check(connection, thorough=marked)
             unmark(path)
-        _migrate(path, connection, version)
+        if version > SCHEMA:
+            raise StoreError(
+                f"The chat file {path} has schema {version}, written by a newer q35chat; "
+                f"this one knows {SCHEMA}. Update q35chat."
+            )
+        _check_tables(connection, version)
+        _migrate(connection, version if typed else min(version, UNTYPED))
         if lacking:
-            begin_search(connection)
+            _begin_search(connection)
     except BaseException:
         connection.close()
         raise
@@ -94,13 +106,22 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _migrate(path: Path, connection: sqlite3.Connection, version: int) -> None:
-    if version > SCHEMA:
-        raise StoreError(
-            f"The chat file {path} has schema {version}, written by a newer q35chat; "
-            f"this one knows {SCHEMA}. Update q35chat."
-        )
-    check_tables(connection, version)
+def _check_tables(connection: sqlite3.Connection, version: int) -> None:
+    """Raises sqlite3.DatabaseError that is damage, where the columns of our tables are not those
+    of schema `version`, or there is no such schema. Columns and tables of others do not matter, and
+    nor does a search index, which can be made again."""
+    known = _columns_of(SCHEMA)
+    found = frozenset(_columns(connection)) & known
+    if version not in range(SCHEMA + 1) or found != _columns_of(version):
+        raise damage(f"its tables are not those of schema {version}")
+
+
+def _migrate(connection: sqlite3.Connection, version: int) -> None:
+    """Take the steps after `version`. Raises sqlite3.IntegrityError for rows that fit no table."""
+    if version == SCHEMA:
+        return
+    connection.execute("PRAGMA foreign_keys = off")
+    connection.execute("PRAGMA ignore_check_constraints = on")
     for number in range(version, SCHEMA):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -111,6 +132,8 @@ def _migrate(path: Path, connection: sqlite3.Connection, version: int) -> None:
         except BaseException:
             connection.execute("ROLLBACK")
             raise
+    connection.execute("PRAGMA ignore_check_constraints = off")
+    connection.execute("PRAGMA foreign_keys = on")
 
 
 def _set_aside(path: Path) -> Path:
@@ -125,3 +148,32 @@ def _set_aside(path: Path) -> Path:
         if part.exists():
             part.rename(aside.with_name(aside.name + suffix))
     return aside
+
+
+def _begin_search(connection: sqlite3.Connection) -> None:
+    """Make an empty search index; every turn waits to be put into it. Raises sqlite3.Error."""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_SEARCH)
+        connection.execute("UPDATE turns SET indexed = 0")
+
+
+@cache
+def _columns_of(version: int) -> frozenset[tuple[str, str]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        for step in STEPS[:version]:
+            for statement in step:
+                if statement != _SEARCH:
+                    connection.execute(statement)
+        return frozenset(_columns(connection))
+    finally:
+        connection.close()
+
+
+def _columns(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    rows = connection.execute(
+        "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c "
+        "WHERE t.type = 'table' AND t.name NOT LIKE 'turn_search%'"
+    )
+    yield from rows

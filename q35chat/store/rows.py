@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
-from q35chat.chat.values import Attachment, ChatSettings, Turn
-from q35chat.store.codec import (
+from q35chat.chat.values import Attachment, ChatSettings, Role, Turn
+from q35chat.store.columns import (
+    Damage,
     count_of,
+    finish_of,
+    is_hash,
     pack_ids,
     pack_steps,
+    role_of,
     settings_from_text,
     settings_to_text,
     text_of,
@@ -23,41 +28,26 @@ from q35chat.store.codec import (
     usage_from_columns,
     usage_to_text,
 )
-from q35chat.store.damage import Damage
-from q35chat.store.mending import finish_of, in_order, is_hash, role_of
-from q35chat.store.pictures import PictureFiles
+from q35chat.store.folder import PictureFiles
 
-_CONVERSATION = "id, title, created, updated, head, settings, revision, summary"
-_TURN = (
-    "id, parent, role, text, reasoning, token_ids, finish, note, left_out, model, tokenizer, "
-    "settings, usage, step_times, created"
-)
-_UPSERT = f"""
-    INSERT INTO turns (conversation, {_TURN}) VALUES ({", ".join("?" * 16)})
-    ON CONFLICT (id) DO UPDATE SET
-        text = excluded.text, reasoning = excluded.reasoning, token_ids = excluded.token_ids,
-        finish = excluded.finish, note = excluded.note, left_out = excluded.left_out,
-        model = excluded.model, tokenizer = excluded.tokenizer, settings = excluded.settings,
-        usage = excluded.usage, step_times = excluded.step_times, indexed = 0
-    RETURNING key
-"""  # noqa: S608 - the columns are the constants above
+Row = dict[str, Any]
+_FIXED = ("conversation", "id", "parent", "role", "created")
+"""Columns of a turn that stay as they were written first."""
 
 
 def insert_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> None:
     """Add a conversation."""
-    connection.execute(
-        f"INSERT INTO conversations ({_CONVERSATION}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (
-            record.id,
-            record.title,
-            record.created,
-            record.updated,
-            record.head,
-            settings_to_text(record.settings),
-            record.revision,
-            record.summary,
-        ),
-    )
+    row = {
+        "id": record.id,
+        "title": record.title,
+        "created": record.created,
+        "updated": record.updated,
+        "head": record.head,
+        "settings": settings_to_text(record.settings),
+        "revision": record.revision,
+        "summary": record.summary,
+    }
+    connection.execute(_insertion("conversations", row), row)
 
 
 def update_conversation(
@@ -72,11 +62,16 @@ def update_conversation(
     if since is not None and stored is not None:
         record = record.on(stored, since)
         same = record.settings == stored.settings  # and then also what is damaged of them stays
-    settings = None if same else settings_to_text(record.settings)
+    settings = "" if same else "settings = :settings, "
     row = connection.execute(
-        "UPDATE conversations SET updated = ?, head = ?, settings = coalesce(?, settings), "
-        "revision = revision + 1 WHERE id = ? RETURNING revision",
-        (record.updated, record.head, settings, record.id),
+        f"UPDATE conversations SET {settings}updated = :updated, head = :head, "  # noqa: S608
+        "revision = max(revision, 0) + 1 WHERE id = :id RETURNING revision",
+        {
+            "id": record.id,
+            "updated": record.updated,
+            "head": record.head,
+            "settings": settings_to_text(record.settings),
+        },
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -85,11 +80,19 @@ def read_conversation(
     connection: sqlite3.Connection, session: str, damage: Damage
 ) -> ConversationRecord | None:
     """The conversation with this id."""
-    row = connection.execute(
-        f"SELECT {_CONVERSATION} FROM conversations WHERE id = ?",  # noqa: S608
-        (session,),
-    ).fetchone()
-    return None if row is None else _conversation(row, damage)
+    for row in _rows(connection, "SELECT * FROM conversations WHERE id = ?", session):
+        head = row["head"]
+        return ConversationRecord(
+            id=text_of(row["id"], damage),
+            title=text_of(row["title"], damage, "title"),
+            created=time_of(row["created"], damage),
+            updated=time_of(row["updated"], damage),
+            head=None if head is None else text_of(head, damage, "order of turns"),
+            settings=settings_from_text(row["settings"], damage) or ChatSettings(),
+            revision=count_of(row["revision"], Damage(), "revision"),
+            summary=text_of(row["summary"], damage, "summary"),
+        )
+    return None
 
 
 def write_turn(
@@ -97,30 +100,42 @@ def write_turn(
 ) -> None:
     """Add a turn with its pictures, or write a known one as it is now."""
     turn = record.turn
+    row = {
+        "conversation": session,
+        "id": record.id,
+        "parent": record.parent,
+        "role": turn.role,
+        "text": turn.text,
+        "reasoning": turn.reasoning,
+        "token_ids": pack_ids(turn.token_ids),
+        "finish": turn.finish,
+        "note": record.note,
+        "left_out": record.left_out,
+        "model": record.model,
+        "tokenizer": record.tokenizer,
+        "settings": settings_to_text(record.settings),
+        "usage": usage_to_text(record.usage),
+        "step_times": pack_steps(record.usage),
+        "created": record.created,
+        "indexed": 0,
+    }
     known = connection.execute("SELECT 1 FROM turns WHERE id = ?", (record.id,)).fetchone()
+    changes = ", ".join(f"{name} = excluded.{name}" for name in row if name not in _FIXED)
     (key,) = connection.execute(
-        _UPSERT,
-        (
-            session,
-            record.id,
-            record.parent,
-            turn.role,
-            turn.text,
-            turn.reasoning,
-            pack_ids(turn.token_ids),
-            turn.finish,
-            record.note,
-            record.left_out,
-            record.model,
-            record.tokenizer,
-            settings_to_text(record.settings),
-            usage_to_text(record.usage),
-            pack_steps(record.usage),
-            record.created,
-        ),
+        f"{_insertion('turns', row)} ON CONFLICT (id) DO UPDATE SET {changes} RETURNING key", row
     ).fetchone()
-    if known is None:
-        _write_pictures(connection, key, turn.attachments, files)
+    for position, picture in enumerate(turn.attachments if known is None else ()):
+        files.keep(picture.sha256, picture.data)
+        shown = {
+            "turn": key,
+            "position": position,
+            "sha256": picture.sha256,
+            "name": picture.name,
+            "width": picture.width,
+            "height": picture.height,
+            "tokens": picture.tokens,
+        }
+        connection.execute(_insertion("turn_pictures", shown), shown)
 
 
 def read_turns(
@@ -132,11 +147,22 @@ def read_turns(
     before it follows the last of another role.
     """
     pictures = _read_pictures(connection, session, files, damage)
-    rows = connection.execute(
-        f"SELECT key, {_TURN} FROM turns WHERE conversation = ? ORDER BY key",  # noqa: S608
-        (session,),
-    )
-    return in_order([_turn(row[1:], pictures.get(row[0], ()), damage) for row in rows], damage)
+    query = "SELECT * FROM turns WHERE conversation = ? ORDER BY key"
+    turns = [
+        _turn(row, pictures.get(row["key"], ()), damage)
+        for row in _rows(connection, query, session)
+    ]
+    return _in_order(turns, damage)
+
+
+def with_head(
+    record: ConversationRecord, turns: Sequence[TurnRecord], damage: Damage
+) -> ConversationRecord:
+    """The conversation; where the turn that it is read to is not there, to the one written last."""
+    if record.head is None or any(turn.id == record.head for turn in turns):
+        return record
+    damage.of("order of turns")
+    return replace(record, head=turns[-1].id if turns else None)
 
 
 def shown_pictures(connection: sqlite3.Connection, session: str) -> tuple[str, ...]:
@@ -155,88 +181,78 @@ def unshown(connection: sqlite3.Connection, pictures: Sequence[str]) -> tuple[st
     return tuple(one for one in pictures if not connection.execute(wanted, (one,)).fetchone())
 
 
-def _write_pictures(
-    connection: sqlite3.Connection, key: int, pictures: Sequence[Attachment], files: PictureFiles
-) -> None:
-    for position, picture in enumerate(pictures):
-        files.keep(picture.sha256, picture.data)
-        connection.execute(
-            "INSERT INTO turn_pictures (turn, position, sha256, name, width, height, tokens) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                key,
-                position,
-                picture.sha256,
-                picture.name,
-                picture.width,
-                picture.height,
-                picture.tokens,
-            ),
-        )
+def _insertion(table: str, row: Row) -> str:
+    return (
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})"  # noqa: S608
+    )
+
+
+def _rows(connection: sqlite3.Connection, query: str, session: str) -> list[Row]:
+    cursor = connection.execute(query, (session,))
+    names = [name for name, *_ in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _read_pictures(
     connection: sqlite3.Connection, session: str, files: PictureFiles, damage: Damage
 ) -> dict[int, tuple[Attachment, ...]]:
-    rows = connection.execute(
-        "SELECT turn, sha256, name, width, height, tokens FROM turn_pictures "
-        "JOIN turns ON turns.key = turn WHERE conversation = ? ORDER BY turn, position",
-        (session,),
+    query = (
+        "SELECT turn_pictures.* FROM turn_pictures JOIN turns ON turns.key = turn "
+        "WHERE conversation = ? ORDER BY turn, position"
     )
     data: dict[str, bytes] = {}
     found: dict[int, tuple[Attachment, ...]] = {}
-    for key, stored, name, *sizes in rows:
-        sha256 = text_of(stored, damage, "pictures")
-        if sha256 not in data:
-            data[sha256] = _picture(sha256, files, damage)
-        width, height, tokens = (count_of(size, damage, "pictures") for size in sizes)
-        named = text_of(name, damage, "pictures")
-        picture = Attachment(sha256, named, data[sha256], width, height, tokens)
-        found[key] = (*found.get(key, ()), picture)
+    for row in _rows(connection, query, session):
+        sha256, name = (text_of(row[part], damage, "pictures") for part in ("sha256", "name"))
+        sizes = (count_of(row[part], damage, "pictures") for part in ("width", "height", "tokens"))
+        if not is_hash(sha256):
+            damage.of("pictures")
+            data[sha256] = b""
+        elif sha256 not in data:
+            data[sha256] = files.read(sha256) or b""
+        picture = Attachment(sha256, name, data[sha256], *sizes)
+        found[row["turn"]] = (*found.get(row["turn"], ()), picture)
     return found
 
 
-def _picture(sha256: str, files: PictureFiles, damage: Damage) -> bytes:
-    if is_hash(sha256):
-        return files.read(sha256) or b""
-    damage.of("pictures")
-    return b""
-
-
-def _conversation(row: tuple[Any, ...], damage: Damage) -> ConversationRecord:
-    ident, title, created, updated, head, settings, revision, summary = row
-    return ConversationRecord(
-        id=text_of(ident, damage),
-        title=text_of(title, damage, "title"),
-        created=time_of(created, damage),
-        updated=time_of(updated, damage),
-        head=None if head is None else text_of(head, damage, "order of turns"),
-        settings=settings_from_text(settings, damage) or ChatSettings(),
-        revision=revision if isinstance(revision, int) else 0,
-        summary=text_of(summary, damage, "summary"),
-    )
-
-
-def _turn(row: tuple[Any, ...], pictures: tuple[Attachment, ...], damage: Damage) -> TurnRecord:
-    (ident, parent, role, text, reasoning, ids, finish, note, left_out, *rest) = row
-    (model, tokenizer, settings, usage, steps, created) = rest
+def _turn(row: Row, pictures: tuple[Attachment, ...], damage: Damage) -> TurnRecord:
+    answered = bool(row["reasoning"] or row["token_ids"] or row["finish"])
+    parent = row["parent"]
     turn = Turn(
-        role=role_of(role, damage, answered=bool(reasoning or ids or finish)),
-        text=text_of(text, damage),
+        role=role_of(row["role"], damage, answered=answered),
+        text=text_of(row["text"], damage),
         attachments=pictures,
-        reasoning=text_of(reasoning, damage),
-        token_ids=unpack_ids(ids, damage),
-        finish=finish_of(finish, damage),
+        reasoning=text_of(row["reasoning"], damage),
+        token_ids=unpack_ids(row["token_ids"], damage),
+        finish=finish_of(row["finish"], damage),
     )
     return TurnRecord(
-        id=text_of(ident, damage, "order of turns"),
+        id=text_of(row["id"], damage, "order of turns"),
         parent=None if parent is None else text_of(parent, damage, "order of turns"),
         turn=turn,
-        created=time_of(created, damage),
-        model=text_of(model, damage),
-        tokenizer=text_of(tokenizer, damage),
-        settings=settings_from_text(settings, damage),
-        usage=usage_from_columns(usage, steps, damage),
-        note=text_of(note, damage),
-        left_out=left_out == 1,
+        created=time_of(row["created"], damage),
+        model=text_of(row["model"], damage),
+        tokenizer=text_of(row["tokenizer"], damage),
+        settings=settings_from_text(row["settings"], damage),
+        usage=usage_from_columns(row["usage"], row["step_times"], damage),
+        note=text_of(row["note"], damage),
+        left_out=row["left_out"] == 1,
     )
+
+
+def _in_order(turns: Sequence[TurnRecord], damage: Damage) -> tuple[TurnRecord, ...]:
+    """The turns, each with a parent that stands before it or with none.
+
+    One that names another parent follows the last turn before it that somebody else said.
+    """
+    found: dict[str, TurnRecord] = {}
+    last: dict[Role, str] = {}
+    for turn in turns:
+        if turn.parent is not None and turn.parent not in found:
+            damage.of("order of turns")
+            others = (ident for role, ident in reversed(last.items()) if role != turn.turn.role)
+            turn = replace(turn, parent=next(others, None))  # noqa: PLW2901
+        found[turn.id] = turn
+        last.pop(turn.turn.role, None)
+        last[turn.turn.role] = turn.id
+    return tuple(found.values())

@@ -19,13 +19,10 @@ from q35chat.chat.service import SessionSummary
 from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
 from q35chat.processes import program
-from q35chat.store import export, listing, rows, search
-from q35chat.store.damage import Damage
-from q35chat.store.folder import data_folder, private_folder
-from q35chat.store.locks import exclusive
-from q35chat.store.mending import with_head
+from q35chat.store import export, rows, search
+from q35chat.store.columns import Damage
+from q35chat.store.folder import PictureFiles, data_folder, exclusive, private_folder
 from q35chat.store.opening import open_database
-from q35chat.store.pictures import PictureFiles
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """An id that is the name of a file, and of no other place."""
@@ -110,7 +107,7 @@ class Store:
             if record is None:
                 raise _unknown(session)
             turns = rows.read_turns(connection, session, self.pictures, damage)
-        record = with_head(record, turns, damage)
+        record = rows.with_head(record, turns, damage)
         self.damaged_chat = damage.line(record.title)
         return record, turns
 
@@ -138,7 +135,7 @@ class Store:
     def latest(self) -> str:
         """The id of the latest conversation. Raises StoreError when there is none."""
         with self._database.reading() as connection:
-            ident = listing.latest(connection)
+            ident = search.latest(connection)
         if ident is None:
             raise StoreError(f"There is no chat yet. `{program()} ask` begins one.")
         return ident
@@ -147,7 +144,7 @@ class Store:
         """Conversations, latest first; with a query those that hold all its words."""
         wanted = self._matching(query) if query.split() else None
         with self._database.reading() as connection:
-            return listing.summaries(connection, wanted)
+            return search.summaries(connection, wanted)
 
     def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Turns that hold every word of `query`, those of the latest conversations first."""

@@ -14,8 +14,11 @@ from q35chat.commands.backend import LoadedModel
 from q35chat.commands.model_choice import ModelChoice
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
+from q35chat.store.folder import data_folder
+from q35chat.store.opening import NAME
 from tests.cli.scripted import Recorded, recorded
 from tests.doubles.scripted_backend import Reply, ScriptedBackend
+from tests.store.damages import force
 from tests.vision.files import sample
 
 SAMPLING = SamplingSettings(temperature=0.5)
@@ -48,9 +51,8 @@ def test_a_question_is_kept_and_the_latest_conversation_goes_on() -> None:
 
 def test_a_damaged_chat_is_named_once_and_goes_on() -> None:
     first, _ = ask("one")
-    with Store() as store, store._database.writing() as connection:
-        connection.execute("UPDATE conversations SET settings = 'null'")
-        connection.execute("UPDATE turns SET parent = id, usage = '{}'")
+    harm = "UPDATE conversations SET settings = 'null'; UPDATE turns SET parent = id, usage = '{}'"
+    force(data_folder() / NAME, harm)
     second, seen = ask("two", continues=True)
     assert second["text"] == "Answer 2 to: two"
     assert second["session"] == first["session"]

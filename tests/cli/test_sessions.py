@@ -13,7 +13,9 @@ from q35chat.commands.session_work import delete_some
 from q35chat.commands.sessions import app
 from q35chat.errors import Q35Error
 from q35chat.store import Store
+from q35chat.store.opening import NAME
 from tests.store.builders import answer, conversation, later, user
+from tests.store.damages import force
 
 
 class Terminal(io.StringIO):
@@ -120,9 +122,10 @@ def test_a_damaged_chat_is_shown_as_far_as_it_can_be_read_and_named(
     command: tuple[str, ...],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with store._database.writing() as connection:
-        connection.execute("UPDATE conversations SET settings = '{}x', updated = 1e300")
-        connection.execute("UPDATE turns SET usage = '{}'")
+    harm = (
+        "UPDATE conversations SET settings = '{}x', updated = 1e300; UPDATE turns SET usage = '{}'"
+    )
+    force(store.folder / NAME, harm)
     code, out, err = run(capsys, *command[:1], "aaaa1", *command[1:])
     assert code == 0
     assert out

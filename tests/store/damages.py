@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
 from q35chat.chat.history.records import TurnRecord
 from q35chat.chat.history.tree import TurnTree
 from q35chat.store import Store
+from q35chat.store.migrations import STEPS, UNTYPED
 from q35chat.store.opening import NAME
 from tests.store.builders import answer, conversation, later, picture, user
 
@@ -22,14 +24,49 @@ TURNS = (
 
 def damaged(folder: Path, statement: str) -> Store:
     """A store in which `statement` was done to the first of two chats."""
+    fill(folder)
+    force(folder / NAME, statement)
+    return Store(folder)
+
+
+def untyped(folder: Path, statement: str) -> Store:
+    """The same, done to a file from before its tables were strict."""
+    fill(folder)
+    (folder / NAME).rename(folder / "filled.db")
+    connection = sqlite3.connect(folder / NAME, isolation_level=None)
+    for step in STEPS[:UNTYPED]:
+        for made in step:
+            connection.execute(made)
+    connection.execute("ATTACH ? AS filled", (str(folder / "filled.db"),))
+    for table in ("conversations", "turns", "turn_pictures"):
+        names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
+        row = ", ".join(names)
+        connection.execute(f"INSERT INTO {table} ({row}) SELECT {row} FROM filled.{table}")
+    connection.executescript(f"{statement}; PRAGMA user_version = {UNTYPED}")
+    connection.close()
+    return Store(folder)
+
+
+def fill(folder: Path) -> None:
     with Store(folder) as store:
         store.create(later(conversation("c1", "b", title="Pets"), "b", 200.0), TURNS)
         store.create(later(conversation("c2", "x", title="Other"), "x", 100.0), (other(),))
-    connection = sqlite3.connect(folder / NAME)
-    with connection:
-        connection.executescript(statement)
+
+
+def force(path: Path, statement: str) -> None:
+    """Do what no strict table would allow, as a damaged disk does."""
+    connection = sqlite3.connect(path)
+    tables = connection.execute("SELECT sql, name FROM sqlite_schema WHERE sql LIKE '%) STRICT%'")
+    strict = [(sql, name) for sql, name in tables]
+    loose = [(re.sub(r"\) STRICT(, )?", ") ", sql), name) for sql, name in strict]
+    connection.executescript("PRAGMA ignore_check_constraints = on; PRAGMA writable_schema = on")
+    connection.executemany("UPDATE sqlite_schema SET sql = ? WHERE name = ?", loose)
+    connection.commit()
+    connection.executescript(f"PRAGMA writable_schema = reset; {statement}")
+    connection.executescript("PRAGMA writable_schema = on")
+    connection.executemany("UPDATE sqlite_schema SET sql = ? WHERE name = ?", strict)
+    connection.commit()
     connection.close()
-    return Store(folder)
 
 
 def other() -> TurnRecord:
@@ -50,6 +87,7 @@ ORDERS = {
     "a head that is missing": "UPDATE conversations SET head = 'nope' WHERE id = 'c1'",
     "a head in another chat": "UPDATE conversations SET head = 'x' WHERE id = 'c1'",
     "other ids": f"UPDATE turns SET id = 'other ' || id {CHAT}",
+    "ids that are bytes": f"UPDATE turns SET id = CAST('x' || id AS BLOB) {CHAT}",
     "nobody said it": f"UPDATE turns SET role = 'zzz' {CHAT}",
     "said by bytes": f"UPDATE turns SET role = x'00ff' {CHAT}",
 }
@@ -57,7 +95,7 @@ FIELDS = {
     "settings of nothing": "UPDATE conversations SET settings = 'null' WHERE id = 'c1'",
     "settings with a tail": "UPDATE conversations SET settings = '{}x' WHERE id = 'c1'",
     "settings that are a list": f"UPDATE turns SET settings = '[]' {CHAT}",
-    "settings that are bytes": f"UPDATE turns SET settings = x'7b7d' {CHAT}",
+    "settings that are bytes": f"UPDATE turns SET settings = x'ff7b7d' {CHAT}",
     "settings of endless depth": f"UPDATE turns SET settings = '{'[' * 100_000}' {CHAT}",
     "settings of endless digits": f"UPDATE turns SET settings = '{'9' * 9_000}' {CHAT}",
     "a sampling that is a number": (
@@ -99,3 +137,12 @@ UNSEEN = {
     "a revision that is text": "UPDATE conversations SET revision = 'x' WHERE id = 'c1'",
 }
 ALL = ORDERS | FIELDS
+TAKEN = {
+    "a sampling that is a number",
+    "no counts",
+    "counts that are text",
+    "a step that took no number",
+    *(name for name in FIELDS if "no UTF-8" in name),
+}
+"""Fields that a strict table takes all the same."""
+REFUSED = {name: what for name, what in (FIELDS | UNSEEN).items() if name not in TAKEN}

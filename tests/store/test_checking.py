@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from q35chat.store.database import Database
 from q35chat.store.migrations import SCHEMA
 from q35chat.store.opening import NAME
 from tests.store.builders import conversation, later, user
+from tests.store.damages import force
 
 WAIT_S = 30.0
 ENDLESS = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c"
@@ -174,6 +176,21 @@ def test_what_was_seen_is_looked_for_in_the_indexes_too(tmp_path: Path) -> None:
     checking.mark(tmp_path / NAME)
     with Store(tmp_path) as store:
         assert "is kept as" in store.message
+
+
+def test_values_of_a_wrong_type_are_no_damage_of_the_file_and_the_next_start_mends_them(
+    tmp_path: Path,
+) -> None:
+    force(tmp_path / NAME, "UPDATE turns SET created = 'x' WHERE id = 'u7'")
+    with Store(tmp_path) as store:
+        checked(store).create(conversation("c2"), ())
+        assert len(store.load("c1")[1]) == 50
+    assert checking.is_marked(tmp_path / NAME)
+    with Store(tmp_path) as store:
+        left_out = replace(store.load("c1")[1][7], left_out=True)
+        assert "its dates" in store.message
+        store.save(conversation(head="u49"), (left_out,))
+        assert {session.id for session in store.sessions()} == {"c1", "c2"}
 
 
 def test_a_file_that_is_to_be_rewritten_is_looked_at_before(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,19 @@ from q35chat.errors import StoreError
 from q35chat.store import Store
 from q35chat.store.opening import NAME
 from tests.store.builders import SETTINGS, conversation, later, user
-from tests.store.damages import ALL, CHAT, FIELDS, ORDERS, TEXTS, UNSEEN, damaged, other, path
+from tests.store.damages import (
+    ALL,
+    FIELDS,
+    ORDERS,
+    REFUSED,
+    TEXTS,
+    UNSEEN,
+    damaged,
+    fill,
+    other,
+    path,
+    untyped,
+)
 
 
 @pytest.mark.parametrize("statement", ORDERS.values(), ids=ORDERS)
@@ -73,21 +86,6 @@ def test_damage_in_one_chat_takes_nothing_from_the_others_and_is_gone_on_from(
         assert [session.id for session in store.sessions()] == ["c2"]
     with Store(tmp_path) as store:
         assert store.message == ""
-
-
-def test_a_chat_with_ids_that_are_no_text_is_shown_and_says_why_it_cannot_go_on(
-    tmp_path: Path,
-) -> None:
-    with damaged(tmp_path, f"UPDATE turns SET id = CAST('x' || id AS BLOB) {CHAT}") as store:
-        assert [turn.turn.text for turn in path(store)] == TEXTS
-        assert "The chat 'Pets' is damaged" in store.message
-        record, _ = store.load("c1")
-        asked = user("w", record.head, "Still there?")
-        with pytest.raises(StoreError, match=r"does not fit what stands there. Begin a new chat"):
-            store.save(replace(record, head="w"), (asked,), since=record)
-        assert [turn.turn.text for turn in path(store)] == TEXTS
-        store.delete("c1")
-        assert [session.id for session in store.sessions()] == ["c2"]
 
 
 def test_settings_that_are_damaged_are_the_defaults_and_stay_in_the_file(tmp_path: Path) -> None:
@@ -177,6 +175,35 @@ def test_reading_a_damaged_chat_changes_nothing_in_the_file(tmp_path: Path, stat
         store.markdown("c1")
         store.sessions()
     assert (tmp_path / NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("statement", (ALL | UNSEEN).values(), ids=ALL | UNSEEN)
+def test_rows_of_an_older_file_that_fit_no_strict_table_are_kept_and_told(
+    tmp_path: Path, statement: str
+) -> None:
+    with damaged(tmp_path / "strict", statement) as store:
+        found, message = path(store), store.message
+    with untyped(tmp_path / "untyped", statement) as store:
+        assert (path(store), store.message) == (found, message)
+        assert store.load("c2")[1] == (other(),)
+
+
+def test_an_older_file_whose_rows_fit_no_strict_table_at_all_is_set_aside(tmp_path: Path) -> None:
+    with untyped(
+        tmp_path, "UPDATE conversations SET id = CAST('c1' AS BLOB) WHERE id = 'c2'"
+    ) as store:
+        (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
+        assert f"is kept as {aside}" in store.message
+        assert store.sessions() == []
+
+
+@pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED)
+def test_a_table_refuses_what_is_no_value_of_its_column(tmp_path: Path, statement: str) -> None:
+    fill(tmp_path)
+    connection = sqlite3.connect(tmp_path / NAME)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(statement)
+    connection.close()
 
 
 COLUMNS = [

@@ -162,7 +162,7 @@ def test_tables_and_columns_of_others_are_no_damage(tmp_path: Path) -> None:
     Store(tmp_path).close()
     connection = sqlite3.connect(tmp_path / NAME)
     connection.executescript(
-        "CREATE TABLE notes (text); ALTER TABLE turns ADD COLUMN stars; ANALYZE;"
+        "CREATE TABLE notes (text); ALTER TABLE turns ADD COLUMN stars ANY; ANALYZE;"
     )
     connection.close()
     with Store(tmp_path) as store:

@@ -291,7 +291,7 @@ def test_an_unknown_conversation_is_named_in_the_message(store: Store, call: str
 def test_a_failed_save_changes_nothing(store: Store) -> None:
     store.create(conversation(head="u"), (user("u", None, "q"),))
     orphan = user("x", "missing parent", "q")
-    with pytest.raises(StoreError, match="cannot be used"):
+    with pytest.raises(StoreError, match=r"does not fit what stands there\. Begin a new chat"):
         store.save(later(conversation(), "x", 999.0), (user("v", "u", "fine"), orphan))
     record, turns = store.load("c1")
     assert (record.head, record.updated, len(turns)) == ("u", 200.0, 1)

@@ -5,11 +5,19 @@
 
 from __future__ import annotations
 
-from q35chat.store.migrations import m0001_conversations, m0002_search, m0003_summaries
+from q35chat.store.migrations import (
+    m0001_conversations,
+    m0002_search,
+    m0003_summaries,
+    m0004_strict,
+)
 
 STEPS: tuple[tuple[str, ...], ...] = (
     m0001_conversations.SQL,
     m0002_search.SQL,
     m0003_summaries.SQL,
+    m0004_strict.SQL,
 )
 SCHEMA = len(STEPS)
+UNTYPED = 3
+"""The last schema whose columns took values of any type."""
