@@ -21,7 +21,7 @@ from q35chat.chat.history.records import TurnRecord
 from q35chat.chat.history.tree import in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
 from q35chat.chat.slots import SlotCounts
-from q35chat.chat.summary import Summariser, with_summary
+from q35chat.chat.summary import Summariser
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.turn.request import TurnRequest, TurnRequests
 from q35chat.chat.values import Attachment, ChatSettings, Turn
@@ -228,7 +228,7 @@ class StoredConversation:
         self, run: StoppableTurn, request: TurnRequest
     ) -> Generator[Event, None, Finished | None]:
         """All events but `Finished`, the answer written beside them."""
-        settings = with_summary(request.answer.settings or self.settings(), self.summary)
+        settings = (request.answer.settings or self.settings()).with_summary(self.summary)
         running = self._backend.run(self._turns(request.path), settings, run.stopped)
         finished: Finished | None = None
         answer = AnswerRecorder(request.answer, self._journal.stream)
@@ -237,7 +237,7 @@ class StoredConversation:
             if request.question is not None:
                 self._journal.add(request.question)
             try:
-                with answer:
+                with closing(answer):
                     for event in chain((first,), events):
                         answer.take(event)
                         if isinstance(event, Finished):
@@ -262,7 +262,7 @@ class StoredConversation:
     def _read_ahead(self, stop: threading.Event) -> None:
         turns = self._turns(self._prompt_path())
         if turns and turns[-1].role == "assistant":
-            settings = with_summary(self.settings(), self.summary)
+            settings = self._journal.record.prompt_settings
             self._backend.read_ahead(turns, settings, stop.is_set)
 
     def _news(self) -> Iterator[Notice]:

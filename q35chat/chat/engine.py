@@ -14,7 +14,7 @@ from q35chat.chat.events import Event, PromptPlan
 from q35chat.chat.model import GenerationDefaults, Model
 from q35chat.chat.prompt.pictures import Pictures
 from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
-from q35chat.chat.prompt.template import ConversationTemplate, Prompt, build_prompt
+from q35chat.chat.prompt.template import ConversationTemplate, Prompt
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
@@ -118,21 +118,14 @@ class ChatEngine:
         return self._model.pictures.attach(path, max_tokens)
 
     def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
-        """What `run` would read, exactly, also when it is over the capacity. For any thread.
-
-        Raises CapacityError for a question that is too long by far, without tokenising it.
-        """
+        """What `run` would read, for any thread. A question that is too long by far is refused
+        without tokenising it."""
         return plan_of(self._model, self._prompt(turns, settings))
 
     def run(
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
     ) -> Iterator[Event]:
-        """The events of a turn, computed as consumed: `PromptPlan` first, `Finished` last.
-
-        Turns that end with a question are answered, turns that end with an answer are gone on
-        with. Raises CapacityError before the first event when the prompt does not fit. Closing
-        the iterator anywhere leaves the engine usable.
-        """
+        """The events of a turn, computed as consumed, as `ChatBackend` says."""
         prompt = self._prompt(turns, settings)
         return TurnGenerator(self._model, prompt, settings, should_stop).events()
 
@@ -157,13 +150,7 @@ class ChatEngine:
             for turn in turns
             for attachment in turn.attachments
         ]
-        return build_prompt(
-            self._model.template,
-            turns,
-            pictures,
-            thinking=settings.thinking,
-            image_token_id=self._model.image_token_id,
-        )
+        return self._model.template.prompt(turns, pictures, thinking=settings.thinking)
 
     def _check_length(self, text: str) -> None:
         """Refuse a question of which even the fewest tokens have no place."""

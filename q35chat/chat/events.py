@@ -7,7 +7,7 @@ exactly the reasoning or the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -143,12 +143,8 @@ def shared_times(times: Sequence[float], predict_ms: Sequence[float]) -> tuple[f
     A token whose time inside the runtime is 0 came from the same run as the one before it. The
     sum stays what it was.
     """
+    begins = [place for place, time in enumerate(predict_ms) if time > 0 or place == 0]
     found: list[float] = []
-    for begin, end in _runs(predict_ms):
+    for begin, end in pairwise([*begins, len(predict_ms)]):
         found += [sum(times[begin:end]) / (end - begin)] * (end - begin)
     return tuple(found)
-
-
-def _runs(predict_ms: Sequence[float]) -> Iterator[tuple[int, int]]:
-    begins = [place for place, time in enumerate(predict_ms) if time > 0 or place == 0]
-    yield from pairwise([*begins, len(predict_ms)])

@@ -15,7 +15,6 @@ from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.history.tree import ConversationView, in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.service import DropPlan, Forecast
-from q35chat.chat.summary import with_summary
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.worker import Worker
 from q35chat.errors import Q35Error
@@ -86,7 +85,7 @@ class SlotCounts:
         """
         before = None if edited is None else self._journal.known(edited).parent
         view = self._journal.view
-        settings = _settings(view.record)
+        settings = view.record.prompt_settings
         path = in_prompt(view.path() if edited is None else view.tree.path(before))
         try:
             plan = self._backend.plan((*self._turns(path), draft), settings)
@@ -115,7 +114,7 @@ class SlotCounts:
     def plan_drop(self, pairs: int) -> DropPlan:
         """What leaving out the oldest `pairs` questions does. Raises UsageError: not so many."""
         view = self._journal.view
-        path, settings = in_prompt(view.path()), _settings(view.record)
+        path, settings = in_prompt(view.path()), view.record.prompt_settings
         dropped = oldest(path, pairs)
         before = self._backend.plan(self._turns(path), settings)
         kept = self._turns(path[len(dropped) :])
@@ -130,7 +129,7 @@ class SlotCounts:
 
     def _counts(self, view: ConversationView) -> _Counts:
         known = self._known
-        branch = (in_prompt(view.path()), _settings(view.record))
+        branch = (in_prompt(view.path()), view.record.prompt_settings)
         counts = known.counts if known.branch == branch else self._count(*branch)
         self._known = _Known(view.record.head, branch, counts)
         return counts
@@ -148,7 +147,3 @@ class SlotCounts:
 
     def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
         return prompt_turns(path, self._backend.vocabulary)
-
-
-def _settings(record: ConversationRecord) -> ChatSettings:
-    return with_summary(record.settings, record.summary)

@@ -20,19 +20,8 @@ REQUEST = (
     "alone. Keep names, numbers, what the pictures showed, decisions and open questions. Write in "
     "the language of the conversation, and nothing but the summary."
 )
-HEADING = "What was said before, in short"
-INTRODUCTION = f"{HEADING}:"
 MOST_TOKENS = 512
 LEAST_TOKENS = 16
-
-
-def with_summary(settings: ChatSettings, summary: str) -> ChatSettings:
-    """What a conversation that goes on from `summary`, if it is not empty, is generated with."""
-    if not summary:
-        return settings
-    earlier = f"{INTRODUCTION}\n{summary}"
-    prompt = "\n\n".join(filter(None, (settings.system_prompt.strip(), earlier)))
-    return replace(settings, system_prompt=prompt)
 
 
 def quotation(heading: str, text: str) -> str:
@@ -92,7 +81,7 @@ class Summariser:
     def _settings(self, summary: str) -> ChatSettings:
         capacity = self.backend.model.capacity
         return replace(
-            with_summary(self.settings.with_thinking(False), summary),
+            self.settings.with_thinking(False).with_summary(summary),
             max_new_tokens=max(min(MOST_TOKENS, capacity // 4), LEAST_TOKENS),
             stop=(),
         )

@@ -8,6 +8,8 @@ from typing import Literal
 from q35chat.chat.events import FinishReason
 
 Role = Literal["system", "user", "assistant"]
+HEADING = "What was said before, in short"
+"""Above the summary of an earlier conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,14 @@ class ChatSettings:
     def with_thinking(self, thinking: bool, budget: int | None = None) -> ChatSettings:
         """The same settings with reasoning on (at most `budget` tokens) or off."""
         return replace(self, thinking=thinking, thinking_budget=budget)
+
+    def with_summary(self, summary: str) -> ChatSettings:
+        """What a conversation that goes on from `summary`, if it is not empty, is generated
+        with."""
+        if not summary:
+            return self
+        parts = self.system_prompt.strip(), f"{HEADING}:\n{summary}"
+        return replace(self, system_prompt="\n\n".join(filter(None, parts)))
 
     def with_changes(self, before: ChatSettings, after: ChatSettings) -> ChatSettings:
         """These settings, and in them whatever `after` says otherwise than `before`."""

@@ -93,10 +93,11 @@ class StoredWorkspace:
         Sampling that was another model's own becomes this one's own.
         """
         known = self._same(conversation)
-        if known.backend is self._backend():
+        backend, defaults = self._need_loaded()
+        if known.backend is backend:
             return known
-        fresh = known.over(self._backend())
-        settings, own = fresh.settings(), self._defaults().sampling
+        fresh = known.over(backend)
+        settings, own = fresh.settings(), defaults.sampling
         if settings.sampling in self._own_samplings and settings.sampling != own:
             fresh.change_settings(replace(settings, sampling=own))
         fresh.count_slots()
@@ -117,7 +118,7 @@ class StoredWorkspace:
     @property
     def model(self) -> ModelInfo:
         """The loaded model. Raises UsageError before `load`."""
-        return self._backend().model
+        return self._need_loaded()[0].model
 
     @property
     def message(self) -> str:
@@ -126,7 +127,7 @@ class StoredWorkspace:
 
     def new(self) -> StoredConversation:
         """An empty conversation; it is stored with its first question."""
-        return self._opened(Journal(self.store, untitled(new_id(), self._defaults())))
+        return self._opened(Journal(self.store, untitled(new_id(), self._need_loaded()[1])))
 
     def new_from_summary(
         self, conversation: Conversation
@@ -204,7 +205,7 @@ class StoredWorkspace:
         with self._lock:
             self._journals.add(journal)
             conversation = StoredConversation(
-                self._backend(), journal, self._turn_lock, reads_ahead=self._reads_ahead
+                self._need_loaded()[0], journal, self._turn_lock, reads_ahead=self._reads_ahead
             )
             conversation = self._open.setdefault(conversation.id, conversation)
         conversation.count_slots()
@@ -216,13 +217,8 @@ class StoredWorkspace:
             return conversation
         return known if known is not None else self.open(conversation.id)
 
-    def _backend(self) -> ChatBackend:
-        return self._need_loaded()[0]
-
-    def _defaults(self) -> ChatSettings:
-        return self._need_loaded()[1]
-
     def _need_loaded(self) -> tuple[ChatBackend, ChatSettings]:
+        """The model and its own settings. Raises UsageError before `load`."""
         if self._loaded is None:
             raise UsageError("The model is not loaded yet. Wait for it, then try again.")
         return self._loaded

@@ -17,8 +17,8 @@ from typing import Any
 
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.history.tree import TurnTree
-from q35chat.chat.summary import HEADING, quotation
-from q35chat.chat.values import Attachment, Turn
+from q35chat.chat.summary import quotation
+from q35chat.chat.values import HEADING, Attachment, Turn
 from q35chat.errors import StoreError
 from q35chat.files import replace_file
 from q35chat.text import json_safe, safe_line, safe_text

@@ -9,7 +9,7 @@ import pytest
 
 from q35chat.bundle.demo import demo_checkpoint
 from q35chat.chat.prompt.pictures import PlacedPicture
-from q35chat.chat.prompt.template import ConversationTemplate, Prompt, build_prompt
+from q35chat.chat.prompt.template import ConversationTemplate, Prompt
 from q35chat.chat.prompt.tokenizer import (
     ChatTokenizer,
     Message,
@@ -34,13 +34,7 @@ class Builder:
     def __call__(
         self, *turns: Turn, pictures: Sequence[PlacedPicture] = (), thinking: bool = False
     ) -> Prompt:
-        return build_prompt(
-            self.template,
-            turns,
-            pictures,
-            thinking=thinking,
-            image_token_id=PICTURE,
-        )
+        return self.template.prompt(turns, pictures, thinking=thinking)
 
     def text(self, ids: Iterable[int]) -> str:
         return "".join(self.tokenizer.piece(int(token)) or "" for token in ids).replace("Ċ", "\n")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def token(text: str) -> Token:
 
 def test_tokens_are_written_in_the_background_and_not_one_by_one() -> None:
     written: queue.Queue[TurnRecord] = queue.Queue()
-    with AnswerRecorder(BASE, written.put, interval_s=0.01) as answer:
+    with closing(AnswerRecorder(BASE, written.put, interval_s=0.01)) as answer:
         for text in "Hello":
             answer.take(token(text))
         while written.get(timeout=WAIT_S).turn.text != "Hello":
@@ -39,7 +40,7 @@ def test_tokens_are_written_in_the_background_and_not_one_by_one() -> None:
 
 def test_nothing_new_is_not_written_again() -> None:
     written: queue.Queue[TurnRecord] = queue.Queue()
-    with AnswerRecorder(BASE, written.put, interval_s=0.001) as answer:
+    with closing(AnswerRecorder(BASE, written.put, interval_s=0.001)) as answer:
         answer.take(token("x"))
         written.get(timeout=WAIT_S)
         answer.take(token("y"))
@@ -56,7 +57,7 @@ def test_an_answer_is_written_within_half_a_second_and_no_oftener_when_it_is_lon
 
 
 def test_notices_stand_apart_in_the_note() -> None:
-    with AnswerRecorder(replace(BASE, note="first"), lambda _: None) as answer:
+    with closing(AnswerRecorder(replace(BASE, note="first"), lambda _: None)) as answer:
         for text in ("second", "third"):
             answer.take(Notice(text))
     assert answer.record().note == "first · second · third"
@@ -69,7 +70,7 @@ def test_a_slow_disk_does_not_hold_up_tokens() -> None:
         writing.set()
         assert go_on.wait(WAIT_S)
 
-    with AnswerRecorder(BASE, write, interval_s=0.001) as answer:
+    with closing(AnswerRecorder(BASE, write, interval_s=0.001)) as answer:
         answer.take(token("a"))
         assert writing.wait(WAIT_S)
         for text in "bcdef":
@@ -87,7 +88,7 @@ def test_trouble_is_said_once_and_writing_goes_on() -> None:
         if broken:
             raise StoreError("disk full")
 
-    with AnswerRecorder(BASE, write, interval_s=0.001) as answer:
+    with closing(AnswerRecorder(BASE, write, interval_s=0.001)) as answer:
         answer.take(token("a"))
         for _ in range(3):
             assert tried.get(timeout=WAIT_S) == "a"

@@ -7,8 +7,8 @@ import pytest
 
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Finished, Notice
-from q35chat.chat.summary import INTRODUCTION, REQUEST, with_summary
-from q35chat.chat.values import ChatSettings, Turn
+from q35chat.chat.summary import REQUEST
+from q35chat.chat.values import HEADING, ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
@@ -160,10 +160,10 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     assert workspace_of(tmp_path, backend).open(fresh.id).summary == "They like tea."
     finish(fresh.send("What do I like?"))
     assert [turn.text for turn in backend.prompts[-1]] == ["What do I like?"]
-    assert backend.systems[-1] == f"Be kind.\n\n{INTRODUCTION}\nThey like tea."
+    assert backend.systems[-1] == f"Be kind.\n\n{HEADING}:\nThey like tea."
     again = workspace.new_from_summary(fresh)[1]
     finish(again)
-    assert backend.systems[-1] == f"Be kind.\n\n{INTRODUCTION}\nThey like tea."
+    assert backend.systems[-1] == f"Be kind.\n\n{HEADING}:\nThey like tea."
     assert workspace.sessions()[0].title == "I like tea (continued)"
 
 
@@ -195,13 +195,13 @@ def test_another_system_prompt_leaves_the_summary(tmp_path: Path) -> None:
     fresh.change_settings(ChatSettings(system_prompt="Be brief."))
     plan = fresh.forecast("What do I like?")
     usage = finish(fresh.send("What do I like?")).usage
-    assert backend.systems[-1] == f"Be brief.\n\n{INTRODUCTION}\nThey like tea."
+    assert backend.systems[-1] == f"Be brief.\n\n{HEADING}:\nThey like tea."
     assert usage.prompt_tokens == plan.used_slots + plan.turn_slots
 
 
 def test_a_summary_is_all_of_the_system_prompt_where_there_is_no_other() -> None:
-    assert with_summary(ChatSettings(), "Tea.").system_prompt == f"{INTRODUCTION}\nTea."
-    assert with_summary(SETTINGS, "") is SETTINGS
+    assert ChatSettings().with_summary("Tea.").system_prompt == f"{HEADING}:\nTea."
+    assert SETTINGS.with_summary("") is SETTINGS
 
 
 def test_a_full_conversation_is_summarised_in_parts(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 
 from q35chat.chat.events import Event, Finished, FinishReason, Notice, Token, Usage
 from q35chat.chat.history.records import TurnRecord
@@ -49,15 +48,8 @@ class AnswerRecorder:
         self._writing = False
         self._writer = Worker()
 
-    def __enter__(self) -> AnswerRecorder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Write no more."""
         self._writer.stop()
 
     @property

@@ -33,6 +33,11 @@ class TurnRecord:
     note: str = ""
     left_out: bool = False
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is an answer that nothing has ended."""
+        return self.turn.role == "assistant" and self.turn.finish is None
+
 
 @dataclass(frozen=True, slots=True)
 class ConversationRecord:
@@ -49,6 +54,11 @@ class ConversationRecord:
     settings: ChatSettings
     revision: int = 0
     summary: str = ""
+
+    @property
+    def prompt_settings(self) -> ChatSettings:
+        """The settings with the summary in the system prompt."""
+        return self.settings.with_summary(self.summary)
 
     def on(self, stored: ConversationRecord, since: ConversationRecord) -> ConversationRecord:
         """What `stored` becomes by the changes that led from `since` to this one: of head and

@@ -89,7 +89,17 @@ def in_prompt(path: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
 
 def steps_of(path: Sequence[TurnRecord]) -> tuple[Step, ...]:
     """The turns, without the number of the branch."""
-    return tuple(_step(record, out) for record, out in _left_out(path))
+    return tuple(
+        Step(
+            id=record.id,
+            turn=record.turn,
+            note=record.note or (INTERRUPTED if record.unfinished else ""),
+            usage=record.usage,
+            left_out=out,
+            model=record.model,
+        )
+        for record, out in _left_out(path)
+    )
 
 
 def oldest(path: Sequence[TurnRecord], pairs: int) -> tuple[TurnRecord, ...]:
@@ -107,7 +117,16 @@ def prompt_turns(path: Sequence[TurnRecord], vocabulary: str) -> tuple[Turn, ...
 
     Raises StoreError when the file of a picture is gone.
     """
-    return tuple(_prompt_turn(record, vocabulary) for record in path)
+    for picture in (picture for record in path for picture in record.turn.attachments):
+        if not picture.data:
+            raise StoreError(
+                f"The picture {picture.name!r} of this chat is missing or damaged in the "
+                "data folder. Edit that question and attach it again."
+            )
+    return tuple(
+        record.turn if record.tokenizer == vocabulary else replace(record.turn, token_ids=())
+        for record in path
+    )
 
 
 def ids_are_ours(record: TurnRecord, vocabulary: str) -> bool:
@@ -123,29 +142,6 @@ def _left_out(path: Sequence[TurnRecord]) -> Iterator[tuple[TurnRecord, bool]]:
     for record in path:
         out = record.left_out if record.turn.role == "user" else out
         yield record, out
-
-
-def _step(record: TurnRecord, out: bool) -> Step:
-    ended = record.turn.role != "assistant" or record.turn.finish is not None
-    return Step(
-        id=record.id,
-        turn=record.turn,
-        note=record.note or ("" if ended else INTERRUPTED),
-        usage=record.usage,
-        left_out=out,
-        model=record.model,
-    )
-
-
-def _prompt_turn(record: TurnRecord, vocabulary: str) -> Turn:
-    turn = record.turn
-    for picture in turn.attachments:
-        if not picture.data:
-            raise StoreError(
-                f"The picture {picture.name!r} of this chat is missing or damaged in the "
-                "data folder. Edit that question and attach it again."
-            )
-    return turn if record.tokenizer == vocabulary else replace(turn, token_ids=())
 
 
 OTHER_TURNS = "Another q35chat went on elsewhere in this chat: its turns are another version."
@@ -189,7 +185,8 @@ def merged(
     record = replace(ours.record, title=stored.title, head=head, settings=settings)
     fresh = ConversationView(record, tree)
     said: list[str] = []
-    if head != stored.head and not _fresh_turns(ours, turns) <= {turn.id for turn in fresh.path()}:
+    theirs = {turn.id for turn in turns if turn.id not in ours.tree}
+    if head != stored.head and not theirs <= {turn.id for turn in fresh.path()}:
         said.append(OTHER_TURNS)
     if settings != ours.record.settings:
         said.append(OTHER_SETTINGS)
@@ -204,7 +201,3 @@ def _head(ours: ConversationView, stored: str | None, tree: TurnTree) -> str | N
         return stored
     ended_here = ours.tree.end_of(head) == head
     return tree.end_of(head) if ended_here else head
-
-
-def _fresh_turns(ours: ConversationView, turns: Sequence[TurnRecord]) -> set[str]:
-    return {turn.id for turn in turns if turn.id not in ours.tree}

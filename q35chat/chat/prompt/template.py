@@ -35,6 +35,46 @@ _REMEMBERED = 4 << 20
 """Characters and tokens whose ids are kept."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """T tokens to be in the state before the next one is sampled.
+
+    `ids` [T] int64; `keys` [T] int64 are the ids with each picture token replaced by its picture's
+    key; `positions` [3, T] int64. `ends` are token counts at which a turn ends and a later prompt
+    may part from this one, the last of them before the answer. `opened` tells that the prompt ends
+    inside a thought, `written` are the ids at its end that the model wrote itself, when an answer
+    is gone on with.
+    """
+
+    ids: Array
+    keys: Array
+    positions: Array
+    pictures: tuple[PlacedPicture, ...]
+    ends: tuple[int, ...]
+    opened: bool
+    written: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def image_tokens(self) -> int:
+        """Slots that pictures take."""
+        return sum(picture.tokens for picture in self.pictures)
+
+    def until(self, end: int) -> Prompt:
+        """Its first `end` tokens, which hold all of its pictures."""
+        return replace(
+            self,
+            ids=self.ids[:end],
+            keys=self.keys[:end],
+            positions=self.positions[:, :end],
+            ends=tuple(other for other in self.ends if other < end),
+            opened=False,
+            written=(),
+        )
+
+
 class ConversationTemplate:
     """One tokenizer's template. `stop_ids` end an answer and are the template's to write, and so
     is `picture_id`, the placeholder of a picture. For any thread."""
@@ -43,7 +83,7 @@ class ConversationTemplate:
         self,
         tokenizer: ChatTokenizer,
         stop_ids: frozenset[int],
-        picture_id: int | None = None,
+        picture_id: int,
     ) -> None:
         self._tokenizer = tokenizer
         self._tags = tokenizer.tags
@@ -53,34 +93,58 @@ class ConversationTemplate:
         self._answers = SizedCache[_Own, list[int]](lambda own, _: len(own[0]), _REMEMBERED)
         self._headers = SizedCache[bool, Array](lambda _, ids: len(ids), _REMEMBERED)
 
-    def ids(self, turns: Sequence[Turn], *, thinking: bool) -> Array:
+    def prompt(
+        self, turns: Sequence[Turn], pictures: Sequence[PlacedPicture], *, thinking: bool
+    ) -> Prompt:
+        """The prompt of `turns`; `pictures` are those of all turns in order.
+
+        Turns that end with an answer are gone on with. Raises BundleError when the template places
+        another number of pictures.
+        """
+        asked, written = list(turns), list[int]()
+        if turns[-1].role == "assistant":
+            unfinished = asked.pop()
+            written = self._written(unfinished)
+            thinking = bool(unfinished.reasoning) or self._tags.close in unfinished.token_ids
+        rendered = self._rendered(asked, thinking=thinking)
+        header = self._header(thinking)
+        widths = _widths(rendered == self._picture_id, pictures)
+        ids = np.concatenate([np.repeat(rendered, widths), np.array(written, np.int64)])
+        is_image = ids == self._picture_id
+        keys = ids.copy()
+        keys[is_image] = np.repeat(
+            np.array([picture.key for picture in pictures], np.int64),
+            [picture.tokens for picture in pictures],
+        )
+        grids = [(picture.rows, picture.columns) for picture in pictures]
+        places = np.concatenate([[0], np.cumsum(widths)])
+        return Prompt(
+            ids=ids,
+            keys=keys,
+            positions=mrope_positions(is_image, grids)[0],
+            pictures=tuple(pictures),
+            ends=tuple(int(end) for end in places[self._ends(rendered, header)] if end > 0),
+            opened=self._tags.left_open(header.tolist()),
+            written=tuple(written),
+        )
+
+    def _rendered(self, turns: Sequence[Turn], *, thinking: bool) -> Array:
         """The conversation [T] int64 up to where the answer begins, one placeholder a picture."""
         markers = _Markers()
         messages = [self._message(turn, markers) for turn in turns]
         text = self._tokenizer.render(messages, generation_prompt=True, thinking=thinking)
         return markers.ids(text, lambda part: self._pieces.of(part, lambda: self._encoded(part)))
 
-    def ends(self, ids: Array, *, thinking: bool) -> list[int]:
-        """Counts of tokens at which a turn ends, in what `ids` gave. Users cannot write stop ids.
+    def _ends(self, ids: Array, header: Array) -> list[int]:
+        """Counts of rendered tokens at which a turn ends: users cannot write stop ids.
 
         The last one is before the header of the answer.
         """
-        header = self._header(thinking)
         end = max(len(ids) - len(header), 0)
-        marked = np.flatnonzero(np.isin(ids, list(self._stop_ids))) + 1
-        if not np.array_equal(ids[end:], header):
-            return [int(place) for place in marked]
-        return [*(int(place) for place in marked[:-1]), end]
+        marked = (np.flatnonzero(np.isin(ids, list(self._stop_ids))) + 1).tolist()
+        return [*marked[:-1], end] if np.array_equal(ids[end:], header) else marked
 
-    def opens_thought(self, *, thinking: bool) -> bool:
-        """Whether an answer begins inside a thought."""
-        return self._tags.left_open(self._header(thinking).tolist())
-
-    def thought(self, turn: Turn) -> bool:
-        """Whether the model was thinking when it wrote `turn`."""
-        return bool(turn.reasoning) or self._tags.close in turn.token_ids
-
-    def written_ids(self, turn: Turn) -> list[int]:
+    def _written(self, turn: Turn) -> list[int]:
         """All that the model wrote in an unfinished answer, without what ended it.
 
         Where its ids are not known its texts are tokenised again.
@@ -137,15 +201,16 @@ class ConversationTemplate:
 
     def _header(self, thinking: bool) -> Array:
         """The ids that the template writes after a question, before the answer."""
-        return self._headers.of(thinking, lambda: self._header_of(thinking))
 
-    def _header_of(self, thinking: bool) -> Array:
-        question = [{"role": "user", "content": "a"}]
-        asked, told = (
-            self._tokenizer.render(question, generation_prompt=prompted, thinking=thinking)
-            for prompted in (True, False)
-        )
-        return self._encoded(asked.removeprefix(told))
+        def header() -> Array:
+            question = [{"role": "user", "content": "a"}]
+            asked, told = (
+                self._tokenizer.render(question, generation_prompt=prompted, thinking=thinking)
+                for prompted in (True, False)
+            )
+            return self._encoded(asked.removeprefix(told))
+
+        return self._headers.of(thinking, header)
 
 
 class _Markers:
@@ -169,88 +234,6 @@ class _Markers:
             elif part:
                 found.append(encode(part))
         return np.concatenate(found) if found else np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prompt:
-    """T tokens to be in the state before the next one is sampled.
-
-    `ids` [T] int64; `keys` [T] int64 are the ids with each picture token replaced by its picture's
-    key; `positions` [3, T] int64. `ends` are token counts at which a turn ends and a later prompt
-    may part from this one, the last of them before the answer. `opened` tells that the prompt ends
-    inside a thought, `written` are the ids at its end that the model wrote itself, when an answer
-    is gone on with.
-    """
-
-    ids: Array
-    keys: Array
-    positions: Array
-    pictures: tuple[PlacedPicture, ...]
-    ends: tuple[int, ...]
-    opened: bool
-    written: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def image_tokens(self) -> int:
-        """Slots that pictures take."""
-        return sum(picture.tokens for picture in self.pictures)
-
-    def until(self, end: int) -> Prompt:
-        """Its first `end` tokens, which hold all of its pictures."""
-        return replace(
-            self,
-            ids=self.ids[:end],
-            keys=self.keys[:end],
-            positions=self.positions[:, :end],
-            ends=tuple(other for other in self.ends if other < end),
-            opened=False,
-            written=(),
-        )
-
-
-def build_prompt(
-    template: ConversationTemplate,
-    turns: Sequence[Turn],
-    pictures: Sequence[PlacedPicture],
-    *,
-    thinking: bool,
-    image_token_id: int,
-) -> Prompt:
-    """The prompt of `turns`; `pictures` are those of all turns in order.
-
-    Turns that end with an answer are gone on with. Raises BundleError when the template places
-    another number of pictures.
-    """
-    asked, written = list(turns), list[int]()
-    if turns[-1].role == "assistant":
-        unfinished = asked.pop()
-        thinking, written = template.thought(unfinished), template.written_ids(unfinished)
-    rendered = template.ids(asked, thinking=thinking)
-    widths = _widths(rendered == image_token_id, pictures)
-    ids = np.concatenate([np.repeat(rendered, widths), np.array(written, np.int64)])
-    is_image = ids == image_token_id
-    keys = ids.copy()
-    keys[is_image] = np.repeat(
-        np.array([picture.key for picture in pictures], np.int64),
-        [picture.tokens for picture in pictures],
-    )
-    positions, _ = mrope_positions(
-        is_image, [(picture.rows, picture.columns) for picture in pictures]
-    )
-    places = np.concatenate([[0], np.cumsum(widths)])
-    ends = places[template.ends(rendered, thinking=thinking)]
-    return Prompt(
-        ids=ids,
-        keys=keys,
-        positions=positions,
-        pictures=tuple(pictures),
-        ends=tuple(int(end) for end in ends if end > 0),
-        opened=template.opens_thought(thinking=thinking),
-        written=tuple(written),
-    )
 
 
 def _widths(is_placeholder: Array, pictures: Sequence[PlacedPicture]) -> Array:

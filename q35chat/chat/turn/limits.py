@@ -76,16 +76,11 @@ LEAST_TOKENS = 128
 class LoopGuard:
     """Feed it every sampled token of a passage; it says when the passage only repeats itself.
 
-    A loop is `rounds` equal rounds in a row, of any length, that are `least_tokens` tokens or
+    A loop is `ROUNDS` equal rounds in a row, of any length, that are `LEAST_TOKENS` tokens or
     more together. One dictionary entry and one comparison a token, however long a round is.
     """
 
-    def __init__(
-        self, ngram: int = NGRAM, rounds: int = ROUNDS, least_tokens: int = LEAST_TOKENS
-    ) -> None:
-        self._ngram = ngram
-        self._rounds = rounds
-        self._least_tokens = least_tokens
+    def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -99,15 +94,15 @@ class LoopGuard:
     def push(self, token: int) -> bool:
         """Add a token; True while the end of the passage is a loop."""
         self._count += 1
-        self._recent = (*self._recent[-self._ngram + 1 :], token)
+        self._recent = (*self._recent[-NGRAM + 1 :], token)
         period = self._count - self._last_seen.get(self._recent, self._count)
         self._last_seen[self._recent] = self._count
-        if period == 0 or len(self._recent) < self._ngram:
+        if period == 0 or len(self._recent) < NGRAM:
             self._period = self._repeated = 0
         elif period == self._period:
             self._repeated += 1
         else:
-            self._period, self._repeated = period, self._ngram
+            self._period, self._repeated = period, NGRAM
         return self.looping
 
     def push_all(self, tokens: Iterable[int]) -> bool:
@@ -119,5 +114,5 @@ class LoopGuard:
     @property
     def looping(self) -> bool:
         """Whether the end of the passage is a loop."""
-        needed = max(self._period * (self._rounds - 1), self._least_tokens - self._period)
+        needed = max(self._period * (ROUNDS - 1), LEAST_TOKENS - self._period)
         return self._period > 0 and self._repeated >= needed

@@ -19,19 +19,15 @@ from q35chat.errors import UsageError
 
 
 class StoppableTurn:
-    """A turn that can be stopped from any thread, and the iterator that computes it."""
+    """A turn that can be stopped from any thread, and the iterator that computes it.
+
+    `stop` asks it to end after its current step, `stopped` tells whether it was asked.
+    """
 
     def __init__(self) -> None:
-        self._stop = threading.Event()
+        asked = threading.Event()
+        self.stop, self.stopped = asked.set, asked.is_set
         self._body: weakref.ref[Generator[Event]] | None = None
-
-    def stop(self) -> None:
-        """TurnRequest it to end after its current step."""
-        self._stop.set()
-
-    def stopped(self) -> bool:
-        """Whether it was asked to end."""
-        return self._stop.is_set()
 
     def follow(self, body: Generator[Event]) -> Iterator[Event]:
         """Remember what computes this run, as long as somebody else holds it."""
@@ -58,7 +54,12 @@ class TurnLock:
         """Hold the lock for `run`. Raises UsageError while another turn computes."""
         with self._lock:
             if self._current is not None:
-                self._take_from(self._current)
+                try:
+                    self._current.end()
+                except ValueError as error:
+                    raise UsageError(
+                        "An answer is still being written. Wait for it or stop it, then try again."
+                    ) from error
             self._idle.stop()
             self._current = run
         try:
@@ -82,11 +83,3 @@ class TurnLock:
     def wait_idle(self) -> None:
         """Wait until idle work has ended by itself."""
         self._idle.wait()
-
-    def _take_from(self, run: StoppableTurn) -> None:
-        try:
-            run.end()
-        except ValueError as error:
-            raise UsageError(
-                "An answer is still being written. Wait for it or stop it, then try again."
-            ) from error

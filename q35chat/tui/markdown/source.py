@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from q35chat.chat.summary import HEADING, quotation
-from q35chat.chat.values import Turn
+from q35chat.chat.summary import quotation
+from q35chat.chat.values import HEADING, Turn
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -14,8 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from q35chat.chat.service import Step
-from q35chat.chat.summary import HEADING
-from q35chat.chat.values import Turn
+from q35chat.chat.values import HEADING, Turn
 from q35chat.text import pluralise
 from q35chat.tui.commands import key_of
 from q35chat.tui.text import clean
