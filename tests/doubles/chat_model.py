@@ -46,6 +46,7 @@ class ChatModel:
     precision: str = "fp32"
     speculate: Speculate = "auto"
     with_head: bool = False
+    opened: list[str] = field(default_factory=list, init=False)
     head: NumpyHead = field(init=False)
     text: NumpySession = field(init=False)
     vision: VisionSession = field(init=False)
@@ -75,6 +76,7 @@ class ChatModel:
         )
 
     def _open(self, path: Path) -> GraphSession:
+        self.opened.append(path.name)
         if path.name == "mtp.onnx":
             return self.head
         return self.vision if path.parent.name == "vision" else self.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from q35export.ascend.converter_failures import explain
+from q35export.ascend.converter import explain
 
 LITE = (
     "[ERROR] LITE(7,7f1c,converter_lite):2026-01-01-00:00:00.1 "

@@ -12,8 +12,7 @@ import pytest
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.errors import BundleError, ExportError, UsageError
 from q35export.ascend.converter import find_converter
-from q35export.ascend.mindir import convert
-from q35export.ascend.mindir_files import converted_graph
+from q35export.ascend.mindir import convert, converted_graph
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest

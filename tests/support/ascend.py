@@ -12,7 +12,7 @@ from q35export.ascend.graphs import COMPONENTS, AscendOptions, build_ascend_grap
 from q35export.ascend.reference import GraphExecutor
 from q35export.ascend.reference import chat as reference
 from q35export.ascend.reference.chat import STATES, GraphChat
-from q35export.ascend.reference.signature import Array
+from q35export.ascend.reference.contracts import Array
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
 from q35export.weights import FileSink

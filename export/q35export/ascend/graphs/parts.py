@@ -1,13 +1,17 @@
-"""What prefill and decode share: rotation angles, logits, and the choice of target."""
+"""What prefill and decode share: target, rotation angles and logits; and where the tokens of a
+prefill lie, all from its mask."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend.graphs.options import AscendOptions
 from q35export.ascend.targets.ascend_310p import Ascend310pTarget
 from q35export.ascend.targets.portable import PortableTarget
-from q35export.ascend.targets.standard import FLOAT, PrefillTokens, StandardTarget
+from q35export.ascend.targets.standard import BLOCKED, FLOAT, PrefillTokens, StandardTarget
 from q35export.blocks.context import Context
 from q35export.blocks.decoder import final_norm, head
 from q35export.blocks.rotary import signed_frequencies
@@ -54,3 +58,68 @@ def logits(ctx: Context, config: TextConfig, table: StoredMatrix, last: ir.Value
         if not config.tied:
             table = ctx.target.store("lm_head", head(ctx, config), ctx.plan.head)
         return graph.reshape(table.multiply(normed), 1, 1, config.vocab_size)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """`number` `[1]`, valid tokens; `order` `[1, T]`, valid tokens up to each; `last` `[1]`, the
+    last valid one; `tail` `[K - 1]`, the last inputs of the convolution behind the past ones; all
+    int32. `valid` `[T, 1]` FP32, ones and zeros."""
+
+    number: ir.Value
+    order: ir.Value
+    last: ir.Value
+    tail: ir.Value
+    valid: ir.Value
+
+
+def count_tokens(graph: Graph, mask: ir.Value, remembered: int) -> TokenCount:
+    """Counts of `attention_mask` `[1, T]`; the convolution remembers `remembered` inputs."""
+    op = graph.op
+    with graph.scope("tokens"):
+        number = op("ReduceSum", mask, graph.ints(1), keepdims=0)
+        return TokenCount(
+            number=number,
+            order=op("CumSum", mask, graph.ints(1)),
+            last=op("Sub", number, _int32(graph, [1])),
+            tail=op("Add", number, _int32(graph, range(remembered))),
+            valid=graph.reshape(op("Cast", mask, to=int(FLOAT)), -1, 1),
+        )
+
+
+def prefill_slots(
+    graph: Graph,
+    mask: ir.Value,
+    count: TokenCount,
+    past_len: ir.Value | None,
+    cache: tuple[int, ...],
+) -> Values:
+    """What `attention` of a prefill wants.
+
+    Without a past: (mask,) of `[1, 1, T, T]`, each token seeing the valid ones up to itself. With
+    one: (mask, index, fresh) over the slots, the new tokens lying at `past_len` and after; `cache`
+    is the shape `[1, NKV, C, HD]` of one cache, to which `fresh` is spread once for all layers.
+    """
+    op = graph.op
+    with graph.scope("slots"):
+        if past_len is None:
+            earlier = op("LessOrEqual", count.order, graph.reshape(count.order, 1, 1, -1, 1))
+            return (_additive(graph, op("And", earlier, op("Greater", mask, _int32(graph, [0])))),)
+        slots = _int32(graph, range(cache[2]))
+        place = op("Add", count.order, op("Sub", past_len, _int32(graph, [1])))
+        seen = op("LessOrEqual", slots, graph.reshape(place, 1, 1, -1, 1))
+        row = op("Sub", slots, past_len)
+        fresh = op("And", op("Greater", row, _int32(graph, [-1])), op("Less", row, count.number))
+        index = op("Min", op("Max", row, _int32(graph, [0])), count.last)
+        spread = op("Expand", graph.reshape(fresh, cache[2], 1), graph.ints(*cache))
+        return _additive(graph, seen), index, spread
+
+
+def _additive(graph: Graph, allowed: ir.Value) -> ir.Value:
+    """Zero where `allowed`, else so low that its share is zero."""
+    zero, blocked = (graph.constant(np.array([x], np.float32)) for x in (0, BLOCKED))
+    return graph.op("Where", allowed, zero, blocked)
+
+
+def _int32(graph: Graph, numbers: range | list[int]) -> ir.Value:
+    return graph.constant(np.array(list(numbers), np.int32))

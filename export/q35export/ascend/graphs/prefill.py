@@ -17,7 +17,13 @@ import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend.graphs.options import AscendOptions
-from q35export.ascend.graphs.parts import decoder_target, logits, rotary_angles
+from q35export.ascend.graphs.parts import (
+    count_tokens,
+    decoder_target,
+    logits,
+    prefill_slots,
+    rotary_angles,
+)
 from q35export.ascend.graphs.states import (
     StateSpec,
     declare_pasts,
@@ -26,7 +32,6 @@ from q35export.ascend.graphs.states import (
     layer_states,
     state_specs,
 )
-from q35export.ascend.graphs.tokens import count_tokens, prefill_slots
 from q35export.ascend.targets.standard import INT32, OPSET, PrefillTokens
 from q35export.blocks.context import Context
 from q35export.blocks.decoder import decoder_layers, embedding

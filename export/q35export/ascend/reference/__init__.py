@@ -6,7 +6,7 @@ that the definitions do not, is refused.
 
 from __future__ import annotations
 
+from q35export.ascend.reference.contracts import TensorInfo
 from q35export.ascend.reference.executor import GraphExecutor
-from q35export.ascend.reference.signature import TensorInfo
 
 __all__ = ["GraphExecutor", "TensorInfo"]

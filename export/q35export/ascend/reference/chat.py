@@ -13,8 +13,8 @@ import numpy as np
 
 from q35chat.errors import CapacityError
 from q35chat.vision.geometry import geometry
+from q35export.ascend.reference.contracts import Array, TensorInfo
 from q35export.ascend.reference.executor import GraphExecutor
-from q35export.ascend.reference.signature import Array, TensorInfo
 
 STATES = ("conv_states", "recurrent_states", "kv_cache")
 

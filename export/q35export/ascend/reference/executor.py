@@ -15,9 +15,15 @@ import onnx
 import onnxruntime as ort
 
 from q35chat.errors import ExportError
-from q35export.ascend.reference.contracts import CustomNode, read_custom
+from q35export.ascend.reference.contracts import (
+    Array,
+    CustomNode,
+    TensorInfo,
+    check_arrays,
+    read_custom,
+    tensor_infos,
+)
 from q35export.ascend.reference.kernels import run_kernel
-from q35export.ascend.reference.signature import Array, TensorInfo, check_arrays, tensor_infos
 from q35export.ascend.targets.standard import OPSET, readable_operators
 
 _IR_VERSION = 10

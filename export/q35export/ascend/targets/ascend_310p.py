@@ -16,8 +16,7 @@ from q35export.ascend.ops import (
     recurrent_gated_delta_rule,
     scatter,
 )
-from q35export.ascend.targets.grouped_attention import attend
-from q35export.ascend.targets.standard import FLOAT, FLOAT16, INT32, StandardTarget
+from q35export.ascend.targets.standard import FLOAT, FLOAT16, INT32, StandardTarget, attend
 from q35export.graph import Array
 from q35export.targets.base import AttentionHeads, DeltaHeads, Values
 

@@ -9,8 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend.targets.chunked_delta_rule import ChunkedRule
-from q35export.ascend.targets.grouped_attention import attend
-from q35export.ascend.targets.standard import FLOAT, PrefillTokens, StandardTarget
+from q35export.ascend.targets.standard import FLOAT, PrefillTokens, StandardTarget, attend
 from q35export.graph import Array, Graph
 from q35export.targets.base import AttentionHeads, DeltaHeads, Values
 

@@ -7,6 +7,7 @@ built on this one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,9 +15,9 @@ from importlib import resources
 import numpy as np
 import onnx_ir as ir
 
-from q35export.ascend.targets.standard_weights import RowMatrix, store_rows, store_transposed
+from q35chat.errors import ExportError
 from q35export.config import Rope
-from q35export.graph import Graph
+from q35export.graph import Array, Graph
 from q35export.matrix import Matrix
 from q35export.precision import Quantisation
 from q35export.targets.base import (
@@ -30,6 +31,7 @@ from q35export.targets.base import (
 
 OPSET = 14
 FLOAT, FLOAT16, INT32 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT32
+_PIECE_VALUES = 1 << 22  # rows are read and converted in pieces of about so many values
 BLOCKED = np.float32(np.finfo(np.float16).min)  # added to a score that must not count
 
 
@@ -290,3 +292,120 @@ class StandardTarget:
 
     def _weight(self, name: str, array: Float32) -> ir.Value:
         return self.graph.weight(name, array.astype(self.dtype.numpy()))
+
+
+def attend(
+    target: StandardTarget,
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    past: tuple[ir.Value, ir.Value] | None,
+    slots: Values,
+    heads: AttentionHeads,
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Causal attention, `[1, T, NH * HD]`, and the caches `[1, NKV, S, HD]` in `kv_dtype`.
+
+    Query is `[1, T, NH, HD]`, key `[1, T, NKV, HD]`, value `[1, T, NKV * HD]`. `slots` is (mask,)
+    for a cache that grows, or (mask, index, fresh) for one of C slots: mask `[1, 1, T, S]` FP32 is
+    added to the scores; for each slot, index `[C]` int32 is the new row it would take and fresh
+    `[1, NKV, C, HD]` bool whether it takes it.
+    """
+    split = target.graph.reshape(value, 1, -1, heads.kv, heads.dim)
+    caches = []
+    for number, rows in enumerate((key, split)):
+        turned = target.graph.op("Transpose", rows, perm=[0, 2, 1, 3])
+        turned = target.cast(turned, target.dtype, target.kv_dtype)
+        caches.append(_placed(target, turned, None if past is None else past[number], slots))
+    wide = [target.cast(cache, target.kv_dtype, target.dtype) for cache in caches]
+    return _softmax_mix(target, query, wide[0], wide[1], slots[0], heads), caches[0], caches[1]
+
+
+def _placed(
+    target: StandardTarget, rows: ir.Value, past: ir.Value | None, slots: Values
+) -> ir.Value:
+    op = target.graph.op
+    if past is None:
+        return rows
+    if len(slots) == 1:
+        return op("Concat", past, rows, axis=2)
+    _, index, fresh = slots
+    return op("Where", fresh, op("Gather", rows, index, axis=2), past)
+
+
+def _softmax_mix(
+    target: StandardTarget,
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    mask: ir.Value,
+    heads: AttentionHeads,
+) -> ir.Value:
+    """The query heads of a group multiply one view of their keys; nothing is widened."""
+    op, graph = target.graph.op, target.graph
+    each = heads.query // heads.kv
+    scaled = op("Mul", query, target.scalar(heads.scale, target.dtype))
+    grouped = graph.reshape(scaled, -1, heads.kv, each, heads.dim)
+    scores = op(
+        "MatMul",
+        op("Transpose", grouped, perm=[1, 2, 0, 3]),
+        op("Transpose", key, perm=[1, 0, 3, 2]),
+    )
+    shares = target.softmax(scores, mask)
+    mixed = op("MatMul", shares, graph.reshape(value, heads.kv, 1, -1, heads.dim))
+    together = op("Transpose", mixed, perm=[2, 0, 1, 3])
+    return graph.reshape(together, 1, -1, heads.query * heads.dim)
+
+
+@dataclass(frozen=True, slots=True)
+class RowMatrix:
+    """`[n, k]`, looked up in and multiplied by."""
+
+    graph: Graph
+    value: ir.Value
+
+    def multiply(self, x: ir.Value, bias: ir.Value | None = None) -> ir.Value:
+        """`x @ w.T + bias` for `x` `[rows, k]`."""
+        return self.graph.op("Gemm", x, self.value, bias, transB=1)
+
+    def rows(self, ids: ir.Value) -> ir.Value:
+        """`w[ids]`."""
+        return self.graph.op("Gather", self.value, ids, axis=0)
+
+
+def store_rows(graph: Graph, name: str, weights: Matrix, dtype: ir.DataType) -> RowMatrix:
+    """Write `[n, k]` piece by piece; ExportError for a weight beyond the dtype's range."""
+
+    def pieces() -> Iterator[Array]:
+        for start, stop in _spans(weights):
+            yield _converted(name, weights.rows(start, stop), dtype)
+
+    return RowMatrix(graph, graph.streamed(name, (weights.n, weights.k), dtype, pieces))
+
+
+def store_transposed(graph: Graph, name: str, weights: Matrix, dtype: ir.DataType) -> ir.Value:
+    """Write `[k, n]`; ExportError for a weight beyond the dtype's range."""
+
+    def pieces() -> Iterator[Array]:
+        whole = np.empty((weights.k, weights.n), dtype.numpy())
+        for start, stop in _spans(weights):
+            whole[:, start:stop] = _converted(name, weights.rows(start, stop), dtype).T
+        yield whole
+
+    return graph.streamed(name, (weights.k, weights.n), dtype, pieces)
+
+
+def _converted(name: str, values: Array, dtype: ir.DataType) -> Array:
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(values, dtype=dtype.numpy())
+    if not np.isfinite(converted).all():
+        raise ExportError(
+            f"a weight of {name} is {np.abs(values).max():.4g}, beyond the range of FP16; "
+            "export with --dtype fp32"
+        )
+    return converted
+
+
+def _spans(weights: Matrix) -> Iterator[tuple[int, int]]:
+    step = max(1, _PIECE_VALUES // weights.k)
+    for start in range(0, weights.n, step):
+        yield start, min(start + step, weights.n)
