@@ -81,7 +81,7 @@ async def _take(app: ChatApp, scene: Scene) -> str:
         await pilot.pause()
         screen = app.screen_stack[1]
         assert isinstance(screen, ChatScreen)
-        await _until(lambda: screen.conversation is not None)
+        await _until(lambda: screen.session.conversation is not None)
         for turn, question in enumerate(scene.questions, start=1):
             screen.composer.editor.put(question)
             await pilot.pause(0.5)
@@ -90,8 +90,8 @@ async def _take(app: ChatApp, scene: Scene) -> str:
             if not scene.tokens:
                 await pilot.pause(0.5)
         taken = app.export_screenshot(title="q35chat")
-        screen.stop_turn()
-        await _until(lambda: not screen.generation.running)
+        screen.turns.stop()
+        await _until(lambda: not screen.session.running)
         return taken
 
 
@@ -99,10 +99,10 @@ def _moment(screen: ChatScreen, turns: int, tokens: int) -> Callable[[], bool]:
     """When so many turns are complete, or the running one has so many tokens."""
 
     def answered() -> bool:
-        return len(screen.steps) >= turns and not screen.generation.running
+        return len(screen.session.steps) >= turns and not screen.session.running
 
     def written() -> bool:
-        return screen.meter.made >= tokens or answered()
+        return screen.session.meter.made >= tokens or answered()
 
     return written if tokens else answered
 

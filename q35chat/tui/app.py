@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, TextIO
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TextIO, runtime_checkable
 
 from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
@@ -36,7 +36,7 @@ from q35chat.tui.preferences import (
     load_preferences,
     preferences_path,
 )
-from q35chat.tui.screens.chat import AsksFirst, ChatScreen, Opening
+from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.screens.palette import CommandTable, Palette
 from q35chat.tui.terminal import apart, driver_for, log_path
 from q35chat.tui.text import clean, one_line
@@ -52,6 +52,14 @@ _CHAT_STYLES: Final = sorted([*_HERE.glob("widgets/*.tcss"), _HERE / "screens/ch
 # What a handler meets whose screen, or its part, has been taken down.
 _GONE: Final = (NoMatches, NoScreen, ScreenStackError)
 _DIALOG_STYLES: Final = (_HERE / "screens/dialogs.tcss", _HERE / "screens/setup.tcss")
+
+
+@runtime_checkable
+class AsksFirst(Protocol):
+    """A screen that may have to ask before the application is left."""
+
+    def asks_first(self) -> bool:
+        """Whether it asks now, and the application stays."""
 
 
 class ChatApp(App[None]):

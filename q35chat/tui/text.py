@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from q35chat.chat.events import Finished, FinishReason, Timings, Usage
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment
+from q35chat.errors import Q35Error
 from q35chat.text import pluralise, safe_text
 from q35chat.tui.markdown.wrapping import fitting
 
@@ -37,6 +38,13 @@ def one_line(text: str, width: int) -> str:
     if cell_len(flat) <= width:
         return flat
     return fitting(flat, width - 1).rstrip() + "…"
+
+
+def cause(error: Exception) -> str:
+    """What went wrong: an error's own words, or that nobody expected it."""
+    if isinstance(error, Q35Error):
+        return str(error)
+    return f"Unexpected {type(error).__name__}: {error}"
 
 
 def count(number: float) -> str:

@@ -158,17 +158,17 @@ def without_screen(bundle: Path, tokens: int, question: str) -> Measured:
 def on_screen(workspace: Any, result: Path) -> None:
     """Run the application; `result` gets what was measured when it is left."""
     from q35chat.tui import app as application  # noqa: PLC0415
-    from q35chat.tui.chat.generation import Generation  # noqa: PLC0415
+    from q35chat.tui.chat.running_turn import RunningTurn  # noqa: PLC0415
 
     found = Measured()
-    start = Generation.start
+    begin = RunningTurn.__init__
 
     def note(measured: Measured) -> None:
         nonlocal found
         found = replace(found, rate=measured.rate, tokens=measured.tokens)
 
-    def starting(generation: Generation, make_events: Any, view: Any) -> None:
-        start(generation, lambda: _noting(make_events(), note), view)
+    def beginning(turn: RunningTurn, events: Iterator[Event], pacer: Any = None) -> None:
+        begin(turn, _noting(events, note), pacer)
 
     async def beat(generating: Callable[[], bool]) -> None:
         nonlocal found
@@ -183,10 +183,10 @@ def on_screen(workspace: Any, result: Path) -> None:
     class Watched(application.ChatApp):
         async def on_load(self) -> None:
             if os.environ.get("BEAT"):
-                running = lambda: self._chat.generation.running  # noqa: E731
+                running = lambda: self._chat.session.running  # noqa: E731
                 self._beat = asyncio.create_task(beat(running))
 
-    Generation.start = starting  # type: ignore[method-assign,assignment]
+    RunningTurn.__init__ = beginning  # type: ignore[method-assign,assignment]
     application.ChatApp = Watched  # type: ignore[misc]
     application.run(workspace)
     result.write_text(json.dumps([found.rate, found.tokens, found.block_ms, found.busy_ms]))

@@ -63,5 +63,5 @@ async def open_long(chat: Chat, used: int) -> None:
     conversation = chat.workspace.add("Long story", dialogue(3))
     conversation.used = used
     chat.screen.loader.open(conversation.id)
-    await chat.until(lambda: chat.screen.ready is conversation)
+    await chat.until(lambda: chat.screen.session.available is conversation)
     await chat.pilot.pause()

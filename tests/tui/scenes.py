@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import q35chat.tui.screens.chat as chat_screen
 from q35chat.errors import BundleError, RuntimeFailure
-from q35chat.tui.chat import generation
+from q35chat.tui.chat import running_turn
+from q35chat.tui.chat import session as chat_session
 from q35chat.tui.chat.meter import Meter
 from q35chat.tui.exporting import Phase
 from q35chat.tui.screens import sessions as sessions_screen
@@ -99,7 +99,7 @@ def reading() -> Scene:
     gate = Gate()
 
     async def go(chat: Chat) -> None:
-        chat.screen.attaching.add([picture_file(Path.cwd())])
+        chat.screen.draft.attach([picture_file(Path.cwd())])
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
         await chat.write("What is on this picture? " * 6)
         await chat.press("enter")
@@ -145,11 +145,11 @@ def answered() -> Scene:
 def pictures() -> Scene:
     async def go(chat: Chat) -> None:
         Path("flag.png").write_bytes(picture_bytes((96, 48)))
-        chat.screen.attaching.add([picture_file(Path.cwd()), Path("flag.png")])
+        chat.screen.draft.attach([picture_file(Path.cwd()), Path("flag.png")])
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 2)
         await chat.ask("Which one is half blue?")
         await chat.until(lambda: chat.text.count("▀▀▀▀▀") >= 2)
-        chat.screen.attaching.add([picture_file(Path.cwd())])
+        chat.screen.draft.attach([picture_file(Path.cwd())])
         await chat.write("And this one?")
         await chat.see("(4 picture)")
 
@@ -357,8 +357,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
 def still_clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No time passes that a screen would show."""
     with monkeypatch.context() as patch:
-        patch.setattr(chat_screen, "Meter", partial(Meter, clock=lambda: 0.0))
-        patch.setattr(generation, "time", SimpleNamespace(monotonic=lambda: 1.0))
+        patch.setattr(chat_session, "Meter", partial(Meter, clock=lambda: 0.0))
+        patch.setattr(running_turn, "time", SimpleNamespace(monotonic=lambda: 1.0))
         patch.setattr(sessions_screen, "time", SimpleNamespace(time=lambda: EPOCH + 7_200))
         patch.setattr(export_progress.ExportProgress.__init__, "__defaults__", (lambda: 0.0,))
         yield

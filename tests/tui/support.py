@@ -63,7 +63,7 @@ class Chat:
 
     @property
     def conversation(self) -> ScriptedConversation:
-        conversation = self.screen.conversation
+        conversation = self.screen.session.conversation
         assert isinstance(conversation, ScriptedConversation)
         return conversation
 
@@ -152,7 +152,7 @@ class Chat:
 
     async def made(self, tokens: int) -> None:
         """Wait until the turn has so many tokens on the meter."""
-        await self.until(lambda: self.screen.meter.made >= tokens)
+        await self.until(lambda: self.screen.session.meter.made >= tokens)
 
     async def settled(self) -> str:
         """The screen once all that is on its way has come: what rests before it is asked for, what
@@ -165,7 +165,7 @@ class Chat:
                     await self.pilot.pause(0.01)
                 await self.pilot.pause()
                 busy = busy or self._busy()
-                if self.text == before and not (busy or self.screen.forecasting._timer):
+                if self.text == before and not (busy or self.screen.draft._timer):
                     return before
 
     def _busy(self) -> list[Worker[Any]]:
@@ -174,7 +174,7 @@ class Chat:
 
     async def idle(self) -> None:
         """Wait until no turn runs and the screen has settled."""
-        await self.until(lambda: not self.screen.generation.running)
+        await self.until(lambda: not self.screen.session.running)
         await self.pilot.pause()
 
 
@@ -202,7 +202,7 @@ async def opened(
         chat = Chat(app, pilot, scripted)
         await chat.until(lambda: len(app.screen_stack) > 1)
         if loaded:
-            await chat.until(lambda: chat.screen.ready is not None)
+            await chat.until(lambda: chat.screen.session.available is not None)
             await pilot.pause()
         try:
             yield chat

@@ -5,8 +5,8 @@ import re
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.service import Forecast
 from q35chat.errors import CapacityError
-from q35chat.tui.chat.feed import Batch
 from q35chat.tui.chat.meter import Capacity, Meter, Reading
+from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.widgets.meters import FREE, TURN, USED, bar_cells, bar_content, line
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.on_the_way import open_long
@@ -48,10 +48,10 @@ async def test_the_meter_moves_while_tokens_come() -> None:
         for _ in range(3):
             gate.let(10)
             await chat.made(10 * len(seen) + 10)
-            seen.append(chat.screen.meter.capacity.used)
+            seen.append(chat.screen.session.meter.capacity.used)
         assert seen[1] - seen[0] == 10
         assert seen[2] - seen[1] == 10
-        assert f"{chat.screen.meter.capacity.free:,} free of 2,048" in chat.text
+        assert f"{chat.screen.session.meter.capacity.free:,} free of 2,048" in chat.text
         gate.open()
         await chat.idle()
 

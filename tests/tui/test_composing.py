@@ -32,7 +32,7 @@ async def test_enter_sends_and_control_j_makes_a_line() -> None:
 async def test_an_empty_message_is_not_sent() -> None:
     async with opened() as chat:
         await chat.press("space", "enter")
-        assert not chat.screen.generation.running
+        assert not chat.screen.session.running
         assert not chat.conversation.history
 
 
@@ -242,7 +242,7 @@ async def test_a_draft_survives_a_change_of_conversation_and_a_restart(tmp_path:
 async def test_a_draft_survives_quitting_right_after_the_last_key(tmp_path: Path) -> None:
     drafts = tmp_path / "drafts.json"
     async with opened(drafts=Drafts(drafts)) as chat:
-        await chat.until(lambda: chat.screen.ready is not None)
+        await chat.until(lambda: chat.screen.session.available is not None)
         chat.screen.composer.editor.put("unsent")
         await chat.app.action_quit()
         await chat.until(lambda: not chat.app.is_running)

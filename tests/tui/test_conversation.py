@@ -68,7 +68,7 @@ async def test_a_complete_answer_is_not_continued() -> None:
         await chat.ask("hello")
         await chat.press("ctrl+g")
         await chat.hear("nothing to continue")
-        assert not chat.screen.generation.running
+        assert not chat.screen.session.running
 
 
 async def test_regenerate_keeps_the_earlier_answer_as_a_branch() -> None:
@@ -217,7 +217,7 @@ async def test_commands_that_would_disturb_a_running_turn_wait_for_its_end() -> 
     async with opened(ScriptedWorkspace([Reply("a b c", gate=gate)])) as chat:
         await chat.write("go")
         await chat.press("enter")
-        await chat.until(lambda: chat.screen.generation.running)
+        await chat.until(lambda: chat.screen.session.running)
         for key in ("ctrl+r", "ctrl+e", "ctrl+n", "ctrl+l", "ctrl+g"):
             await chat.press(key)
         assert len(chat.app.screen_stack) == 2

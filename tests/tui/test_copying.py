@@ -27,7 +27,7 @@ async def open_code(chat: Chat) -> list[str]:
              Turn("assistant", NEWER)]  # fmt: skip
     conversation = chat.workspace.add("code", turns)
     chat.screen.loader.open(conversation.id)
-    await chat.until(lambda: chat.screen.ready is conversation)
+    await chat.until(lambda: chat.screen.session.available is conversation)
     copied: list[str] = []
     chat.app.copy = lambda text, what: copied.append(f"{what}: {text}")  # type: ignore[method-assign]
     return copied
@@ -127,6 +127,6 @@ async def test_the_only_block_is_copied_at_once_without_its_fence() -> None:
     conversation = workspace.add("code", [Turn("user", "q"), Turn("assistant", OLDER)])
     async with opened(workspace) as chat:
         chat.screen.loader.open(conversation.id)
-        await chat.until(lambda: chat.screen.ready is conversation)
+        await chat.until(lambda: chat.screen.session.available is conversation)
         await chat.press("f4")
         await chat.hear("the code block (4 characters)")

@@ -76,26 +76,26 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def open_conversation(chat: Chat) -> Conversation:
-    conversation = chat.screen.conversation
+    conversation = chat.screen.session.conversation
     assert conversation is not None
     return conversation
 
 
 async def asked(chat: Chat, text: str) -> Step:
     """Send a question and wait for the end of the answer."""
-    turns = len(chat.screen.steps)
+    turns = len(chat.screen.session.steps)
     await chat.write(text)
     await chat.press("enter")
-    return await answered(chat, lambda _: len(chat.screen.steps) == turns + 2)
+    return await answered(chat, lambda _: len(chat.screen.session.steps) == turns + 2)
 
 
 async def answered(chat: Chat, so: Callable[[Step], bool]) -> Step:
     """Wait for the end of the turn that leaves a last step like this; that step."""
-    await chat.until(lambda: bool(chat.screen.steps) and so(chat.screen.steps[-1]))
+    await chat.until(lambda: bool(chat.screen.session.steps) and so(chat.screen.session.steps[-1]))
     await chat.idle()
     await chat.app.workers.wait_for_complete()
     await chat.pilot.pause()
-    return chat.screen.steps[-1]
+    return chat.screen.session.steps[-1]
 
 
 async def paste(chat: Chat, text: str) -> None:
@@ -113,7 +113,7 @@ def shown(chat: Chat) -> str:
 def consistent(chat: Chat) -> None:
     """Screen, meters, store and engine say the same."""
     conversation = open_conversation(chat)
-    capacity = chat.screen.meter.capacity
+    capacity = chat.screen.session.meter.capacity
     assert shown(chat) == conversation.steps[-1].turn.text
     assert (capacity.kept, capacity.turn) == (conversation.used_slots, 0)
     assert capacity.kept + capacity.free == capacity.total == conversation.model.capacity
@@ -153,10 +153,10 @@ async def test_a_picture_is_asked_about_again_and_read_only_once(demo: Path, sto
         await chat.see(f"shapes.png {picture.width}×{picture.height} {picture.tokens} tok")
         await chat.write("What do you see?")
         await chat.see(f"({picture.tokens} picture)")
-        forecast = chat.screen.forecasting.forecast
+        forecast = chat.screen.draft.forecast
         assert forecast is not None
         await chat.press("enter")
-        looked = await answered(chat, lambda _: len(chat.screen.steps) == 4)
+        looked = await answered(chat, lambda _: len(chat.screen.session.steps) == 4)
         assert open_conversation(chat).steps[2].turn.attachments == (picture,)
         assert looked.usage is not None
         assert looked.usage.image_tokens == picture.tokens == forecast.image_slots
@@ -247,9 +247,9 @@ async def test_a_small_capacity_is_warned_of_filled_to_the_last_slot_and_left_by
     small_demo: Path, store: Store
 ) -> None:
     async with chatting(small_demo, store, most_new=SMALL) as chat:
-        chat.screen.meter.clock = lambda: 0.0
+        chat.screen.session.meter.clock = lambda: 0.0
         await fill(chat, 0.90)
-        capacity = chat.screen.meter.capacity
+        capacity = chat.screen.session.meter.capacity
         await chat.see(f"▲ {capacity.fraction:.0%} of the capacity is used")
         assert f"{capacity.free} slots are left" in chat.flat
         old = open_conversation(chat).id
@@ -258,7 +258,7 @@ async def test_a_small_capacity_is_warned_of_filled_to_the_last_slot_and_left_by
         await chat.see("✗ this turn needs")
         await chat.press("enter")
         await chat.see("This turn does not fit")
-        assert not chat.screen.generation.running
+        assert not chat.screen.session.running
         await chat.press("f5")
         await chat.until(lambda: open_conversation(chat).id != old)
         await chat.until(lambda: chat.screen.composer.editor.text.startswith("And then"))
@@ -267,7 +267,7 @@ async def test_a_small_capacity_is_warned_of_filled_to_the_last_slot_and_left_by
 
 async def fill(chat: Chat, share: float) -> None:
     """Ask until so much of the capacity is used, with questions that leave a little room."""
-    while chat.screen.meter.capacity.fraction < share:
+    while chat.screen.session.meter.capacity.fraction < share:
         conversation = open_conversation(chat)
         words = 1
         while True:
@@ -291,7 +291,7 @@ async def test_an_answer_that_meets_the_end_of_the_capacity_is_kept_whole(
         assert cut.turn.finish == "capacity"
         await chat.see("▲ capacity reached")
         await chat.see("Capacity reached")
-        assert chat.screen.meter.capacity.free == 0
+        assert chat.screen.session.meter.capacity.free == 0
         consistent(chat)
 
 

@@ -150,7 +150,7 @@ async def test_keys_can_be_changed_in_the_settings_file() -> None:
         await chat.hear("there is no command “nonsense”")
         first = chat.conversation.id
         await chat.press("ctrl+n")
-        assert not chat.screen.loader.opening
+        assert not chat.screen.session.opening
         await chat.app.workers.wait_for_complete()
         assert list(chat.workspace.conversations) == [first]
         await chat.press("f9")
@@ -210,7 +210,7 @@ async def test_quitting_asks_only_while_an_answer_is_written() -> None:
     async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
         await chat.write("go")
         await chat.press("enter")
-        await chat.until(lambda: chat.screen.generation.running)
+        await chat.until(lambda: chat.screen.session.running)
         await chat.press("ctrl+q")
         await chat.see("An answer is still being written")
         await chat.press("n")

@@ -81,7 +81,7 @@ async def test_a_chat_that_is_not_to_be_had_offers_a_new_one_for_the_message(
         assert ways(chat) == ["Try again", "New chat with this message", "Export to Markdown"]
         old = chat.conversation
         await chat.press("f6")
-        await chat.until(lambda: chat.screen.ready not in {None, old})
+        await chat.until(lambda: chat.screen.session.available not in {None, old})
         await chat.press("enter")
         await chat.see("in the new chat")
         await chat.idle()

@@ -28,7 +28,7 @@ async def leave(chat: Chat) -> None:
 
 async def left_with(chat: Chat, *files: Path) -> None:
     """Attach pictures, write something, quit."""
-    chat.screen.attaching.add(files)
+    chat.screen.draft.attach(files)
     await read(chat, *(file.name for file in files))
     await chat.write("what is this?")
     await leave(chat)
@@ -66,8 +66,8 @@ async def test_a_picture_without_a_text_comes_back_too(tmp_path: Path) -> None:
     [norway] = stored(workspace, "Norway")
     async with opened(workspace, drafts=Drafts(file)) as chat:
         chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.ready is norway)
-        chat.screen.attaching.add([picture_file(tmp_path)])
+        await chat.until(lambda: chat.screen.session.available is norway)
+        chat.screen.draft.attach([picture_file(tmp_path)])
         await read(chat, "house.png")
         await leave(chat)
     async with opened(workspace, drafts=Drafts(file)) as chat:
@@ -129,10 +129,10 @@ async def test_a_question_being_changed_comes_back_behind_the_draft(
 async def test_what_was_sent_or_taken_away_does_not_come_back(tmp_path: Path) -> None:
     workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
     async with opened(workspace, drafts=Drafts(file)) as chat:
-        chat.screen.attaching.add([picture_file(tmp_path)])
+        chat.screen.draft.attach([picture_file(tmp_path)])
         await read(chat, "house.png")
         await chat.ask("what is this?")
-        chat.screen.attaching.add([picture_file(tmp_path)])
+        chat.screen.draft.attach([picture_file(tmp_path)])
         await read(chat, "house.png")
         await chat.press("backspace")
         await read(chat)
@@ -353,7 +353,7 @@ async def test_a_save_that_failed_is_made_up_for_when_leaving(
         with monkeypatch.context() as patch:
             patch.setattr(kept, "replace_file", refuse)
             await chat.write("half a thought")
-            chat.screen.drafting.save()
+            chat.screen.draft.save()
             await chat.until(tried.is_set)
             await chat.until(lambda: not any(it.group == "drafts" for it in chat.app.workers))
         await leave(chat)

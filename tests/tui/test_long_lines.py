@@ -130,7 +130,7 @@ async def test_keys_that_come_together_are_told_of_together(
 ) -> None:
     async with opened() as chat:
         told: list[str] = []
-        editor, drafting = chat.screen.composer.editor, chat.screen.drafting
+        editor, drafting = chat.screen.composer.editor, chat.screen.draft
         monkeypatch.setattr(drafting, "changed", lambda: told.append(editor.text))
         for _ in range(300):
             editor.post_message(events.Key("a", "a"))

@@ -17,7 +17,7 @@ NAMES = ("house.png", "holiday-at-the-sea.png", "a.png", "a-diagram-with-a-long-
 
 
 async def attach(chat: Chat, folder: Path) -> None:
-    chat.screen.attaching.add(picture_file(folder, name) for name in NAMES)
+    chat.screen.draft.attach(picture_file(folder, name) for name in NAMES)
     await chat.until(lambda: len(chat.screen.composer.chips.attachments) == len(NAMES))
     await chat.settled()
 

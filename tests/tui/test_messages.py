@@ -44,13 +44,13 @@ async def test_a_message_covers_neither_composer_nor_meters_nor_conversation(
 async def test_the_newest_information_replaces_the_one_before_and_problems_stay() -> None:
     async with opened() as chat:
         chat.screen.say("the first")
-        chat.screen.say("a problem", error=True)
+        chat.screen.say("a problem", "error")
         chat.screen.say("the second")
         await chat.see("● the second")
         assert "✗ a problem" in chat.flat
         assert "the first" not in chat.flat
         for number in range(MOST + 2):
-            chat.screen.say(f"problem {number}", error=True)
+            chat.screen.say(f"problem {number}", "error")
         assert len(chat.screen.messages.said) == MOST
 
 
@@ -95,7 +95,7 @@ async def test_a_message_about_the_same_takes_the_place_of_the_older_one() -> No
     async with opened() as chat:
         await chat.press(*"/think 0", "enter")
         await chat.see("✗ “0”: thinking takes 1 to 1,000,000 tokens; /think off turns it off")
-        chat.screen.say("another problem", error=True)
+        chat.screen.say("another problem", "error")
         await chat.press(*"/think off", "enter")
         await chat.see("● Thinking off")
         assert "“0”" not in chat.flat
@@ -108,7 +108,7 @@ async def test_a_message_about_the_same_takes_the_place_of_the_older_one() -> No
 async def test_what_was_said_before_a_turn_goes_when_it_begins_but_for_warnings() -> None:
     async with opened() as chat:
         chat.screen.say("demo answers from now on")
-        chat.screen.say("a problem", error=True)
+        chat.screen.say("a problem", "error")
         chat.app.notify("the store was moved", severity="warning")
         await chat.see("✗ a problem")
         await chat.ask("hello")

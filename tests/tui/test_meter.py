@@ -8,8 +8,8 @@ import pytest
 from q35chat.chat.events import Finished, Timings, Token, Usage
 from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
-from q35chat.tui.chat.feed import Batch
 from q35chat.tui.chat.meter import SHOWN_STEPS, Meter, Reading
+from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.text import rate, usage_items
 from q35chat.tui.widgets.meters import speed
 from tests.doubles.scripted_workspace import ScriptedWorkspace

@@ -27,7 +27,7 @@ async def choose_norway(chat: Chat) -> None:
     await chat.press("ctrl+l")
     await chat.see("Norway")
     await chat.press("enter")
-    await chat.until(lambda: chat.screen.loader.opening)
+    await chat.until(lambda: chat.screen.session.opening)
 
 
 async def test_a_question_asked_while_a_chat_is_opened_is_for_that_chat_and_can_be_stopped(
@@ -44,7 +44,7 @@ async def test_a_question_asked_while_a_chat_is_opened_is_for_that_chat_and_can_
         await chat.press(*"how far?", "enter")
         await chat.see("sends when the chat is open")
         gate.set()
-        await chat.until(lambda: chat.screen.generation.running)
+        await chat.until(lambda: chat.screen.session.running)
         await chat.press("escape")
         await chat.idle()
         assert chat.conversation is norway
@@ -67,11 +67,11 @@ async def test_a_text_written_while_a_chat_is_opened_is_for_that_chat(
         await chat.press(*"fjord")
         await paste(chat, picture_file(tmp_path))
         gate.set()
-        await chat.until(lambda: chat.screen.ready is norway)
+        await chat.until(lambda: chat.screen.session.available is norway)
         assert written(chat) == "fjord"
         await read(chat, "house.png")
         chat.screen.loader.open(first.id)
-        await chat.until(lambda: chat.screen.ready is first)
+        await chat.until(lambda: chat.screen.session.available is first)
         assert written(chat) == "old thought"
         await read(chat)
 
@@ -81,10 +81,10 @@ async def test_letters_before_control_n_stay_and_letters_after_it_go_along() -> 
         await chat.ask("hello")
         first = chat.conversation
         await chat.at_once(*"ab", "ctrl+n", *"cd")
-        await chat.until(lambda: chat.screen.ready not in {None, first})
+        await chat.until(lambda: chat.screen.session.available not in {None, first})
         await chat.until(lambda: written(chat) == "cd")
         chat.screen.loader.open(first.id)
-        await chat.until(lambda: chat.screen.ready is first)
+        await chat.until(lambda: chat.screen.session.available is first)
         assert written(chat) == "ab"
 
 
@@ -94,7 +94,7 @@ async def test_enter_right_before_control_n_never_sends_the_draft_of_the_new_cha
     async with opened(workspace) as chat:
         await chat.write("for later")
         chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.ready is norway)
+        await chat.until(lambda: chat.screen.session.available is norway)
         await chat.at_once(*"hm?", "enter", "ctrl+n")
         await quiet(chat)
         assert "for later" not in sent(chat)
@@ -114,7 +114,7 @@ async def test_commands_for_a_chat_wait_until_it_is_open(
         await chat.hear("The chat is still being opened")
         assert len(chat.app.screen_stack) == 2
         gate.set()
-        await chat.until(lambda: chat.screen.ready not in {None, first})
+        await chat.until(lambda: chat.screen.session.available not in {None, first})
         assert (sent(chat), first.settings()) == (["hello"], settings)
 
 
@@ -137,7 +137,7 @@ async def test_a_chat_that_cannot_be_opened_takes_no_words_with_it(
         await chat.press(*"fjord", "enter")
         gate.set()
         await chat.hear("deleted by another q35chat")
-        await chat.until(lambda: chat.screen.ready is first)
+        await chat.until(lambda: chat.screen.session.available is first)
         assert written(chat) == "old thought\nfjord"
         await quiet(chat)
         assert sent(chat) == before
@@ -159,7 +159,7 @@ async def test_a_chat_chosen_while_a_queued_question_begins_waits_for_its_answer
         await chat.press("ctrl+l")
         await chat.see("Norway")
         gate.set()
-        await chat.until(lambda: chat.screen.generation.running)
+        await chat.until(lambda: chat.screen.session.running)
         await chat.press("enter")
         await chat.hear("The answer is still being written")
         await chat.press("escape")

@@ -35,7 +35,7 @@ def cells(chat: Chat) -> str:
 
 
 async def ask_with_picture(chat: Chat, folder: Path) -> None:
-    chat.screen.attaching.add([picture_file(folder)])
+    chat.screen.draft.attach([picture_file(folder)])
     await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
     await chat.ask("What is it?")
 

@@ -52,12 +52,12 @@ async def test_a_question_with_a_picture_that_waits_for_a_restart_is_sent_with_i
 ) -> None:
     workspace = ScriptedWorkspace()
     async with opened(workspace) as chat:
-        chat.screen.attaching.add([picture_file(tmp_path, "old.png")])
+        chat.screen.draft.attach([picture_file(tmp_path, "old.png")])
         await read(chat, "old.png")
         workspace.load_gate = gate
         chat.screen.loader.restart()
         await chat.write("what are these?")
-        chat.screen.attaching.add([picture_file(tmp_path, "new.png")])
+        chat.screen.draft.attach([picture_file(tmp_path, "new.png")])
         await chat.press("enter")
         await chat.see("sends when the model is loaded")
         gate.set()
@@ -76,7 +76,7 @@ async def test_a_restart_leaves_an_edit_as_it_is(gate: threading.Event) -> None:
         workspace.load_gate = gate
         chat.screen.loader.restart()
         gate.set()
-        await chat.until(lambda: not chat.screen.loader.running)
+        await chat.until(lambda: not chat.screen.session.loading)
         assert written(chat) == "first words and more"
         await chat.press("enter")
         await chat.until(lambda: sent(chat) == ["first words and more"])
@@ -90,7 +90,7 @@ async def test_a_refused_first_question_survives_a_restart() -> None:
         await chat.press("enter")
         await chat.see("the prompt needs 3,000 slots")
         chat.screen.loader.restart()
-        await chat.until(lambda: workspace.loads == 2 and not chat.screen.loader.running)
+        await chat.until(lambda: workspace.loads == 2 and not chat.screen.session.loading)
         await quiet(chat)
         assert written(chat) == "a long question"
 
@@ -130,16 +130,16 @@ async def test_pictures_without_a_text_are_a_draft_too(tmp_path: Path) -> None:
     workspace = ScriptedWorkspace()
     [norway, rome] = stored(workspace, "Norway", "Rome")
     async with opened(workspace, opening=Opening(norway.id)) as chat:
-        chat.screen.attaching.add([picture_file(tmp_path)])
+        chat.screen.draft.attach([picture_file(tmp_path)])
         await read(chat, "house.png")
         chat.screen.loader.open(rome.id)
-        await chat.until(lambda: chat.screen.ready is rome)
+        await chat.until(lambda: chat.screen.session.available is rome)
         await read(chat)
         chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.ready is norway)
+        await chat.until(lambda: chat.screen.session.available is norway)
         await read(chat, "house.png")
         chat.screen.loader.restart()
-        await chat.until(lambda: workspace.loads == 2 and not chat.screen.loader.running)
+        await chat.until(lambda: workspace.loads == 2 and not chat.screen.session.loading)
         await read(chat, "house.png")
 
 
@@ -152,7 +152,7 @@ async def test_a_picture_being_read_when_the_chat_is_left_is_read_when_it_is_bac
     async with opened(workspace, opening=Opening(norway.id)) as chat:
         await paste(chat, picture_file(tmp_path))
         chat.screen.loader.open(rome.id)
-        await chat.until(lambda: chat.screen.ready is rome)
+        await chat.until(lambda: chat.screen.session.available is rome)
         gate.set()
         await quiet(chat)
         await read(chat)

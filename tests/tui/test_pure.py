@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from q35chat.chat.events import PrefillProgress, PromptPlan, Timings, Token, Usage, VisionProgress
+from q35chat.chat.events import (
+    Event,
+    PrefillProgress,
+    PromptPlan,
+    Timings,
+    Token,
+    Usage,
+    VisionProgress,
+)
 from q35chat.chat.service import Forecast, ModelInfo
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.tui.chat.completion import listing, path_word, slash_choices
 from q35chat.tui.chat.drafts import Drafts
-from q35chat.tui.chat.feed import Batch, Feed
-from q35chat.tui.chat.history import History
 from q35chat.tui.chat.meter import Meter
-from q35chat.tui.chat.pacing import LONGEST_S, SHORTEST_S, Pacer
 from q35chat.tui.chat.paste import fold_label, folds, is_existing_path, picture_paths, unfold
+from q35chat.tui.chat.running_turn import LONGEST_S, SHORTEST_S, Batch, Pacer, RunningTurn
 from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
 from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS
@@ -37,6 +44,7 @@ from q35chat.tui.text import (
     usage_items,
 )
 from q35chat.tui.widgets.bars import hint_line
+from q35chat.tui.widgets.editor import History
 from q35chat.tui.widgets.meters import columns, glyphs
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import picture_bytes, picture_file
@@ -241,23 +249,23 @@ def test_slash_choices_follow_what_is_typed() -> None:
     assert slash_choices("export") == ()
 
 
-def test_a_feed_keeps_order_and_ends_with_the_error() -> None:
-    def events() -> object:
+def test_a_running_turn_keeps_order_and_ends_with_the_error() -> None:
+    def events() -> Iterator[Event]:
         yield Token(1, "a", "reasoning", 1, 1, 9)
         yield Token(2, "b", "answer", 1, 1, 8)
         raise RuntimeError("gone")
 
-    feed = Feed()
-    feed.consume(events)  # type: ignore[arg-type]
-    assert feed.ended
-    batch = feed.drain()
+    turn = RunningTurn(events())
+    turn.consume()
+    batch = turn.frame()
+    assert batch is not None
     assert (batch.reasoning, batch.answer, str(batch.error), batch.ended) == (
         "a",
         "b",
         "gone",
         True,
     )
-    assert feed.drain() == Batch()
+    assert turn.frame() == Batch()
 
 
 def test_the_meter_accounts_for_a_turn() -> None:

@@ -26,7 +26,7 @@ async def test_a_queue_without_its_only_picture_sends_nothing(
         await chat.press("enter")
         await chat.see("sends when the picture is read")
         await chat.press("backspace")
-        await chat.until(lambda: not chat.screen.sending.queued)
+        await chat.until(lambda: not chat.screen.session.queued)
         assert "sends when" not in chat.flat
         gate.set()
         await quiet(chat)
@@ -42,14 +42,14 @@ async def test_another_chat_sends_neither_the_queue_nor_its_own_draft(
         before = sent(chat)
         await chat.write("for later")
         chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.ready is norway)
+        await chat.until(lambda: chat.screen.session.available is norway)
         hold(ScriptedConversation, "attach")
         await chat.write("what is it?")
         await paste(chat, picture_file(tmp_path))
         await chat.press("enter")
         await chat.see("sends when the picture is read")
         await chat.press("ctrl+n")
-        await chat.until(lambda: chat.screen.ready is not norway)
+        await chat.until(lambda: chat.screen.session.available is not norway)
         gate.set()
         await quiet(chat)
         assert sent(chat) == before
@@ -67,7 +67,7 @@ async def test_a_new_chat_after_an_empty_queue_stays_empty(
         await chat.see("sends when the picture is read")
         first = chat.conversation
         await chat.press("ctrl+n")
-        await chat.until(lambda: chat.screen.ready not in {None, first})
+        await chat.until(lambda: chat.screen.session.available not in {None, first})
         gate.set()
         await quiet(chat)
         assert sent(chat) == ["hello"]

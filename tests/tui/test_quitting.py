@@ -13,7 +13,7 @@ async def asked(chat: Chat, behind: str = "") -> None:
     """Quit while an answer is written, with a draft behind the question."""
     await chat.write("go")
     await chat.press("enter")
-    await chat.until(lambda: chat.screen.generation.running)
+    await chat.until(lambda: chat.screen.session.running)
     await chat.write(behind)
     await chat.press("ctrl+q")
     await chat.see("An answer is still being written")

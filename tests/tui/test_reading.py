@@ -18,7 +18,7 @@ async def open_dialogue(chat: Chat, pairs: int) -> None:
     conversation = chat.workspace.add("Long", dialogue(pairs))
     conversation.used = 100
     chat.screen.loader.open(conversation.id)
-    await chat.until(lambda: chat.screen.ready is conversation)
+    await chat.until(lambda: chat.screen.session.available is conversation)
     await chat.see(f"Answer number {pairs}.")
 
 
@@ -30,9 +30,9 @@ async def start(chat: Chat, gate: Gate, tokens: int) -> None:
 
 async def more(chat: Chat, gate: Gate, tokens: int) -> None:
     """Let tokens through and wait until they are laid out."""
-    goal = chat.screen.meter.made + tokens if chat.screen.generation.running else tokens
+    goal = chat.screen.session.meter.made + tokens if chat.screen.session.running else tokens
     gate.let(tokens)
-    await chat.until(lambda: chat.screen.meter.made >= goal)
+    await chat.until(lambda: chat.screen.session.meter.made >= goal)
     for _ in range(3):
         await chat.pilot.pause()
 
@@ -163,8 +163,8 @@ async def test_twenty_thousand_tokens_are_shown_to_the_last_with_few_widgets() -
     async with opened(workspace) as chat:
         await chat.ask("go")
         view = chat.screen.transcript.views[-1]
-        assert chat.screen.meter.made >= 20_000
-        assert chat.screen.meter.capacity.kept >= 20_000
+        assert chat.screen.session.meter.made >= 20_000
+        assert chat.screen.session.meter.capacity.kept >= 20_000
         assert isinstance(view, AnswerView)
         assert view.answer.text == text
         await chat.see("the very last words")

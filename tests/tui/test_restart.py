@@ -49,7 +49,7 @@ async def died(runtime: Runtime, folder: Path) -> AsyncIterator[Chat]:
 
 async def restarted(chat: Chat) -> None:
     await chat.press("f5")
-    await chat.until(lambda: not chat.screen.panel.display and not chat.screen.loader.running)
+    await chat.until(lambda: not chat.screen.panel.display and not chat.screen.session.loading)
     await chat.pilot.pause()
 
 
@@ -59,16 +59,16 @@ async def test_a_runtime_that_dies_leaves_the_chat_readable_and_says_why(tmp_pat
         assert "Answer 1 t" in chat.flat
         assert "✗ The answer failed; the chat is safe" in chat.flat
         assert "F5 Restart the model" in chat.flat
-        assert len(chat.screen.steps) == 2
+        assert len(chat.screen.session.steps) == 2
 
 
 async def test_the_restart_loads_the_model_anew_and_frees_the_dead_one(tmp_path: Path) -> None:
     runtime = Runtime()
     async with died(runtime, tmp_path) as chat:
-        session = chat.screen.steps[0].id
+        session = chat.screen.session.steps[0].id
         await restarted(chat)
         assert [backend.closed for backend in runtime.backends] == [True, False]
-        assert chat.screen.steps[0].id == session
+        assert chat.screen.session.steps[0].id == session
         assert "Answer 1 t" in chat.flat
         await chat.write("and now?")
         await chat.press("enter")
@@ -83,7 +83,7 @@ async def test_after_the_restart_the_broken_answer_can_be_continued(tmp_path: Pa
         await chat.press("ctrl+g")
         await chat.see("Answer 1 to: hello")
         await chat.idle()
-        assert len(chat.screen.steps) == 2
+        assert len(chat.screen.session.steps) == 2
 
 
 async def test_a_restart_that_fails_keeps_the_chat_and_can_be_tried_again(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_what_is_sent_while_the_model_restarts_waits_for_it(tmp_path: Path
     async with died(runtime, tmp_path) as chat:
         chat.screen.loader.restart()
         await chat.write("early")
-        await chat.screen.sending.send()
+        await chat.screen.turns.send()
         await chat.see("Answer 2 to: early")
         await chat.idle()
         assert len(runtime.backends) == 2
@@ -128,11 +128,11 @@ async def test_a_picture_attached_while_the_model_restarts_goes_with_its_questio
         runtime.gate = threading.Event()
         await chat.press("f5")
         await chat.write("what is this?")
-        chat.screen.attaching.add([picture_file(tmp_path)])
+        chat.screen.draft.attach([picture_file(tmp_path)])
         await chat.press("enter")
         await chat.see("sends when the model is loaded")
         runtime.gate.set()
-        await chat.until(lambda: len(chat.screen.steps) == 4)
+        await chat.until(lambda: len(chat.screen.session.steps) == 4)
         await chat.idle()
-        question = chat.screen.steps[2].turn
+        question = chat.screen.session.steps[2].turn
         assert [picture.name for picture in question.attachments] == ["house.png"]

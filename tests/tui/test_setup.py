@@ -46,7 +46,7 @@ async def test_the_setup_waits_for_the_end_of_an_answer() -> None:
         chat.app.exporter = ScriptedExporter()
         await chat.write("go")
         await chat.press("enter")
-        await chat.until(lambda: chat.screen.generation.running)
+        await chat.until(lambda: chat.screen.session.running)
         await chat.press("f9")
         await chat.see("still being written")
         assert len(chat.app.screen_stack) == 2
@@ -66,7 +66,7 @@ async def test_a_model_that_cannot_be_loaded_offers_the_setup() -> None:
         await chat.press("enter")
         await chat.see("is ready")
         await chat.press("enter")
-        await chat.until(lambda: chat.screen.ready is not None)
+        await chat.until(lambda: chat.screen.session.available is not None)
 
 
 # -- the form

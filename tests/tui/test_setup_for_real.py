@@ -27,7 +27,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def said(chat: Chat, text: str) -> None:
     """Ask the real model and wait for its few tokens."""
-    conversation = chat.screen.conversation
+    conversation = chat.screen.session.conversation
     assert conversation is not None
     conversation.change_settings(replace(conversation.settings(), max_new_tokens=6))
     before = len(conversation.steps)
@@ -47,7 +47,7 @@ async def test_a_real_checkpoint_becomes_the_model_that_answers(
         workspace = stored_workspace(store, options, Settings(), lambda _: None)
         async with opened(cast("Any", workspace)) as chat:
             await said(chat, "hello")
-            session = chat.screen.conversation
+            session = chat.screen.session.conversation
             assert session is not None
             chat.app.exporter = ChildExporter()
             await chat.press("f9")
@@ -60,8 +60,8 @@ async def test_a_real_checkpoint_becomes_the_model_that_answers(
             await chat.see("Next time: q35chat --model-dir new")
             assert Bundle.open(tmp_path / "new", check="full").manifest.precision == "int8"
             await chat.press("enter")
-            await chat.until(lambda: chat.screen.conversation not in {session, None})
-            now = chat.screen.conversation
+            await chat.until(lambda: chat.screen.session.conversation not in {session, None})
+            now = chat.screen.session.conversation
             assert now is not None
             assert (now.id, len(now.steps)) == (session.id, 2)
             assert (now.model.capacity, now.model.precision) == (256, "int8")

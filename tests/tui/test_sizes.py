@@ -52,8 +52,8 @@ async def test_the_meters_have_the_reading_at_once_in_whichever_form_is_on_scree
     async with opened(size=WIDE) as chat:
         await chat.ask("how far?")
         await chat.settled()
-        chat.screen.meter.idle(chat.conversation)
-        free = f"{chat.screen.meter.capacity.free:,} free"
+        chat.screen.session.meter.idle(chat.conversation)
+        free = f"{chat.screen.session.meter.capacity.free:,} free"
         for size in (NARROW, WIDE, NARROW, WIDE):
             await chat.pilot.resize_terminal(*size)
             assert free in chat.text

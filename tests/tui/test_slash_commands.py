@@ -75,5 +75,5 @@ async def test_every_slash_command_runs_without_a_conversation(slash: str) -> No
     gate = threading.Event()
     async with opened(ScriptedWorkspace(load_gate=gate), loaded=False) as chat:
         await say(chat, slash, SAYS[slash][0])
-        assert chat.screen.conversation is None
+        assert chat.screen.session.conversation is None
         gate.set()

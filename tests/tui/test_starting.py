@@ -44,7 +44,7 @@ async def test_a_queued_message_can_be_taken_back() -> None:
         await chat.see("sends when")
         await chat.press("escape")
         gate.set()
-        await chat.until(lambda: chat.screen.ready is not None)
+        await chat.until(lambda: chat.screen.session.available is not None)
         await chat.see("this turn needs")
         assert not chat.conversation.history
         assert chat.screen.composer.editor.text == "hello"
@@ -56,7 +56,7 @@ async def test_a_model_that_cannot_load_says_why_and_can_be_tried_again() -> Non
         await chat.see("out/ has no manifest; export first")
         workspace.load_error = None
         await chat.press("f5")
-        await chat.until(lambda: chat.screen.ready is not None)
+        await chat.until(lambda: chat.screen.session.available is not None)
         assert not chat.screen.panel.display
 
 
@@ -75,7 +75,7 @@ async def test_an_unknown_session_can_become_a_new_conversation() -> None:
     async with opened(opening=Opening("c99"), loaded=False) as chat:
         await chat.see("There is no chat 'c99'")
         await chat.press("f6")
-        await chat.until(lambda: chat.screen.ready is not None)
+        await chat.until(lambda: chat.screen.session.available is not None)
 
 
 async def test_the_demo_model_is_announced_with_the_way_to_a_real_one() -> None:
@@ -237,7 +237,7 @@ async def test_the_application_can_be_left_while_a_conversation_is_being_opened(
     conversation = workspace.add("Long", dialogue(40))
     async with opened(workspace) as chat:
         chat.screen.loader.open(conversation.id)
-        while chat.screen.conversation is not conversation:
+        while chat.screen.session.conversation is not conversation:
             await asyncio.sleep(0)
         chat.app.exit()
     assert chat.app.return_code == 0

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from q35chat.chat.service import Step
-from q35chat.tui.chat.generation import Generation
+from q35chat.tui.chat.running_turn import Batch, RunningTurn
 from q35chat.tui.markdown import layout as markdown_layout
 from q35chat.tui.markdown.segments import LINE_LIMIT
 from q35chat.tui.widgets.turns import AnswerView
@@ -57,20 +57,20 @@ def prose_and_code(tokens: int) -> str:
 @contextmanager
 def work_per_frame(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Characters that were laid out since the frame before, a number for each frame."""
-    lay_out, frame = markdown_layout.lay_out, Generation._frame
+    lay_out, frame = markdown_layout.lay_out, RunningTurn.frame
     counts = [0]
 
     def counting(source: str, width: int) -> object:
         counts[-1] += len(source)
         return lay_out(source, width)
 
-    def framing(generation: Generation) -> None:
+    def framing(turn: RunningTurn) -> Batch | None:
         counts.append(0)
-        frame(generation)
+        return frame(turn)
 
     with monkeypatch.context() as patch:
         patch.setattr(markdown_layout, "lay_out", counting)
-        patch.setattr(Generation, "_frame", framing)
+        patch.setattr(RunningTurn, "frame", framing)
         yield counts
 
 
@@ -93,7 +93,7 @@ async def test_every_one_of_twenty_thousand_tokens_can_be_read_on_the_screen() -
     text = numbered(TOKENS)
     async with opened(ScriptedWorkspace([Reply(text)], info=ROOMY)) as chat:
         await chat.ask("go")
-        assert chat.screen.meter.made >= TOKENS
+        assert chat.screen.session.meter.made >= TOKENS
         view = chat.screen.transcript.views[-1]
         assert isinstance(view, AnswerView)
         assert view.answer.text == text
@@ -188,7 +188,7 @@ async def test_what_is_typed_while_an_answer_streams_over_a_thousand_turns_arriv
             gate.let(60)
             await chat.press("space" if letter == " " else letter)
         assert chat.screen.composer.editor.text == draft
-        assert chat.screen.generation.running
+        assert chat.screen.session.running
         gate.open()
         await chat.idle()
         view = chat.screen.transcript.views[-1]

@@ -50,9 +50,9 @@ async def chatting(
 
 async def turn(chat: Chat, *keys: str) -> None:
     """Press keys that begin a turn, and wait for its end."""
-    before = [step.id for step in chat.screen.steps[-1:]]
+    before = [step.id for step in chat.screen.session.steps[-1:]]
     await chat.press(*keys)
-    await chat.until(lambda: [step.id for step in chat.screen.steps[-1:]] != before)
+    await chat.until(lambda: [step.id for step in chat.screen.session.steps[-1:]] != before)
     await chat.idle()
 
 
@@ -69,7 +69,7 @@ async def edit(chat: Chat, text: str, presses: int = 1) -> None:
 
 
 def questions(chat: Chat) -> list[str]:
-    return [step.turn.text for step in chat.screen.steps if step.turn.role == "user"]
+    return [step.turn.text for step in chat.screen.session.steps if step.turn.role == "user"]
 
 
 def version(chat: Chat) -> str:
@@ -83,7 +83,7 @@ async def walk(chat: Chat, key: str) -> list[tuple[str, list[str], str]]:
     """Go round with a key until the same version is there again: all that were on screen."""
     seen: list[tuple[str, list[str], str]] = []
     while True:
-        here = (version(chat), questions(chat), chat.screen.steps[-1].turn.text)
+        here = (version(chat), questions(chat), chat.screen.session.steps[-1].turn.text)
         if here in seen:
             assert here == seen[0]
             return seen
@@ -167,7 +167,7 @@ async def test_a_version_much_shorter_or_longer_than_the_window_is_shown_at_its_
     stored = workspace.add("A long one", dialogue(60))
     async with opened(workspace) as chat:
         await chat.press("ctrl+l", "enter")
-        await chat.until(lambda: chat.screen.conversation is stored)
+        await chat.until(lambda: chat.screen.session.conversation is stored)
         await chat.see("Answer number 60")
         assert chat.screen.transcript.hidden_before == 120 - PAGE
         stored.branches = [[], stored.history[:2]]
@@ -202,12 +202,12 @@ async def test_each_version_and_each_chat_shows_its_own_numbers(tmp_path: Path) 
         await chat.see("version 2 of 2")
         assert numbers(chat) == second
         await chat.press("ctrl+n")
-        await chat.until(lambda: not chat.screen.steps and "tok/s" not in chat.text)
+        await chat.until(lambda: not chat.screen.session.steps and "tok/s" not in chat.text)
         assert "no steps yet" in chat.text
         await chat.press("ctrl+l")
         await chat.see("One")
         await chat.press("enter")
-        await chat.until(lambda: bool(chat.screen.steps) and "tok/s" in chat.text)
+        await chat.until(lambda: bool(chat.screen.session.steps) and "tok/s" in chat.text)
         assert numbers(chat) == second
 
 

@@ -46,7 +46,7 @@ async def test_in_an_empty_chat_a_message_that_is_too_long_is_told_what_would_he
 
 async def test_a_smaller_picture_is_named_only_where_there_is_one(tmp_path: Path) -> None:
     async with opened(ScriptedWorkspace(info=TINY)) as chat:
-        chat.screen.attaching.add([picture_file(tmp_path)])
+        chat.screen.draft.attach([picture_file(tmp_path)])
         await read(chat, "house.png")
         await refused(chat, 60)
         assert "a shorter message, a smaller picture, or a bundle" in told(chat)
@@ -78,7 +78,7 @@ async def test_a_chat_that_starts_from_a_summary_offers_one_without_it() -> None
         begun = workspace.add("Continued")
         begun.summary, begun.used = "They spoke of Norway.", 2_000
         chat.screen.loader.open(begun.id)
-        await chat.until(lambda: chat.screen.ready is begun)
+        await chat.until(lambda: chat.screen.session.available is begun)
         await refused(chat, 60)
         assert ways(chat) == ["New chat with this message"]
 
@@ -119,7 +119,7 @@ async def test_what_was_left_out_is_still_said_when_its_message_is_sent() -> Non
 @pytest.mark.parametrize("width", range(60, 131, 5))
 async def test_the_forecast_is_whole_at_every_width(width: int, tmp_path: Path) -> None:
     async with opened(size=(width, 30)) as chat:
-        chat.screen.attaching.add([picture_file(tmp_path, size=(640, 640))])
+        chat.screen.draft.attach([picture_file(tmp_path, size=(640, 640))])
         await read(chat, "house.png")
         await chat.write("hello")
         await chat.see("needs 413 slots (400 picture)")

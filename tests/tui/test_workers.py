@@ -45,7 +45,7 @@ async def test_a_stop_before_the_answer_is_computed_is_not_lost(
 
         async def begin_and_stop(*question: object) -> object:
             view = await begin(*question)  # type: ignore[arg-type]
-            chat.screen.stop_turn()
+            chat.screen.turns.stop()
             return view
 
         monkeypatch.setattr(transcript, "begin", begin_and_stop)

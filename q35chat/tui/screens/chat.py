@@ -1,16 +1,15 @@
-"""The one main screen: wires composer, transcript, meters and a running turn to a conversation.
+"""The one main screen: shows the session and the draft, and wires keys and clicks to actions.
 
-Decides what follows what the user did; `ChatCommands` holds the commands, `Generation` the
-running turn. Asks the conversation for everything that is not about drawing.
+Owns the widgets; what follows what the user did is decided in `tui.chat`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
+from typing import Final, Protocol, TypeVar, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -19,28 +18,19 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.timer import Timer
 
-from q35chat.chat.events import Event
-from q35chat.chat.service import Conversation, Step, Workspace
-from q35chat.errors import Q35Error
-from q35chat.tui.chat.attaching import Attaching
-from q35chat.tui.chat.chat_commands import ChatCommands
-from q35chat.tui.chat.copying import Copying
-from q35chat.tui.chat.drafting import NEW, Drafting
+from q35chat.chat.service import Workspace
+from q35chat.tui.chat.chat_actions import ChatActions, Program
+from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.drafts import Drafts
-from q35chat.tui.chat.forecasting import Forecasting
-from q35chat.tui.chat.generation import Ended, Generation
-from q35chat.tui.chat.loading import Loading
-from q35chat.tui.chat.meter import Meter
-from q35chat.tui.chat.panels import Panels
-from q35chat.tui.chat.paste import is_existing_path, picture_paths
-from q35chat.tui.chat.sending import Sending
-from q35chat.tui.chat.status import Status
-from q35chat.tui.commands import (
-    BY_ID,
-    panel_bindings,
-    parse_slash,
-    screen_bindings,
-)
+from q35chat.tui.chat.host import Host
+from q35chat.tui.chat.loading import Loader
+from q35chat.tui.chat.paste import picture_paths
+from q35chat.tui.chat.recovery import Recovery
+from q35chat.tui.chat.session import Session
+from q35chat.tui.chat.turn_actions import TurnActions
+from q35chat.tui.chat.view import View, view_of
+from q35chat.tui.commands import key_of, panel_bindings, parse_slash, screen_bindings
+from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
 from q35chat.tui.widgets.messages import Messages, Severity
@@ -49,20 +39,16 @@ from q35chat.tui.widgets.panel import Panel, WayLine
 from q35chat.tui.widgets.transcript import Edge, Transcript
 from q35chat.tui.widgets.welcome import Welcome
 
-if TYPE_CHECKING:
-    from q35chat.tui.app import ChatApp
-    from q35chat.tui.widgets.turns import AnswerView
-
 WIDE: Final = 100
 _LATEST_S: Final = 0.5
+T = TypeVar("T")
 
 
-@runtime_checkable
-class AsksFirst(Protocol):
-    """A screen that may have to ask before the application is left."""
+class Application(Program, Protocol):
+    """What the screen asks of its application."""
 
-    def asks_first(self) -> bool:
-        """Whether it asks now, and the application stays."""
+    def painted(self) -> None:
+        """The first paint is on the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +69,55 @@ class ChatScreen(Screen[None]):
 
     def __init__(self, workspace: Workspace, opening: Opening, drafts: Drafts) -> None:
         super().__init__()
-        self.workspace = workspace
-        self.conversation: Conversation | None = None
-        self.opening = opening
-        self.meter = Meter()
-        self.status = Status(self)
-        self.forecasting = Forecasting(self)
-        self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
-        self.drafting = Drafting(self, drafts)
-        self.commands = ChatCommands(self)
-        self.copying = Copying(self)
-        self.panels = Panels(self)
-        self.loader = Loading(self)
-        self.messages = Messages()
-        self.attaching = Attaching(self)
-        self.sending = Sending(self)
+        self._opening = opening
         self._unpainted = False
         self._latest: Timer | None = None
-        self._told = ""
-        self.earlier = 0
-        self.then_open: Conversation | None = None
+        self._shown: View | None = None
+        self.messages = Messages()
+        self.transcript = Transcript()
+        self.panel = Panel()
+        self.composer = Composer(self._submit, self._add_pictures)
+        self.session = Session(workspace)
+        host = Host(
+            self.say,
+            self._remark,
+            self._show,
+            self._refresh_view,
+            self._background,
+            self.call_later,
+            self.run_command,
+        )
+        self.draft = Draft(
+            self.session, self.composer, drafts, host, self.set_timer, self._send_queued
+        )
+        self.loader = Loader(
+            self.session, self.draft, self.transcript, self.panel, host, self._send_queued
+        )
+        self._recovery = Recovery(
+            self.session,
+            self.draft,
+            self.panel,
+            self.messages,
+            host,
+            self._send,
+            self.loader.restart,
+        )
+        self._chats = ChatActions(
+            self.session, self.draft, self.transcript, self.loader, host, self._application
+        )
+        self.turns = TurnActions(
+            self.session,
+            self.draft,
+            self.transcript,
+            self.panel,
+            self.messages,
+            self.loader,
+            self._recovery,
+            host,
+            self.set_interval,
+            partial(self.run_worker, group="end"),
+            self._chats.turn_ended,
+        )
 
     def compose(self) -> ComposeResult:
         """Title, conversation with meters beside it, composer, hints."""
@@ -110,23 +125,25 @@ class ChatScreen(Screen[None]):
         with Horizontal(id="middle"):
             with Vertical(id="left"):
                 yield Welcome()
-                yield Transcript()
+                yield self.transcript
                 yield NoticeLine(id="notice")
-                yield Panel()
+                yield self.panel
                 yield MeterLine()
                 yield self.messages
-                yield Composer(self._send, self.attaching.add)
+                yield self.composer
             yield Meters()
         yield Hints()
 
+    # -- the first paint
+
     def on_mount(self) -> None:
         """Show at once; load after the first paint."""
-        self.status.refresh()
-        if self.opening.prompt:
-            self.composer.editor.put(self.opening.prompt)
-        elif not self.opening.session:
-            self.drafting.turn_to(NEW)
-        self.attaching.add(self.opening.images)
+        self._show()
+        if self._opening.prompt:
+            self.draft.write(self._opening.prompt)
+        elif not self._opening.session:
+            self.draft.turn_to(NEW)
+        self.draft.attach(self._opening.images)
         self._unpainted = True
         # where a dialog is painted instead
         self._latest = self.set_timer(_LATEST_S, self._painted)
@@ -143,8 +160,8 @@ class ChatScreen(Screen[None]):
             if self._latest is not None:
                 self._latest.stop()
                 self._latest = None
-            cast("ChatApp", self.app).painted()
-            self.loader.load(self.opening.session)
+            self._application().painted()
+            self.loader.load(self._opening.session)
 
     def expect(self, size: Size) -> None:
         """Be styled for this size from the start, not once more with the first resize."""
@@ -158,166 +175,84 @@ class ChatScreen(Screen[None]):
 
     def on_unmount(self) -> None:
         """However the screen goes, no turn runs on without it."""
-        if self.generation.running and self.conversation is not None:
-            self.conversation.cancel()
+        self.session.stop()
 
-    @property
-    def composer(self) -> Composer:
-        """Where messages are written."""
-        return self.query_one(Composer)
+    # -- what its parts ask of it
 
-    @property
-    def transcript(self) -> Transcript:
-        """Where they are shown."""
-        return self.query_one(Transcript)
+    def _application(self) -> Application:
+        return cast("Application", self.app)
 
-    @property
-    def panel(self) -> Panel:
-        """Where the ways on are offered."""
-        return self.query_one(Panel)
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        """The open conversation's turns."""
-        return self.conversation.steps if self.conversation is not None else ()
-
-    def say(self, text: str, *, error: bool = False, about: str = "") -> None:
+    def say(self, text: str, severity: Severity = "information", *, about: str = "") -> None:
         """A short message that goes away by itself, or with a newer one about the same."""
-        severity: Severity = "error" if error else "information"
         self.notify(text, title=about, severity=severity, markup=False)
 
-    # -- loading and opening
+    def _remark(self, text: str) -> None:
+        self.session.remark = text
+        self._show()
 
-    @property
-    def ready(self) -> Conversation | None:
-        """The open conversation, where its model is there and no other one is on its way."""
-        return None if self.loader.running else self.conversation
+    def _refresh_view(self) -> None:
+        if not self.session.queued:
+            self.session.remark = ""
+        self._show()
 
-    async def show_conversation(self, conversation: Conversation) -> None:
-        """Put a conversation on the screen, with its draft."""
-        self.panel.dismiss()
-        self.conversation, self.status.noticed = conversation, False
-        self.transcript.model_name = conversation.model.name
-        self.meter = Meter()
-        self.generation = Generation(self, self.meter, self.status.frame, self._turn_ended)
-        self.meter.idle(conversation)
-        self.drafting.arrive(conversation)
-        self.transcript.begin_with(conversation.summary)
-        await self.transcript.show(conversation.steps)
-
-    async def go_on(self) -> None:
-        """A conversation is ready: do what waited for it."""
-        self.attaching.begin()
-        self.status.refresh()
-        self.status.warn()
-        self._tell(self.workspace.message)
-        self.look_for_earlier()
-        self.forecasting.soon()
-        await self.sending.try_queued()
-
-    def look_for_earlier(self) -> None:
-        """Count the chats there are to come back to, where the welcome says so."""
-        if not self.steps:
-            self.run_worker(self._count_earlier, thread=True, group="earlier")
-
-    def _count_earlier(self) -> None:
-        with suppress(Q35Error):
-            self.call_later(self._show_earlier, len(self.workspace.sessions()))
-
-    def _show_earlier(self, earlier: int) -> None:
-        self.earlier = earlier
-        self.status.show_title()
-
-    def _tell(self, message: str) -> None:
-        """What the store has to say, once."""
-        if message and message != self._told:
-            self._told = message
-            self.notify(message, severity="warning", markup=False)
-
-    # -- what the composer says
-
-    @on(Composer.Changed)
-    def changed(self) -> None:
-        """The composer holds something else."""
-        if self.composer.empty:
-            self.sending.forget()
-        self.attaching.begin()
-        self.drafting.changed()
-        self.forecasting.soon()
-
-    async def _send(self, text: str) -> None:
-        text = text.rstrip()
-        if self.is_command(text):
-            await self._run_slash(text)
-            return
-        paths = picture_paths(text)
-        if paths:
-            self.composer.editor.put("")
-            self.attaching.add(paths)
-        else:
-            await self.sending.send()
-
-    def is_command(self, text: str) -> bool:
-        """Whether the draft is a command: typed, on one line, and no path that exists."""
-        typed = not self.composer.editor.pasted
-        return typed and text.startswith("/") and "\n" not in text and not is_existing_path(text)
-
-    async def _run_slash(self, text: str) -> None:
-        parsed = parse_slash(text)
-        if parsed is None:
-            self.status.say(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
-            return
-        self.composer.editor.put("")
-        await self.run_command(parsed[0].id, parsed[1])
-
-    # -- a running turn
-
-    async def run_turn(
+    def _background(
         self,
-        make_events: Callable[[], Iterator[Event]],
-        make_view: Callable[[], Awaitable[AnswerView]],
+        group: str,
+        work: Callable[[], T],
+        then: Callable[[T], object] | None = None,
+        *,
+        exclusive: bool = False,
     ) -> None:
-        """Run a turn into an answer on screen."""
-        self.panel.dismiss()
-        self.messages.go_on()
-        self.status.begin()
-        self.sending.forget()
-        events = make_events()  # before anything waits: from here on it can be stopped
-        self.generation.running = True
-        view = await make_view()
-        self.generation.start(lambda: events, view)
-        self.status.refresh()
+        def run() -> None:
+            found = work()
+            if then is not None:
+                self.call_later(then, found)
 
-    def stop_turn(self) -> None:
-        """Ask the running turn to stop."""
-        if self.conversation is not None:
-            self.status.stopping = True
-            self.conversation.cancel()
-            self.status.refresh()
+        self.run_worker(run, thread=True, exclusive=exclusive, group=group)
 
-    async def _turn_ended(self, ended: Ended) -> None:
-        conversation = self.conversation
-        if conversation is None:
-            return
-        self.status.stopping = False
-        self.commands.turn_ended()
-        following, self.then_open = self.then_open, None
-        if following is not None and ended.finished and ended.finished.reason != "cancelled":
-            await self.loader.show(following)
-            self.say("This chat starts from the summary")
-            return
-        await self.transcript.synchronise(conversation.steps)
-        self.meter.idle(conversation)
-        if ended.error is not None:
-            question = self.drafting.give_back(conversation)
-            await self.panels.turn_failed(ended.error, question, summarising=following is not None)
-        elif ended.finished is not None and ended.finished.reason == "capacity":
-            await self.panels.capacity_reached()
-        self.status.warn()
-        self.status.refresh()
-        self.forecasting.soon()
+    async def _send(self) -> None:
+        await self.turns.send()
+
+    async def _send_queued(self) -> None:
+        await self.turns.send_queued()
+
+    def _show(self) -> None:
+        """Draw what the session and the draft are now. The meters that are not on screen have the
+        numbers too, for when they are."""
+        view = view_of(
+            self.session,
+            self.draft,
+            self.key,
+            ways=len(self.panel.ways) if self.panel.display else None,
+            following=self.transcript.following,
+        )
+        shown, self._shown = self._shown, view
+        self.query_one(TitleBar).show(view.title, view.model_state)
+        self.query_one(MeterLine).show(view.reading)
+        self.query_one(Meters).show(view.reading)
+        self.query_one(Hints).show(view.hints, view.always)
+        welcome = self.query_one(Welcome)
+        welcome.display = view.empty
+        self.transcript.display = not view.empty
+        if shown is None or view.greeting != shown.greeting:
+            welcome.show(
+                view.greeting.model,
+                self.key("setup"),
+                failed=view.greeting.failed,
+                earlier=view.greeting.earlier,
+                chats_key=self.key("sessions"),
+            )
+        if shown is None or view.notice != shown.notice:
+            sign, colour = ("●", "$primary") if view.notice.engine else ("▲", "$warning")
+            self.query_one(NoticeLine).say(view.notice.text, sign=sign, colour=colour)
+        if shown is None or view.status != shown.status:
+            self.composer.show_status(*view.status)
 
     # -- keys and clicks
+
+    def key(self, command_id: str) -> str:
+        """The key of a command as the user's settings have it."""
+        return key_of(self.app, command_id)
 
     async def action_command(self, command_id: str) -> None:
         """Run a command by key."""
@@ -325,15 +260,48 @@ class ChatScreen(Screen[None]):
 
     async def run_command(self, command_id: str, argument: str = "") -> None:
         """Run a command of the table."""
-        await self.commands.run(BY_ID[command_id], argument)
+        name = f"do_{command_id}"
+        owner = next(it for it in (self.turns, self._chats, self) if hasattr(it, name))
+        await getattr(owner, name)(argument)
+
+    async def do_meters(self, _: str) -> None:
+        """All meters where one line of them is, and the other way round; narrow and wide screens
+        each keep their way."""
+        self.toggle_class("-panel-too" if self.has_class("-narrow") else "-line-only")
+        self.call_after_refresh(self._show)
+
+    async def _submit(self, text: str) -> None:
+        """Enter: run a command, attach a picture that is named, or send."""
+        text = text.rstrip()
+        if self.draft.is_command(text):
+            parsed = parse_slash(text)
+            if parsed is None:
+                self._remark(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
+                return
+            self.draft.write("")
+            await self.run_command(parsed[0].id, parsed[1])
+            return
+        paths = picture_paths(text)
+        if paths:
+            self.draft.write("")
+            self.draft.attach(paths)
+        else:
+            await self.turns.send()
+
+    def _add_pictures(self, paths: Sequence[Path]) -> None:
+        self.draft.attach(paths)
+
+    @on(Composer.Changed)
+    def _changed(self) -> None:
+        self.draft.changed()
 
     async def action_choose(self, index: int) -> None:
         """Take one of the ways a panel offers."""
-        await self.panels.choose(index)
+        await self._recovery.choose(index)
 
     @on(WayLine.Chosen)
     async def _way_clicked(self, event: WayLine.Chosen) -> None:
-        await self.panels.choose(event.index)
+        await self._recovery.choose(event.index)
 
     @on(Edge.Asked)
     async def _edge_asked(self, event: Edge.Asked) -> None:
@@ -341,8 +309,12 @@ class ChatScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """The other meters may be on screen now."""
-        self.call_after_refresh(self.status.show_meters)
+        self.call_after_refresh(self._show)
 
     def on_click(self) -> None:
         """Typing always goes to the composer."""
-        self.composer.editor.focus()
+        self.draft.focus()
+
+    async def code_blocks(self) -> list[CodeBlock]:
+        """The code blocks by their numbers, from 1, for the palette."""
+        return await self._chats.code_blocks()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -20,9 +20,6 @@ from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.key_order import LatestQuery, run_in_order
 
-if TYPE_CHECKING:
-    from q35chat.tui.screens.chat import ChatScreen
-
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -34,12 +31,25 @@ class _Entry:
     run: Callable[[], Awaitable[None]]
 
 
+class RunsCommands(Protocol):
+    """A screen whose commands can be found by name."""
+
+    def key(self, command_id: str) -> str:
+        """The key of a command, as it is written for people."""
+
+    async def run_command(self, command_id: str, argument: str = "") -> None:
+        """Run a command of the table."""
+
+    async def code_blocks(self) -> Sequence[CodeBlock]:
+        """The code blocks that can be copied by their number, from 1."""
+
+
 class CommandTable(Provider):
     """Everything the chat screen can do."""
 
     @property
-    def _chat(self) -> ChatScreen:
-        return cast("ChatScreen", self.screen)
+    def _chat(self) -> RunsCommands:
+        return cast("RunsCommands", self.screen)
 
     async def discover(self) -> Hits:
         """All commands, in the table's order."""
@@ -49,7 +59,7 @@ class CommandTable(Provider):
     async def search(self, query: str) -> Hits:
         """Commands and code blocks whose title matches."""
         matcher = self.matcher(query)
-        blocks = await self._chat.copying.blocks()
+        blocks = await self._chat.code_blocks()
         for entry in (*self._commands(), *self._entries(blocks)):
             score = matcher.match(entry.title)
             if score > 0:
@@ -59,7 +69,7 @@ class CommandTable(Provider):
     def _commands(self) -> Iterator[_Entry]:
         for command in COMMANDS:
             if command.id != "palette":
-                key = self._chat.commands.key(command.id)
+                key = self._chat.key(command.id)
                 shown = f"{command.title}  ({escape(key)})" if key else command.title
                 run = partial(self._chat.run_command, command.id)
                 yield _Entry(command.title, shown, command.help, run)

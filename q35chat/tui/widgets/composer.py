@@ -29,7 +29,7 @@ from q35chat.tui.widgets.containers import FittingLine
 from q35chat.tui.widgets.editor import Editor
 from q35chat.tui.widgets.key_order import LatestQuery
 
-Draft = tuple[str, tuple[Waiting, ...]]
+Contents = tuple[str, tuple[Waiting, ...]]
 """A text and its pictures."""
 
 _DIM = "$foreground 60%"
@@ -167,7 +167,7 @@ class Composer(Vertical):
         return not self.editor.full_text.strip() and not self.chips.chips
 
     @property
-    def draft(self) -> Draft:
+    def contents(self) -> Contents:
         """What is written and attached, read or not."""
         return self.editor.full_text, self.chips.pictures
 

@@ -61,21 +61,18 @@ class WayLine(Horizontal):
 
 
 class Panel(Vertical):
-    """At most one at a time; stays until a way is chosen or Esc."""
+    """At most one at a time, hidden until something happens; stays until a way is chosen or Esc."""
 
     def __init__(self) -> None:
         super().__init__(id="panel")
         self.ways: tuple[Way, ...] = ()
+        self.display = False
 
     def compose(self) -> ComposeResult:
         """Title and message; the ways are mounted when shown."""
         yield Static(id="panel-title", markup=False)
         yield Static(id="panel-text", markup=False)
         yield Vertical(id="panel-ways")
-
-    def on_mount(self) -> None:
-        """Hidden until something happens."""
-        self.display = False
 
     async def show(self, tone: Tone, title: str, text: str, ways: tuple[Way, ...]) -> None:
         """Say it and offer the ways on."""

@@ -1,0 +1,359 @@
+"""Actions on chats and on what is shown of them: open, set, attach, copy, export, look, leave.
+
+A dialog is imported when it is first opened: the first paint must not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from textual.screen import Screen
+
+from q35chat.chat.service import Conversation, Workspace
+from q35chat.chat.values import Turn
+from q35chat.errors import Q35Error
+from q35chat.tui.chat.draft import Draft
+from q35chat.tui.chat.host import Host
+from q35chat.tui.chat.loading import Loader
+from q35chat.tui.chat.session import Session
+from q35chat.tui.chat.view import busy, obstacle, thinking_words
+from q35chat.tui.commands import Keymap
+from q35chat.tui.markdown.source import CodeBlock, conversation_markdown, numbered_blocks
+from q35chat.tui.text import count, one_line
+from q35chat.tui.widgets.transcript import Transcript
+from q35chat.user_input import MOST, typed_number, typed_path
+
+if TYPE_CHECKING:
+    from q35chat.tui.exporting import Exporter, Made
+    from q35chat.tui.screens.confirm import ConfirmScreen
+
+THINKING_BUDGET: Final = 512
+T = TypeVar("T")
+
+
+class Program(Protocol):
+    """What the commands ask of the application."""
+
+    keymap: Keymap
+    exporter: Exporter | None
+
+    def push_screen(self, screen: Screen[T], callback: Callable[[T | None], None]) -> object:
+        """Open a dialog; `callback` gets what it gives."""
+
+    def copy(self, text: str, what: str) -> None:
+        """Copy a text, and say of `what` it was."""
+
+    def exit(self) -> None:
+        """End."""
+
+    def action_command_palette(self) -> None:
+        """Open the command palette."""
+
+
+class ChatActions:
+    """`do_<id>` for the commands that begin no turn; each takes the argument of a slash command.
+
+    `program` is asked for when it is needed: there is none before the screen is shown.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        draft: Draft,
+        transcript: Transcript,
+        loader: Loader,
+        host: Host,
+        program: Callable[[], Program],
+    ) -> None:
+        self._session = session
+        self._draft = draft
+        self._transcript = transcript
+        self._loader = loader
+        self._host = host
+        self._program = program
+        self._quitting: ConfirmScreen | None = None
+
+    # -- which chat
+
+    async def do_new(self, _: str) -> None:
+        """Start a new conversation."""
+        if self._idle():
+            self._loader.open(None)
+
+    async def do_sessions(self, _: str) -> None:
+        """Choose another conversation."""
+        conversation = self._session.conversation
+        if conversation is None or not self._idle():
+            return
+
+        from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415
+
+        def opened(stored: str | None) -> None:
+            self._loader.count_earlier()
+            if stored is not None and self._idle():
+                self._loader.open(stored)
+
+        dialog = SessionsScreen(self._session.workspace, conversation.id)
+        self._program().push_screen(dialog, opened)
+
+    def _idle(self) -> bool:
+        """Whether a conversation is there and nothing runs; else that is said."""
+        return self._free(obstacle(self._session))
+
+    def _free(self, why_not: str) -> bool:
+        if why_not:
+            self._host.say(why_not)
+        return not why_not
+
+    async def do_setup(self, _: str) -> None:
+        """Export a model and let it answer."""
+        exporter = self._program().exporter
+        if exporter is None or not self._free(busy(self._session)):
+            return
+
+        from q35chat.tui.screens.setup import SetupScreen  # noqa: PLC0415
+
+        def closed(made: Made | None) -> None:
+            if made is not None and self._free(busy(self._session)):
+                self._loader.use(made)
+
+        self._program().push_screen(SetupScreen(exporter), closed)
+
+    # -- its settings
+
+    def _changeable(self) -> Conversation | None:
+        """The conversation whose settings are meant now; else says why there is none."""
+        if self._session.conversation is None or self._session.opening:
+            self._host.say(obstacle(self._session))
+            return None
+        return self._session.conversation
+
+    async def do_thinking(self, argument: str) -> None:
+        """Turn thinking off, on, or give it a budget; without an argument go through them."""
+        conversation = self._changeable()
+        if conversation is None:
+            return
+        settings = conversation.settings()
+        if argument:
+            chosen = _thinking_argument(argument)
+            if chosen is None:
+                self._host.say(_no_thinking(argument), "error", about="thinking")
+                return
+        elif not settings.thinking:
+            chosen = (True, None)
+        else:
+            chosen = (True, THINKING_BUDGET) if settings.thinking_budget is None else (False, None)
+        try:
+            conversation.change_settings(settings.with_thinking(*chosen))
+        except Q35Error as error:
+            self._host.say(str(error), "error", about="thinking")
+            return
+        self._host.refresh()
+        words = thinking_words(self._session)
+        when = " from the next answer on" if self._session.running else ""
+        self._host.say(f"{words[0].upper()}{words[1:]}{when}", about="thinking")
+
+    async def do_settings(self, _: str) -> None:
+        """Change how answers are made and how the screen looks."""
+        conversation = self._changeable()
+        if conversation is None:
+            return
+
+        from q35chat.tui.screens.settings import SettingsScreen  # noqa: PLC0415
+
+        def closed(not_taken: str | None) -> None:
+            self._host.refresh()
+            if not_taken:
+                self._host.say(not_taken, "error", about="settings")
+
+        self._program().push_screen(SettingsScreen(conversation), closed)
+
+    # -- what goes in and out
+
+    async def do_attach(self, argument: str) -> None:
+        """Attach the named picture, or choose one."""
+        if argument:
+            self._draft.attach((typed_path(argument),))
+            return
+
+        from q35chat.tui.screens.picker import PickerScreen  # noqa: PLC0415
+
+        def picked(path: Path | None) -> None:
+            if path is not None:
+                self._draft.attach((path,))
+
+        self._program().push_screen(PickerScreen(Path.cwd()), picked)
+
+    async def do_export(self, argument: str) -> None:
+        """Write the conversation to a folder."""
+        conversation = self._session.conversation
+        if conversation is None or not conversation.steps:
+            self._host.say("There is nothing to export yet")
+            return
+        folder = typed_path(argument or ".")
+        work = partial(_export, self._session.workspace, conversation.id, folder)
+        self._host.background("export", work, self._exported)
+
+    def _exported(self, written: Path | Exception) -> None:
+        if isinstance(written, Exception):
+            self._host.say(str(written), "error", about="the export")
+        else:
+            self._host.say(f"Written to {written}", about="the export")
+
+    async def do_copy_answer(self, _: str) -> None:
+        """Copy the last answer."""
+        answers = [turn.text for turn in self._turns if turn.role == "assistant"]
+        if answers:
+            self._program().copy(answers[-1], "the answer")
+        else:
+            self._host.say("There is no answer to copy yet")
+
+    async def do_copy_chat(self, _: str) -> None:
+        """Copy everything."""
+        conversation = self._session.conversation
+        if conversation is None or not self._turns:
+            self._host.say("There is nothing to copy yet")
+        else:
+            text = conversation_markdown(conversation.title, self._turns, conversation.summary)
+            self._program().copy(text, "the chat")
+
+    async def do_copy_code(self, number: str) -> None:
+        """Copy the code block with this number; without one the only block, or ask which."""
+        blocks = await self.code_blocks()
+        typed = typed_number(number, len(blocks))
+        if not blocks:
+            self._host.say("There is no code block to copy yet")
+        elif typed or (not number and len(blocks) == 1):
+            self._copy_block(blocks, (typed or 1) - 1)
+        elif number:
+            here = "1 is here" if len(blocks) == 1 else f"1 to {len(blocks)} are here"
+            said = one_line(number, 40)
+            self._host.say(f"There is no code block “{said}”; {here}", "error")
+        else:
+            from q35chat.tui.screens.blocks import BlocksScreen  # noqa: PLC0415
+
+            def chosen(place: int | None) -> None:
+                if place is not None:
+                    self._copy_block(blocks, place)
+
+            self._program().push_screen(BlocksScreen(blocks), chosen)
+
+    async def code_blocks(self) -> list[CodeBlock]:
+        """The code blocks by their numbers, from 1: those of the newest answer first. All answers
+        are parsed for it, each once, and not in the screen's thread."""
+        return await asyncio.to_thread(numbered_blocks, self._turns)
+
+    @property
+    def _turns(self) -> list[Turn]:
+        return [step.turn for step in self._session.steps]
+
+    def _copy_block(self, blocks: Sequence[CodeBlock], place: int) -> None:
+        which = "the code block" if len(blocks) == 1 else f"code block {place + 1}"
+        self._program().copy(blocks[place].text, which)
+
+    # -- reading
+
+    async def do_reasoning(self, _: str) -> None:
+        """Open or fold the reasoning on screen."""
+        if not self._transcript.turn_reasoning():
+            self._host.say("The answers on screen have no reasoning", about="reasoning")
+
+    async def do_follow(self, _: str) -> None:
+        """Go to the newest text."""
+        await self._transcript.to_end()
+
+    async def do_scroll_up(self, _: str) -> None:
+        """One page up; at the top, earlier turns are loaded."""
+        transcript = self._transcript
+        if transcript.scroll_y <= 0 and transcript.hidden_before:
+            await transcript.earlier()
+        else:
+            transcript.scroll_page_up(animate=False)
+
+    async def do_scroll_down(self, _: str) -> None:
+        """One page down; at the end of the window, later turns are loaded."""
+        transcript = self._transcript
+        if transcript.scroll_y >= transcript.max_scroll_y and transcript.hidden_after:
+            await transcript.later()
+        else:
+            transcript.scroll_page_down(animate=False)
+
+    async def do_earliest(self, _: str) -> None:
+        """Load a page of earlier turns."""
+        await self._transcript.earlier()
+
+    # -- the application
+
+    async def do_help(self, _: str) -> None:
+        """Show all keys and commands."""
+        from q35chat.tui.screens.help import HelpScreen  # noqa: PLC0415
+
+        self._program().push_screen(HelpScreen(self._program().keymap), lambda _: None)
+
+    async def do_palette(self, _: str) -> None:
+        """Find a command by name."""
+        self._program().action_command_palette()
+
+    async def do_quit(self, _: str) -> None:
+        """Leave; ask first while an answer is being written."""
+        if self._quitting is not None:
+            return
+        if not self._session.running:
+            self._leave()
+            return
+        self._draft.save_now()
+
+        from q35chat.tui.screens.confirm import ConfirmScreen  # noqa: PLC0415
+
+        def answered(leave: bool | None) -> None:
+            self._quitting = None
+            if leave:
+                self._leave()
+
+        question = "An answer is still being written. Stop it and quit?"
+        self._quitting = ConfirmScreen(question, "What is written so far is kept.", "Stop and quit")
+        self._program().push_screen(self._quitting, answered)
+
+    def turn_ended(self) -> None:
+        """Who is being asked about a running answer is asked about none: their word still counts,
+        and a key meant for the question never reaches the message behind it."""
+        if self._quitting is not None:
+            self._quitting.ask_instead(
+                "The answer has ended meanwhile. Quit?", "Everything is saved.", "Quit"
+            )
+
+    def _leave(self) -> None:
+        self._draft.save_now()
+        self._session.stop()
+        self._host.refresh()
+        self._program().exit()
+
+
+def _export(workspace: Workspace, session_id: str, folder: Path) -> Path | Exception:
+    """Where the conversation was written, or why not. For a worker thread."""
+    try:
+        return workspace.export_markdown(session_id, folder)
+    except (Q35Error, OSError) as error:
+        return error
+
+
+def _no_thinking(argument: str) -> str:
+    said = f"“{one_line(argument, 40)}”"
+    if argument.isdecimal():
+        return f"{said}: thinking takes 1 to {count(MOST)} tokens; /think off turns it off"
+    return f"{said} is not off, on or a number of tokens"
+
+
+def _thinking_argument(argument: str) -> tuple[bool, int | None] | None:
+    match argument.lower():
+        case "off":
+            return False, None
+        case "on":
+            return True, None
+        case number:
+            budget = typed_number(number)
+            return (True, budget) if budget else None

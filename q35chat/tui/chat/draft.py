@@ -1,0 +1,495 @@
+"""The draft: what is being written, with its pictures, its forecast and the question it changes.
+
+Keeps an unsent draft for every chat, reads pictures in workers once there is a model for them, and
+asks what sending would take when the keys rest. Knows the composer and no other widget.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, Literal
+
+from textual.timer import Timer
+
+from q35chat.chat.service import Conversation, Forecast, Step
+from q35chat.chat.values import Attachment, Turn
+from q35chat.errors import Q35Error
+from q35chat.tui.chat.drafts import Drafts, KeptPicture
+from q35chat.tui.chat.host import Host
+from q35chat.tui.chat.paste import is_existing_path
+from q35chat.tui.chat.session import Session
+from q35chat.tui.text import one_line
+from q35chat.tui.widgets.chips import Chip, Waiting
+from q35chat.tui.widgets.composer import Composer, Contents
+from q35chat.tui.widgets.editor import History
+
+NEW: Final = "new"
+"""The key of the draft for a chat that holds nothing yet; other chats have their ids."""
+FORECAST_DELAY_S: Final = 0.12
+Whereabouts = Literal["kept", "back", "past"]
+"""Where the question of a failed turn is: in the chat, or there was none; in the composer; only
+among the earlier questions."""
+_NOTHING: Final[Contents] = ("", ())
+
+
+class Pictures:
+    """Pictures on their way into the draft: which chips are being read, for which conversation,
+    and where each picture lies."""
+
+    def __init__(
+        self,
+        session: Session,
+        composer: Composer,
+        host: Host,
+        on_read: Callable[[bool], Awaitable[None]],
+    ) -> None:
+        self._session = session
+        self._composer = composer
+        self._host = host
+        self._on_read = on_read
+        self._reading: dict[Chip, Conversation] = {}
+        self._files: dict[str, Path] = {}
+        self._brought_back: dict[Path, int] = {}
+        self._missed: list[tuple[int, str]] = []
+
+    def read(self) -> None:
+        """Read what is not read yet, where there is a conversation to read it for."""
+        conversation = self._session.available
+        if conversation is None:
+            return
+        for chip in self._composer.chips.chips:
+            path = chip.picture
+            if isinstance(path, Path) and self._reading.get(chip) is not conversation:
+                self._reading[chip] = conversation
+                self._host.background(
+                    "attach",
+                    partial(self._attach, conversation, path),
+                    partial(self._end, conversation, chip, path),
+                )
+
+    def file_of(self, picture: Waiting) -> Path | None:
+        """The file of a picture, read or not; None where only the store has it."""
+        path = picture if isinstance(picture, Path) else self._files.get(picture.sha256)
+        return None if path is None else path.absolute()
+
+    def bring_back(self, kept: Iterable[KeptPicture]) -> tuple[Path, ...]:
+        """The files of a kept draft's pictures, to be read again. What is gone is named."""
+        kept = tuple(kept)
+        paths = tuple(picture.path for picture in kept if picture.path is not None)
+        self._brought_back.update((path, place) for place, path in enumerate(paths))
+        self._missed.clear()
+        lost = [picture.name for picture in kept if picture.path is None]
+        if lost:
+            self._host.later(self._miss, *lost)
+        return paths
+
+    def _miss(self, *names: str, place: int = -1) -> None:
+        """Say which pictures of a draft cannot be brought back, all in one message.
+
+        They are read side by side and end in any order; named they are in the draft's.
+        """
+        self._missed += [(place, one_line(name, 40)) for name in names]
+        self._missed.sort(key=itemgetter(0))
+        listed = ", ".join(name for _, name in self._missed)
+        one = len(self._missed) == 1
+        words = (f"picture {listed} is", "it") if one else (f"pictures {listed} are", "them")
+        text = f"The draft's {words[0]} gone; attach {words[1]} again"
+        self._host.say(text, "error", about="the draft's pictures")
+
+    def _attach(self, conversation: Conversation, path: Path) -> Attachment | str:
+        """The picture, or why it is none; nothing where a kept draft's file is gone."""
+        try:
+            return conversation.attach(path)
+        except Q35Error as error:
+            gone = path in self._brought_back and not os.path.exists(path)  # noqa: PTH110 - never raises
+            return "" if gone else str(error)
+
+    async def _end(
+        self, conversation: Conversation, chip: Chip, path: Path, found: Attachment | str
+    ) -> None:
+        if self._reading.get(chip) is not conversation:
+            return
+        del self._reading[chip]
+        there = chip in self._composer.chips.chips
+        if there:
+            self._take(chip, path, found)
+        await self._on_read(there)
+
+    def _take(self, chip: Chip, path: Path, found: Attachment | str) -> None:
+        place = self._brought_back.pop(path, -1)
+        if isinstance(found, Attachment):
+            self._files[found.sha256] = path
+            chip.ready(found)
+            return
+        self._composer.chips.drop(chip)
+        self._session.queued = False
+        self._host.refresh()
+        if found:
+            self._host.say(found, "error")
+        else:
+            self._miss(path.name, place=place)
+
+
+class Draft:
+    """What the composer holds: a new message, or an earlier question as `editing` names it.
+
+    `forecast` is the newest there is. Between two runs a draft is kept with where its pictures lie.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        composer: Composer,
+        drafts: Drafts,
+        host: Host,
+        after: Callable[[float, Callable[[], None]], Timer],
+        send_queued: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._session = session
+        self._composer = composer
+        self._drafts = drafts
+        self._host = host
+        self._after = after
+        self._send_queued = send_queued
+        self._pictures = Pictures(session, composer, host, self._picture_read)
+        self._key = ""
+        self._kept: dict[str, tuple[Waiting, ...]] = {}
+        self._shown = _NOTHING
+        self._stash: Contents | None = None
+        self._sent: Contents | None = None
+        self._sent_for: str | None = None
+        self._timer: Timer | None = None
+        self._forecast_for = ""
+        self.forecast: Forecast | None = None
+        self.editing: str | None = None
+
+    # -- what it holds
+
+    @property
+    def empty(self) -> bool:
+        """Nothing written, nothing attached."""
+        return self._composer.empty
+
+    @property
+    def text(self) -> str:
+        """What is written, as it stands there."""
+        return self._composer.editor.full_text
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether a picture is attached, read or not."""
+        return bool(self._composer.chips.chips)
+
+    @property
+    def reading(self) -> bool:
+        """Whether some picture is still being read."""
+        return self._composer.chips.reading
+
+    @property
+    def sendable(self) -> tuple[str, tuple[Attachment, ...]]:
+        """What would be sent now."""
+        return self.text.strip(), self._composer.chips.attachments
+
+    def is_command(self, text: str) -> bool:
+        """Whether it is a command: typed, on one line, and no path that exists."""
+        typed = not self._composer.editor.pasted
+        return typed and text.startswith("/") and "\n" not in text and not is_existing_path(text)
+
+    def changed(self) -> None:
+        """The composer holds something else."""
+        if self.empty:
+            self.unqueue()
+        self.read_pictures()
+        self._remember()
+        self.forecast_soon()
+
+    def write(self, text: str) -> None:
+        """Put another text in the place of the one there is."""
+        self._composer.editor.put(text)
+
+    def focus(self) -> None:
+        """Give it the keyboard."""
+        self._composer.editor.focus()
+
+    def attach(self, paths: Iterable[Path]) -> None:
+        """Add pictures."""
+        for path in paths:
+            self._composer.chips.add(path)
+        self.read_pictures()
+
+    def read_pictures(self) -> None:
+        """Read the pictures that are not read yet, where there is a conversation for them."""
+        self._pictures.read()
+
+    async def _picture_read(self, there: bool) -> None:
+        if there:
+            self.changed()
+        await self._send_queued()
+
+    # -- drafts of several chats
+
+    def turn_to(self, key: str) -> None:
+        """Keep the draft there is, show that of another chat; the same chat's stays as it is.
+        What waits to be sent is the draft there was."""
+        if key == self._key:
+            return
+        self.unqueue()
+        self.cancel_edit()
+        self._keep()
+        self._key, self._sent = key, None
+        self._shown = self._draft_of(key)
+        if self._composer.contents != self._shown:
+            self._composer.put(*self._shown)
+
+    def turn_to_after_keys(self, key: str, then: Callable[[], None]) -> None:
+        """The same, then `then`, after the keys that were pressed before: those are for the chat
+        that is left."""
+
+        def turn() -> None:
+            self.turn_to(key)
+            then()
+
+        self._composer.editor.call_later(turn)
+
+    def turn_back(self, conversation: Conversation) -> None:
+        """The other chat could not be opened: what was written for it comes behind the draft of
+        the one on screen."""
+        key, written = _key_of(conversation), self._composer.contents
+        if key == self._key:
+            return
+        untouched = written == self._shown
+        self.turn_to(key)
+        if not untouched:
+            self._composer.put(*_joined(self._composer.contents, written))
+
+    def arrive(self, conversation: Conversation) -> None:
+        """A conversation is on screen. What was written before any was there is for this one: it
+        comes behind its draft, and then nothing is sent that the user has not seen."""
+        questions = _questions(conversation.steps)
+        self._composer.editor.past = History(step.turn.text for step in questions)
+        key = _key_of(conversation)
+        if self._key or self.empty:
+            self.turn_to(key)
+            return
+        self._key = key
+        draft = self._draft_of(key)
+        if draft != _NOTHING:
+            self.unqueue()
+            self._composer.put(*_joined(draft, self._composer.contents))
+
+    def carry(self) -> None:
+        """Take what is being written along: from now on it is for a new chat."""
+        draft = self._composer.contents
+        if not self.cancel_edit():
+            self._composer.put("")
+        self._keep()
+        self._key, self._shown = NEW, _NOTHING
+        self._composer.put(*draft)
+
+    def save(self) -> None:
+        """Write changed drafts in a worker."""
+        if self._drafts.unsaved:
+            self._host.background("drafts", self._save)
+
+    def save_now(self) -> None:
+        """Write changed drafts at once: the application is about to end, with its workers. A
+        question that was being changed is kept behind the draft."""
+        self._remember()
+        if self._key and self._edited:
+            self._put(_joined(self._stash or _NOTHING, self._composer.contents))
+        if self._drafts.unsaved:
+            self._save()
+
+    def _save(self) -> None:
+        with suppress(OSError):
+            self._drafts.save()
+
+    def _draft_of(self, key: str) -> Contents:
+        """The draft of a chat; what lay in files is to be read again."""
+        text, pictures = self._drafts.get(key), self._kept.pop(key, None)
+        if pictures is None:
+            pictures = self._pictures.bring_back(self._drafts.pictures(key))
+        return text, pictures
+
+    def _keep(self) -> None:
+        if self._key:
+            self._remember()
+            self._kept[self._key] = self._composer.chips.pictures
+            self.save()
+
+    def _remember(self) -> None:
+        if self._key and self.editing is None:
+            self._put(self._composer.contents)
+
+    def _put(self, contents: Contents) -> None:
+        text, pictures = contents
+        kept = (KeptPicture(picture.name, self._pictures.file_of(picture)) for picture in pictures)
+        self._drafts.put(self._key, text, tuple(kept))
+
+    # -- sending
+
+    def unqueue(self) -> None:
+        """Send nothing by itself."""
+        if self._session.queued:
+            self._session.queued = False
+            self._host.refresh()
+
+    def take(self, conversation: Conversation) -> tuple[Turn, str | None]:
+        """The question to send, and which earlier one it changes; it leaves the composer and is
+        remembered until it has arrived."""
+        text, attachments = self.sendable
+        edited = self.editing
+        self._composer.editor.past.add(text)
+        self._sent, self._sent_for = self._composer.contents, edited
+        self._stash = None
+        self._show_edit(None)
+        self._drafts.put(self._key, "")
+        self._key = conversation.id
+        self._composer.put("")
+        return Turn("user", text, attachments), edited
+
+    def give_back(self, conversation: Conversation) -> Whereabouts:
+        """A turn failed: unless the question was kept, put it back into an empty composer, where
+        it changes the earlier question that it was to change."""
+        sent, self._sent = self._sent, None
+        if sent is None:
+            return "kept"
+        self._key = _key_of(conversation)
+        questions = _questions(conversation.steps)
+        if questions and questions[-1].turn.text == sent[0].strip():
+            return "kept"
+        if not self.empty:
+            return "past"
+        self._composer.put(*sent)
+        ids = [step.id for step in questions]
+        if self._sent_for in ids:
+            self._show_edit(ids.index(self._sent_for), ids)
+            self._host.refresh()
+        return "back"
+
+    # -- changing an earlier question
+
+    def edit_earlier(self) -> None:
+        """Change the last question; called again, the one before it."""
+        questions = _questions(self._session.steps)
+        if not questions:
+            self._host.say("There is no question to edit yet")
+            return
+        ids = [step.id for step in questions]
+        if self.editing in ids:
+            index = (ids.index(self.editing) - 1) % len(ids)
+        else:
+            index = len(ids) - 1
+            self._stash = self._composer.contents
+        self._composer.put(questions[index].turn.text, questions[index].turn.attachments)
+        self._show_edit(index, ids)
+        self._host.refresh()
+
+    def cancel_edit(self) -> bool:
+        """Leave the edit and bring the draft back; whether there was one."""
+        if self.editing is None:
+            return False
+        stash, self._stash = self._stash, None
+        self._show_edit(None)
+        self._composer.put(*(stash or _NOTHING))
+        self._host.refresh()
+        return True
+
+    def _show_edit(self, index: int | None, ids: Sequence[str] = ()) -> None:
+        self.editing = None if index is None else ids[index]
+        self._composer.show_mode(
+            ""
+            if index is None
+            else f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a version"
+        )
+
+    @property
+    def _edited(self) -> bool:
+        """Whether an earlier question stands in the composer, changed."""
+        open_now = [step.turn for step in self._session.steps if step.id == self.editing]
+        written = self._composer.contents
+        return any(written != (turn.text, tuple(turn.attachments)) for turn in open_now)
+
+    # -- what sending would take
+
+    @property
+    def refusal(self) -> Forecast | None:
+        """The forecast, if it belongs to the draft as it is and says that this does not fit."""
+        current = self.forecast is not None and self._forecast_for == self._forecast_key
+        return self.forecast if current and self.forecast and not self.forecast.fits else None
+
+    def forecast_soon(self) -> None:
+        """Ask again once the keys rest."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self._after(FORECAST_DELAY_S, self._ask)
+
+    def forget_forecast(self) -> None:
+        """What was forecast is not so any more."""
+        self.forecast = None
+
+    @property
+    def _forecast_key(self) -> str:
+        text, attachments = self.sendable
+        names = [attachment.sha256 for attachment in attachments]
+        return "\0".join([self.editing or "", text, *names])
+
+    def _ask(self) -> None:
+        self._timer = None
+        self.save()
+        conversation = self._session.available
+        if conversation is None or self._session.running:
+            return
+        text, attachments = self.sendable
+        if self.is_command(text) or not (text or attachments):
+            self.forecast = None
+            self._session.meter.idle(conversation)
+            self._host.refresh()
+            return
+        self._host.background(
+            "forecast",
+            partial(_forecast, conversation, text, attachments, self.editing),
+            partial(self._show_forecast, conversation, self._forecast_key),
+            exclusive=True,
+        )
+
+    def _show_forecast(
+        self, conversation: Conversation, key: str, forecast: Forecast | Q35Error
+    ) -> None:
+        if isinstance(forecast, Q35Error):
+            self._host.remark(str(forecast))
+            return
+        current = conversation is self._session.available and key == self._forecast_key
+        if current and not self._session.running:
+            self._forecast_for, self.forecast = key, forecast
+            self._session.meter.expect(forecast)
+            self._host.refresh()
+
+
+def _forecast(
+    conversation: Conversation, text: str, attachments: Sequence[Attachment], edited: str | None
+) -> Forecast | Q35Error:
+    """What sending this would take, or why nobody can tell. For a worker thread."""
+    try:
+        return conversation.forecast(text, attachments, edited)
+    except Q35Error as error:
+        return error
+
+
+def _key_of(conversation: Conversation) -> str:
+    """Which draft belongs to a conversation."""
+    return conversation.id if conversation.steps or conversation.summary else NEW
+
+
+def _joined(first: Contents, second: Contents) -> Contents:
+    text = "\n".join(text for text, _ in (first, second) if text)
+    return text, (*first[1], *second[1])
+
+
+def _questions(steps: Sequence[Step]) -> list[Step]:
+    return [step for step in steps if step.turn.role == "user"]

@@ -1,0 +1,211 @@
+"""Recovery: the panels for turns that failed or do not fit, and the ways on that they offer."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from q35chat.chat.service import DropPlan, Forecast, Step
+from q35chat.errors import CapacityError, Q35Error, RuntimeFailure, StoreError
+from q35chat.text import pluralise
+from q35chat.tui.chat.draft import Draft, Whereabouts
+from q35chat.tui.chat.host import Host
+from q35chat.tui.chat.session import Session
+from q35chat.tui.chat.view import busy
+from q35chat.tui.text import cause, count, one_line, slots
+from q35chat.tui.widgets.composer import refusal_words
+from q35chat.tui.widgets.messages import Messages
+from q35chat.tui.widgets.panel import Panel, Way
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """What follows once there is room: in a word, and how."""
+
+    verb: str
+    run: Callable[[], Awaitable[None]]
+
+
+class Recovery:
+    """Shows a panel for what went wrong; `send` sends the draft, `restart` reloads the model."""
+
+    def __init__(
+        self,
+        session: Session,
+        draft: Draft,
+        panel: Panel,
+        messages: Messages,
+        host: Host,
+        send: Callable[[], Awaitable[None]],
+        restart: Callable[[], None],
+    ) -> None:
+        self._session = session
+        self._draft = draft
+        self._panel = panel
+        self._messages = messages
+        self._host = host
+        self._send = send
+        self._restart = restart
+
+    async def choose(self, index: int) -> None:
+        """Take a way of the panel on screen, if there is one at this place. What leads on takes
+        the panel away; where it fails, the other ways stay."""
+        ways, why_not = self._panel.ways, busy(self._session)
+        if index < len(ways) and why_not:
+            self._host.say(why_not)
+        elif index < len(ways):
+            await ways[index].take()
+            self._host.refresh()
+
+    async def turn_failed(
+        self, error: Exception, question: Whereabouts, *, summarising: bool = False
+    ) -> None:
+        """A turn ended in an error; what was written stays. Only a runtime that failed, or what
+        nobody expected, is helped by a restart."""
+        if isinstance(error, CapacityError) and summarising:
+            await self._no_room("There is no room for a summary", cause(error), summary=False)
+            return
+        if isinstance(error, CapacityError):
+            then = None if self._draft.empty else Then("send", self._send)
+            await self._no_room("There is no room for this turn", cause(error), then=then)
+            return
+        if isinstance(error, Q35Error) and not isinstance(error, RuntimeFailure):
+            title = "The summary failed" if summarising else "The answer failed"
+            ways = [] if question == "past" else [self._again_way(question, summarising)]
+            if isinstance(error, StoreError):
+                ways.append(self._new_way())
+        else:
+            title = "The answer failed; the chat is safe"
+            ways = [Way("Restart the model and open this chat again", self._restart)]
+        if self._session.steps:
+            ways.append(self._way("Export to Markdown", "export"))
+        await self._panel.show("error", title, cause(error), tuple(ways))
+
+    async def too_large(self, forecast: Forecast) -> None:
+        """The draft does not fit."""
+        words = refusal_words(forecast)
+        reason = f"{words[:1].upper()}{words[1:]}."
+        room = forecast.turn_slots + 1
+        then = Then("send", self._send)
+        await self._no_room("This turn does not fit", reason, room=room, then=then)
+
+    async def capacity_reached(self) -> None:
+        """The answer came to the end of the slots."""
+        total = count(self._session.meter.capacity.total)
+        text = f"All {total} slots are used. The answer so far is kept."
+        then = Then("go on", partial(self._host.run, "proceed"))
+        await self._no_room("Capacity reached", text, then=then)
+
+    async def _no_room(
+        self,
+        title: str,
+        text: str,
+        *,
+        room: int = 0,
+        then: Then | None = None,
+        summary: bool = True,
+    ) -> None:
+        """Offer the ways that help; leaving turns out frees at least `room` slots, then does
+        `then`. Where none does, say what would."""
+        session = self._session
+        plan = await asyncio.to_thread(self._drop_plan, room)
+        ways = [] if plan is None else [self._drop_way(plan, then)]
+        begun = bool(session.steps)
+        summarised = session.conversation is not None and bool(session.conversation.summary)
+        if (begun or summarised) and await asyncio.to_thread(self._fits_anew):
+            ways.insert(0, self._new_way())
+            if begun and summary:
+                label = "New chat from a summary that the model writes first"
+                ways.append(self._way(label, "summarise"))
+        if ways and begun:
+            ways.append(self._way("Export to Markdown", "export"))
+        if not ways:
+            smaller = ", a smaller picture" if self._draft.has_pictures else ""
+            text = (
+                f"{text} What would help: a shorter message{smaller}, or a bundle exported with "
+                "a larger --max-seq-len."
+            )
+        await self._panel.show("warning", title, text, tuple(ways))
+        session.warn(panel=True)
+        self._host.refresh()
+
+    def _way(self, label: str, command_id: str) -> Way:
+        return Way(label, partial(self._host.run, command_id))
+
+    def _again_way(self, question: Whereabouts, summarising: bool) -> Way:
+        """The turn once more: with the question that is back in the composer, else from where the
+        chat stands now."""
+        last = self._session.steps[-1].turn if self._session.steps else None
+        if summarising:
+            return self._way("Try again", "summarise")
+        if question == "back" or last is None:
+            return Way("Try again", self._send)
+        cut = last.role == "assistant" and last.finish != "stop"
+        return self._way("Try again", "proceed" if cut else "regenerate")
+
+    def _new_way(self) -> Way:
+        if self._draft.empty:
+            return self._way("New chat", "new")
+
+        async def take_along() -> None:
+            self._draft.carry()
+            await self._host.run("new")
+
+        return Way("New chat with this message", take_along)
+
+    def _drop_way(self, plan: DropPlan, then: Then | None) -> Way:
+        pairs = sum(step.turn.role == "user" for step in plan.steps)
+
+        async def drop() -> None:
+            before = len(self._session.questions)
+            await self._host.run("drop_oldest", str(pairs))
+            if len(self._session.questions) == before:
+                return
+            self._panel.dismiss()
+            if then is not None:
+                with self._messages.held():
+                    await then.run()
+
+        what = oldest_words(self._session.questions, pairs) + (f" and {then.verb}" if then else "")
+        cost = f"frees {slots(plan.freed_slots)}, reads {count(plan.reread_tokens)} again"
+        return Way(f"Leave out {what} ({cost})", drop)
+
+    def _drop_plan(self, room: int) -> DropPlan | None:
+        """The smallest drop that leaves a question and `room` slots, or a tenth of all; else the
+        largest. None where there is only one question, or the largest leaves less than `room`.
+        For a worker thread."""
+        conversation, most = self._session.conversation, len(self._session.questions) - 1
+        if conversation is None or most < 1:
+            return None
+        wanted = max(room, conversation.model.capacity // 10)
+        try:
+            found = bisect_left(
+                range(1, most),
+                wanted,
+                key=lambda pairs: conversation.plan_drop(pairs).slots_free,
+            )
+            plan = conversation.plan_drop(found + 1)
+        except Q35Error:
+            return None
+        return plan if plan.slots_free >= room else None
+
+    def _fits_anew(self) -> bool:
+        """Whether the draft, if there is one, fits a chat that holds nothing yet. For a worker
+        thread."""
+        text, attachments = self._draft.sendable
+        if not (text or attachments):
+            return True
+        try:
+            return self._session.workspace.new().forecast(text, attachments).fits
+        except Q35Error:
+            return False
+
+
+def oldest_words(questions: list[Step], pairs: int) -> str:
+    """The oldest questions in words: the first one's own, or how many."""
+    if pairs > 1:
+        return f"the oldest {pluralise(pairs, 'question')}"
+    return f"“{one_line(questions[0].turn.text, 24) or 'picture'}”"
