@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -54,83 +55,75 @@ class Program(Protocol):
         """Open the command palette."""
 
 
+@dataclass(eq=False)
 class ChatActions:
     """`do_<id>` for the commands that begin no turn; each takes the argument of a slash command.
 
     `program` is asked for when it is needed: there is none before the screen is shown.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        draft: Draft,
-        transcript: Transcript,
-        loader: Loader,
-        host: Host,
-        program: Callable[[], Program],
-    ) -> None:
-        self._session = session
-        self._draft = draft
-        self._transcript = transcript
-        self._loader = loader
-        self._host = host
-        self._program = program
-        self._quitting: ConfirmScreen | None = None
+    session: Session
+    draft: Draft
+    transcript: Transcript
+    loader: Loader
+    host: Host
+    program: Callable[[], Program]
+    _quitting: ConfirmScreen | None = field(default=None, init=False)
 
     # -- which chat
 
     async def do_new(self, _: str) -> None:
         """Start a new conversation."""
         if self._idle():
-            self._loader.open(None)
+            self.loader.open(None)
 
     async def do_sessions(self, _: str) -> None:
         """Choose another conversation."""
-        conversation = self._session.conversation
+        conversation = self.session.conversation
         if conversation is None or not self._idle():
             return
 
         from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415
 
         def opened(stored: str | None) -> None:
-            self._loader.count_earlier()
+            self.loader.count_earlier()
             if stored is not None and self._idle():
-                self._loader.open(stored)
+                self.loader.open(stored)
 
-        dialog = SessionsScreen(self._session.workspace, conversation.id)
-        self._program().push_screen(dialog, opened)
+        dialog = SessionsScreen(self.session.workspace, conversation.id)
+        self.program().push_screen(dialog, opened)
 
     def _idle(self) -> bool:
         """Whether a conversation is there and nothing runs; else that is said."""
-        return self._free(obstacle(self._session))
+        return self._free(obstacle(self.session))
 
     def _free(self, why_not: str) -> bool:
         if why_not:
-            self._host.say(why_not)
+            self.host.say(why_not)
         return not why_not
 
     async def do_setup(self, _: str) -> None:
         """Export a model and let it answer."""
-        exporter = self._program().exporter
-        if exporter is None or not self._free(busy(self._session)):
+        exporter = self.program().exporter
+        if exporter is None or not self._free(busy(self.session)):
             return
 
         from q35chat.tui.screens.setup import SetupScreen  # noqa: PLC0415
 
         def closed(made: Made | None) -> None:
-            if made is not None and self._free(busy(self._session)):
-                self._loader.use(made)
+            if made is not None and self._free(busy(self.session)):
+                self.loader.use(made)
 
-        self._program().push_screen(SetupScreen(exporter), closed)
+        self.program().push_screen(SetupScreen(exporter), closed)
 
     # -- its settings
 
     def _changeable(self) -> Conversation | None:
         """The conversation whose settings are meant now; else says why there is none."""
-        if self._session.conversation is None or self._session.opening:
-            self._host.say(obstacle(self._session))
+        if self.session.conversation is None or self.session.opening:
+            self.host.say(obstacle(self.session))
             return None
-        return self._session.conversation
+        return self.session.conversation
 
     async def do_thinking(self, argument: str) -> None:
         """Turn thinking off, on, or give it a budget; without an argument go through them."""
@@ -141,7 +134,7 @@ class ChatActions:
         if argument:
             chosen = _thinking_argument(argument)
             if chosen is None:
-                self._host.say(_no_thinking(argument), "error", about="thinking")
+                self.host.say(_no_thinking(argument), "error", about="thinking")
                 return
         elif not settings.thinking:
             chosen = (True, None)
@@ -150,12 +143,12 @@ class ChatActions:
         try:
             conversation.change_settings(settings.with_thinking(*chosen))
         except Q35Error as error:
-            self._host.say(str(error), "error", about="thinking")
+            self.host.say(str(error), "error", about="thinking")
             return
-        self._host.refresh()
-        words = thinking_words(self._session)
-        when = " from the next answer on" if self._session.running else ""
-        self._host.say(f"{words[0].upper()}{words[1:]}{when}", about="thinking")
+        self.host.refresh()
+        words = thinking_words(self.session)
+        when = " from the next answer on" if self.session.running else ""
+        self.host.say(f"{words[0].upper()}{words[1:]}{when}", about="thinking")
 
     async def do_settings(self, _: str) -> None:
         """Change how answers are made and how the screen looks."""
@@ -166,73 +159,73 @@ class ChatActions:
         from q35chat.tui.screens.settings import SettingsScreen  # noqa: PLC0415
 
         def closed(not_taken: str | None) -> None:
-            self._host.refresh()
+            self.host.refresh()
             if not_taken:
-                self._host.say(not_taken, "error", about="settings")
+                self.host.say(not_taken, "error", about="settings")
 
-        self._program().push_screen(SettingsScreen(conversation), closed)
+        self.program().push_screen(SettingsScreen(conversation), closed)
 
     # -- what goes in and out
 
     async def do_attach(self, argument: str) -> None:
         """Attach the named picture, or choose one."""
         if argument:
-            self._draft.attach((typed_path(argument),))
+            self.draft.attach((typed_path(argument),))
             return
 
         from q35chat.tui.screens.picker import PickerScreen  # noqa: PLC0415
 
         def picked(path: Path | None) -> None:
             if path is not None:
-                self._draft.attach((path,))
+                self.draft.attach((path,))
 
-        self._program().push_screen(PickerScreen(Path.cwd()), picked)
+        self.program().push_screen(PickerScreen(Path.cwd()), picked)
 
     async def do_export(self, argument: str) -> None:
         """Write the conversation to a folder."""
-        conversation = self._session.conversation
+        conversation = self.session.conversation
         if conversation is None or not conversation.steps:
-            self._host.say("There is nothing to export yet")
+            self.host.say("There is nothing to export yet")
             return
         folder = typed_path(argument or ".")
-        work = partial(_export, self._session.workspace, conversation.id, folder)
-        self._host.background("export", work, self._exported)
+        work = partial(_export, self.session.workspace, conversation.id, folder)
+        self.host.background("export", work, self._exported)
 
     def _exported(self, written: Path | Exception) -> None:
         if isinstance(written, Exception):
-            self._host.say(str(written), "error", about="the export")
+            self.host.say(str(written), "error", about="the export")
         else:
-            self._host.say(f"Written to {written}", about="the export")
+            self.host.say(f"Written to {written}", about="the export")
 
     async def do_copy_answer(self, _: str) -> None:
         """Copy the last answer."""
         answers = [turn.text for turn in self._turns if turn.role == "assistant"]
         if answers:
-            self._program().copy(answers[-1], "the answer")
+            self.program().copy(answers[-1], "the answer")
         else:
-            self._host.say("There is no answer to copy yet")
+            self.host.say("There is no answer to copy yet")
 
     async def do_copy_chat(self, _: str) -> None:
         """Copy everything."""
-        conversation = self._session.conversation
+        conversation = self.session.conversation
         if conversation is None or not self._turns:
-            self._host.say("There is nothing to copy yet")
+            self.host.say("There is nothing to copy yet")
         else:
             text = conversation_markdown(conversation.title, self._turns, conversation.summary)
-            self._program().copy(text, "the chat")
+            self.program().copy(text, "the chat")
 
     async def do_copy_code(self, number: str) -> None:
         """Copy the code block with this number; without one the only block, or ask which."""
         blocks = await self.code_blocks()
         typed = typed_number(number, len(blocks))
         if not blocks:
-            self._host.say("There is no code block to copy yet")
+            self.host.say("There is no code block to copy yet")
         elif typed or (not number and len(blocks) == 1):
             self._copy_block(blocks, (typed or 1) - 1)
         elif number:
             here = "1 is here" if len(blocks) == 1 else f"1 to {len(blocks)} are here"
             said = one_line(number, 40)
-            self._host.say(f"There is no code block “{said}”; {here}", "error")
+            self.host.say(f"There is no code block “{said}”; {here}", "error")
         else:
             from q35chat.tui.screens.blocks import BlocksScreen  # noqa: PLC0415
 
@@ -240,7 +233,7 @@ class ChatActions:
                 if place is not None:
                     self._copy_block(blocks, place)
 
-            self._program().push_screen(BlocksScreen(blocks), chosen)
+            self.program().push_screen(BlocksScreen(blocks), chosen)
 
     async def code_blocks(self) -> list[CodeBlock]:
         """The code blocks by their numbers, from 1: those of the newest answer first. All answers
@@ -249,26 +242,26 @@ class ChatActions:
 
     @property
     def _turns(self) -> list[Turn]:
-        return [step.turn for step in self._session.steps]
+        return [step.turn for step in self.session.steps]
 
     def _copy_block(self, blocks: Sequence[CodeBlock], place: int) -> None:
         which = "the code block" if len(blocks) == 1 else f"code block {place + 1}"
-        self._program().copy(blocks[place].text, which)
+        self.program().copy(blocks[place].text, which)
 
     # -- reading
 
     async def do_reasoning(self, _: str) -> None:
         """Open or fold the reasoning on screen."""
-        if not self._transcript.turn_reasoning():
-            self._host.say("The answers on screen have no reasoning", about="reasoning")
+        if not self.transcript.turn_reasoning():
+            self.host.say("The answers on screen have no reasoning", about="reasoning")
 
     async def do_follow(self, _: str) -> None:
         """Go to the newest text."""
-        await self._transcript.to_end()
+        await self.transcript.to_end()
 
     async def do_scroll_up(self, _: str) -> None:
         """One page up; at the top, earlier turns are loaded."""
-        transcript = self._transcript
+        transcript = self.transcript
         if transcript.scroll_y <= 0 and transcript.hidden_before:
             await transcript.earlier()
         else:
@@ -276,7 +269,7 @@ class ChatActions:
 
     async def do_scroll_down(self, _: str) -> None:
         """One page down; at the end of the window, later turns are loaded."""
-        transcript = self._transcript
+        transcript = self.transcript
         if transcript.scroll_y >= transcript.max_scroll_y and transcript.hidden_after:
             await transcript.later()
         else:
@@ -284,7 +277,7 @@ class ChatActions:
 
     async def do_earliest(self, _: str) -> None:
         """Load a page of earlier turns."""
-        await self._transcript.earlier()
+        await self.transcript.earlier()
 
     # -- the application
 
@@ -292,20 +285,20 @@ class ChatActions:
         """Show all keys and commands."""
         from q35chat.tui.screens.help import HelpScreen  # noqa: PLC0415
 
-        self._program().push_screen(HelpScreen(self._program().keymap), lambda _: None)
+        self.program().push_screen(HelpScreen(self.program().keymap), lambda _: None)
 
     async def do_palette(self, _: str) -> None:
         """Find a command by name."""
-        self._program().action_command_palette()
+        self.program().action_command_palette()
 
     async def do_quit(self, _: str) -> None:
         """Leave; ask first while an answer is being written."""
         if self._quitting is not None:
             return
-        if not self._session.running:
+        if not self.session.running:
             self._leave()
             return
-        self._draft.save_now()
+        self.draft.save_now()
 
         from q35chat.tui.screens.confirm import ConfirmScreen  # noqa: PLC0415
 
@@ -316,7 +309,7 @@ class ChatActions:
 
         question = "An answer is still being written. Stop it and quit?"
         self._quitting = ConfirmScreen(question, "What is written so far is kept.", "Stop and quit")
-        self._program().push_screen(self._quitting, answered)
+        self.program().push_screen(self._quitting, answered)
 
     def turn_ended(self) -> None:
         """Who is being asked about a running answer is asked about none: their word still counts,
@@ -327,10 +320,10 @@ class ChatActions:
             )
 
     def _leave(self) -> None:
-        self._draft.save_now()
-        self._session.stop()
-        self._host.refresh()
-        self._program().exit()
+        self.draft.save_now()
+        self.session.stop()
+        self.host.refresh()
+        self.program().exit()
 
 
 def _export(workspace: Workspace, session_id: str, folder: Path) -> Path | Exception:

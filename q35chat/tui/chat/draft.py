@@ -34,6 +34,8 @@ FORECAST_DELAY_S: Final = 0.12
 Whereabouts = Literal["kept", "back", "past"]
 """Where the question of a failed turn is: in the chat, or there was none; in the composer; only
 among the earlier questions."""
+Asked = tuple[str, tuple[Attachment, ...], str | None]
+"""What is forecast: a text, its pictures, and the question that it would change."""
 _NOTHING: Final[Contents] = ("", ())
 
 
@@ -164,7 +166,7 @@ class Draft:
         self._sent: Contents | None = None
         self._sent_for: str | None = None
         self._timer: Timer | None = None
-        self._forecast_for = ""
+        self._forecast_for: Asked | None = None
         self.forecast: Forecast | None = None
         self.editing: str | None = None
 
@@ -420,8 +422,8 @@ class Draft:
     @property
     def refusal(self) -> Forecast | None:
         """The forecast, if it belongs to the draft as it is and says that this does not fit."""
-        current = self.forecast is not None and self._forecast_for == self._forecast_key
-        return self.forecast if current and self.forecast and not self.forecast.fits else None
+        forecast, current = self.forecast, self._forecast_for == self._asked
+        return forecast if forecast is not None and current and not forecast.fits else None
 
     def forecast_soon(self) -> None:
         """Ask again once the keys rest."""
@@ -434,10 +436,8 @@ class Draft:
         self.forecast = None
 
     @property
-    def _forecast_key(self) -> str:
-        text, attachments = self.sendable
-        names = [attachment.sha256 for attachment in attachments]
-        return "\0".join([self.editing or "", text, *names])
+    def _asked(self) -> Asked:
+        return *self.sendable, self.editing
 
     def _ask(self) -> None:
         self._timer = None
@@ -451,22 +451,19 @@ class Draft:
             self._session.meter.idle(conversation)
             self._host.refresh()
             return
-        self._host.background(
-            "forecast",
-            partial(_forecast, conversation, text, attachments, self.editing),
-            partial(self._show_forecast, conversation, self._forecast_key),
-            exclusive=True,
-        )
+        work = partial(_forecast, conversation, *self._asked)
+        then = partial(self._show_forecast, conversation, self._asked)
+        self._host.background("forecast", work, then, exclusive=True)
 
     def _show_forecast(
-        self, conversation: Conversation, key: str, forecast: Forecast | Q35Error
+        self, conversation: Conversation, asked: Asked, forecast: Forecast | Q35Error
     ) -> None:
         if isinstance(forecast, Q35Error):
             self._host.remark(str(forecast))
             return
-        current = conversation is self._session.available and key == self._forecast_key
+        current = conversation is self._session.available and asked == self._asked
         if current and not self._session.running:
-            self._forecast_for, self.forecast = key, forecast
+            self._forecast_for, self.forecast = asked, forecast
             self._session.meter.expect(forecast)
             self._host.refresh()
 

@@ -7,6 +7,7 @@ written while a chat is opened is for that chat. What does not come leaves a pan
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,137 +26,133 @@ if TYPE_CHECKING:
 Failed = Callable[[Exception], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class Loader:
     """Brings a model, a chat or both; the session says what is on its way."""
 
-    def __init__(
-        self,
-        session: Session,
-        draft: Draft,
-        transcript: Transcript,
-        panel: Panel,
-        host: Host,
-        send_queued: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._session = session
-        self._draft = draft
-        self._transcript = transcript
-        self._panel = panel
-        self._host = host
-        self._send_queued = send_queued
-        self._told = ""
+    session: Session
+    draft: Draft
+    transcript: Transcript
+    panel: Panel
+    host: Host
+    send_queued: Callable[[], Awaitable[None]]
+    _told: str = field(default="", init=False)
 
     def load(self, stored: str | None) -> None:
         """Load the model, then open a stored conversation or a new one."""
-        workspace = self._session.workspace
 
         def work() -> Conversation:
             _warm_up()
-            workspace.load()
-            return workspace.open(stored) if stored else workspace.new()
+            self.session.workspace.load()
+            return self._stored(stored)
 
-        async def failed(error: Exception) -> None:
-            again = Way("Try again", partial(self.load, stored))
-            fresh = Way("Start a new chat instead", partial(self.load, None))
-            setup = Way("Get a real model", partial(self._host.run, "setup"))
-            ways = (again, fresh, setup) if stored else (again, setup)
-            await self._panel.show("error", "The model is not ready", cause(error), ways)
-
-        self._load(work, failed)
+        again = Way("Try again", partial(self.load, stored))
+        fresh = Way("Start a new chat instead", partial(self.load, None))
+        setup = Way("Get a real model", partial(self.host.run, "setup"))
+        ways = (again, fresh, setup) if stored else (again, setup)
+        self._load(work, "The model is not ready", ways)
 
     def restart(self) -> None:
         """Load the model again, whatever became of it, under the conversation on screen."""
-        workspace, conversation = self._session.workspace, self._session.conversation
-
-        def work() -> Conversation:
-            workspace.restart()
-            return workspace.reopen(conversation) if conversation else workspace.new()
-
-        async def failed(error: Exception) -> None:
-            title = "The model did not start again; the chat is safe"
-            export = Way("Export to Markdown", partial(self._host.run, "export"))
-            ways = (Way("Try again", self.restart), export)
-            await self._panel.show("error", title, cause(error), ways)
-
-        self._load(work, failed)
+        again = Way("Try again", self.restart)
+        export = Way("Export to Markdown", partial(self.host.run, "export"))
+        title = "The model did not start again; the chat is safe"
+        self._load(partial(self._over, self.session.workspace.restart), title, (again, export))
 
     def use(self, made: Made) -> None:
         """Let the model of a bundle answer from now on; where it cannot, the present one stays."""
-        workspace, conversation = self._session.workspace, self._session.conversation
+        work = partial(self._over, partial(self.session.workspace.use, made.folder))
+        title = f"{made.model} could not be opened; the present model stays"
+        then = f"{made.model} answers from now on · next time: {made.command}"
+        again = Way("Try again", partial(self.use, made))
+        self._load(work, title, (again,), then, stays=True)
 
-        def work() -> Conversation:
-            workspace.use(made.folder)
-            return workspace.reopen(conversation) if conversation else workspace.new()
+    def _stored(self, stored: str | None) -> Conversation:
+        """A stored conversation, or a new one. For a worker thread, like `_over`."""
+        workspace = self.session.workspace
+        return workspace.open(stored) if stored else workspace.new()
 
-        async def failed(error: Exception) -> None:
-            self._draft.unqueue()
-            title = f"{made.model} could not be opened; the present model stays"
-            again = Way("Try again", partial(self.use, made))
-            await self._panel.show("error", title, cause(error), (again,))
-            self._draft.read_pictures()
-
-        self._load(work, failed, f"{made.model} answers from now on · next time: {made.command}")
+    def _over(self, load: Callable[[], None]) -> Conversation:
+        """The conversation on screen over the model that `load` brings."""
+        workspace, conversation = self.session.workspace, self.session.conversation
+        load()
+        return workspace.reopen(conversation) if conversation else workspace.new()
 
     def open(self, stored: str | None) -> None:
         """Open a stored conversation, or a new one; where it does not come, the present one
         stays."""
-        session, workspace = self._session, self._session.workspace
-
-        def work() -> Conversation:
-            return workspace.open(stored) if stored else workspace.new()
 
         async def failed(error: Exception) -> None:
-            self._host.say(cause(error), "error")
-            self._draft.unqueue()
-            if session.conversation is not None:
-                self._draft.turn_back(session.conversation)
+            self.host.say(cause(error), "error")
+            self.draft.unqueue()
+            if self.session.conversation is not None:
+                self.draft.turn_back(self.session.conversation)
             await self._go_on()
 
-        session.load(opening=True)
-        self._draft.unqueue()
-        self._draft.forget_forecast()
-        self._host.refresh()
-        self._draft.turn_to_after_keys(stored or NEW, partial(self._begin, work, failed))
+        self.session.load(opening=True)
+        self.draft.unqueue()
+        self.draft.forget_forecast()
+        self.host.refresh()
+        work = partial(self._stored, stored)
+        self.draft.turn_to_after_keys(stored or NEW, partial(self._begin, work, failed))
 
     async def show(self, conversation: Conversation) -> None:
         """Put a conversation that is there on the screen, then go on with what waits for it."""
-        self._session.load(opening=True)
-        self._panel.dismiss()
-        self._session.show(conversation)
-        self._transcript.model_name = conversation.model.name
-        self._draft.arrive(conversation)
-        self._transcript.begin_with(conversation.summary)
-        await self._transcript.show(conversation.steps)
-        self._session.loaded()
+        self.session.load(opening=True)
+        self.panel.dismiss()
+        self.session.show(conversation)
+        self.transcript.model_name = conversation.model.name
+        self.draft.arrive(conversation)
+        self.transcript.begin_with(conversation.summary)
+        await self.transcript.show(conversation.steps)
+        self.session.loaded()
         await self._go_on()
 
     def count_earlier(self) -> None:
         """Count the chats there are to come back to, where the welcome says so."""
-        if not self._session.steps:
-            workspace = self._session.workspace
-            self._host.background("earlier", partial(_count, workspace), self._show_earlier)
+        if not self.session.steps:
+            workspace = self.session.workspace
+            self.host.background("earlier", partial(_count, workspace), self._show_earlier)
 
     def _show_earlier(self, earlier: int | None) -> None:
         if earlier is not None:
-            self._session.earlier = earlier
-            self._host.refresh()
+            self.session.earlier = earlier
+            self.host.refresh()
 
     async def _go_on(self) -> None:
-        self._draft.read_pictures()
-        self._session.warn(panel=self._panel.display)
-        self._host.refresh()
-        message = self._session.workspace.message
+        self.draft.read_pictures()
+        self.session.warn(panel=self.panel.display)
+        self.host.refresh()
+        message = self.session.workspace.message
         if message and message != self._told:
             self._told = message
-            self._host.say(message, "warning")
+            self.host.say(message, "warning")
         self.count_earlier()
-        self._draft.forecast_soon()
-        await self._send_queued()
+        self.draft.forecast_soon()
+        await self.send_queued()
 
-    def _load(self, work: Callable[[], Conversation], failed: Failed, then: str = "") -> None:
-        self._panel.dismiss()
-        self._session.load()
-        self._host.refresh()
+    def _load(
+        self,
+        work: Callable[[], Conversation],
+        title: str,
+        ways: tuple[Way, ...],
+        then: str = "",
+        *,
+        stays: bool = False,
+    ) -> None:
+        """Bring a model, then say `then`; or a panel that offers the ways. `stays`: the present
+        model goes on where the other does not come."""
+
+        async def failed(error: Exception) -> None:
+            if stays:
+                self.draft.unqueue()
+            await self.panel.show("error", title, cause(error), ways)
+            if stays:
+                self.draft.read_pictures()
+
+        self.panel.dismiss()
+        self.session.load()
+        self.host.refresh()
         self._begin(work, failed, then)
 
     def _begin(self, work: Callable[[], Conversation], failed: Failed, then: str = "") -> None:
@@ -165,18 +162,18 @@ class Loader:
             except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
                 return error
 
-        self._host.background("load", attempt, partial(self._end, failed, then), exclusive=True)
+        self.host.background("load", attempt, partial(self._end, failed, then), exclusive=True)
 
     async def _end(self, failed: Failed, then: str, found: Conversation | Exception) -> None:
         if isinstance(found, Exception):
-            self._session.loaded()
-            self._host.refresh()
+            self.session.loaded()
+            self.host.refresh()
             await failed(found)
-            self._host.refresh()
+            self.host.refresh()
             return
         await self.show(found)
         if then:
-            self._host.say(then)
+            self.host.say(then)
 
 
 def _count(workspace: Workspace) -> int | None:

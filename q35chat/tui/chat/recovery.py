@@ -29,36 +29,27 @@ class Then:
     run: Callable[[], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class Recovery:
     """Shows a panel for what went wrong; `send` sends the draft, `restart` reloads the model."""
 
-    def __init__(
-        self,
-        session: Session,
-        draft: Draft,
-        panel: Panel,
-        messages: Messages,
-        host: Host,
-        send: Callable[[], Awaitable[None]],
-        restart: Callable[[], None],
-    ) -> None:
-        self._session = session
-        self._draft = draft
-        self._panel = panel
-        self._messages = messages
-        self._host = host
-        self._send = send
-        self._restart = restart
+    session: Session
+    draft: Draft
+    panel: Panel
+    messages: Messages
+    host: Host
+    send: Callable[[], Awaitable[None]]
+    restart: Callable[[], None]
 
     async def choose(self, index: int) -> None:
         """Take a way of the panel on screen, if there is one at this place. What leads on takes
         the panel away; where it fails, the other ways stay."""
-        ways, why_not = self._panel.ways, busy(self._session)
+        ways, why_not = self.panel.ways, busy(self.session)
         if index < len(ways) and why_not:
-            self._host.say(why_not)
+            self.host.say(why_not)
         elif index < len(ways):
             await ways[index].take()
-            self._host.refresh()
+            self.host.refresh()
 
     async def turn_failed(
         self, error: Exception, question: Whereabouts, *, summarising: bool = False
@@ -69,7 +60,7 @@ class Recovery:
             await self._no_room("There is no room for a summary", cause(error), summary=False)
             return
         if isinstance(error, CapacityError):
-            then = None if self._draft.empty else Then("send", self._send)
+            then = None if self.draft.empty else Then("send", self.send)
             await self._no_room("There is no room for this turn", cause(error), then=then)
             return
         if isinstance(error, Q35Error) and not isinstance(error, RuntimeFailure):
@@ -79,24 +70,24 @@ class Recovery:
                 ways.append(self._new_way())
         else:
             title = "The answer failed; the chat is safe"
-            ways = [Way("Restart the model and open this chat again", self._restart)]
-        if self._session.steps:
+            ways = [Way("Restart the model and open this chat again", self.restart)]
+        if self.session.steps:
             ways.append(self._way("Export to Markdown", "export"))
-        await self._panel.show("error", title, cause(error), tuple(ways))
+        await self.panel.show("error", title, cause(error), tuple(ways))
 
     async def too_large(self, forecast: Forecast) -> None:
         """The draft does not fit."""
         words = refusal_words(forecast)
         reason = f"{words[:1].upper()}{words[1:]}."
         room = forecast.turn_slots + 1
-        then = Then("send", self._send)
+        then = Then("send", self.send)
         await self._no_room("This turn does not fit", reason, room=room, then=then)
 
     async def capacity_reached(self) -> None:
         """The answer came to the end of the slots."""
-        total = count(self._session.meter.capacity.total)
+        total = count(self.session.meter.capacity.total)
         text = f"All {total} slots are used. The answer so far is kept."
-        then = Then("go on", partial(self._host.run, "proceed"))
+        then = Then("go on", partial(self.host.run, "proceed"))
         await self._no_room("Capacity reached", text, then=then)
 
     async def _no_room(
@@ -110,7 +101,7 @@ class Recovery:
     ) -> None:
         """Offer the ways that help; leaving turns out frees at least `room` slots, then does
         `then`. Where none does, say what would."""
-        session = self._session
+        session = self.session
         plan = await asyncio.to_thread(self._drop_plan, room)
         ways = [] if plan is None else [self._drop_way(plan, then)]
         begun = bool(session.steps)
@@ -123,36 +114,36 @@ class Recovery:
         if ways and begun:
             ways.append(self._way("Export to Markdown", "export"))
         if not ways:
-            smaller = ", a smaller picture" if self._draft.has_pictures else ""
+            smaller = ", a smaller picture" if self.draft.has_pictures else ""
             text = (
                 f"{text} What would help: a shorter message{smaller}, or a bundle exported with "
                 "a larger --max-seq-len."
             )
-        await self._panel.show("warning", title, text, tuple(ways))
+        await self.panel.show("warning", title, text, tuple(ways))
         session.warn(panel=True)
-        self._host.refresh()
+        self.host.refresh()
 
     def _way(self, label: str, command_id: str) -> Way:
-        return Way(label, partial(self._host.run, command_id))
+        return Way(label, partial(self.host.run, command_id))
 
     def _again_way(self, question: Whereabouts, summarising: bool) -> Way:
         """The turn once more: with the question that is back in the composer, else from where the
         chat stands now."""
-        last = self._session.steps[-1].turn if self._session.steps else None
+        last = self.session.steps[-1].turn if self.session.steps else None
         if summarising:
             return self._way("Try again", "summarise")
         if question == "back" or last is None:
-            return Way("Try again", self._send)
+            return Way("Try again", self.send)
         cut = last.role == "assistant" and last.finish != "stop"
         return self._way("Try again", "proceed" if cut else "regenerate")
 
     def _new_way(self) -> Way:
-        if self._draft.empty:
+        if self.draft.empty:
             return self._way("New chat", "new")
 
         async def take_along() -> None:
-            self._draft.carry()
-            await self._host.run("new")
+            self.draft.carry()
+            await self.host.run("new")
 
         return Way("New chat with this message", take_along)
 
@@ -160,16 +151,16 @@ class Recovery:
         pairs = sum(step.turn.role == "user" for step in plan.steps)
 
         async def drop() -> None:
-            before = len(self._session.questions)
-            await self._host.run("drop_oldest", str(pairs))
-            if len(self._session.questions) == before:
+            before = len(self.session.questions)
+            await self.host.run("drop_oldest", str(pairs))
+            if len(self.session.questions) == before:
                 return
-            self._panel.dismiss()
+            self.panel.dismiss()
             if then is not None:
-                with self._messages.held():
+                with self.messages.held():
                     await then.run()
 
-        what = oldest_words(self._session.questions, pairs) + (f" and {then.verb}" if then else "")
+        what = oldest_words(self.session.questions, pairs) + (f" and {then.verb}" if then else "")
         cost = f"frees {slots(plan.freed_slots)}, reads {count(plan.reread_tokens)} again"
         return Way(f"Leave out {what} ({cost})", drop)
 
@@ -177,7 +168,7 @@ class Recovery:
         """The smallest drop that leaves a question and `room` slots, or a tenth of all; else the
         largest. None where there is only one question, or the largest leaves less than `room`.
         For a worker thread."""
-        conversation, most = self._session.conversation, len(self._session.questions) - 1
+        conversation, most = self.session.conversation, len(self.session.questions) - 1
         if conversation is None or most < 1:
             return None
         wanted = max(room, conversation.model.capacity // 10)
@@ -195,11 +186,11 @@ class Recovery:
     def _fits_anew(self) -> bool:
         """Whether the draft, if there is one, fits a chat that holds nothing yet. For a worker
         thread."""
-        text, attachments = self._draft.sendable
+        text, attachments = self.draft.sendable
         if not (text or attachments):
             return True
         try:
-            return self._session.workspace.new().forecast(text, attachments).fits
+            return self.session.workspace.new().forecast(text, attachments).fits
         except Q35Error:
             return False
 

@@ -6,6 +6,7 @@ Runs the turn that follows: a worker makes its events, a timer that lives only a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from q35chat.tui.widgets.turns import AnswerView
 
 
+@dataclass(eq=False)
 class TurnActions:
     """`do_<id>` for the commands of turns; each takes the argument of a slash command.
 
@@ -39,32 +41,18 @@ class TurnActions:
     first when a turn has ended.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        draft: Draft,
-        transcript: Transcript,
-        panel: Panel,
-        messages: Messages,
-        loader: Loader,
-        recovery: Recovery,
-        host: Host,
-        every: Callable[[float, Callable[[], None]], Timer],
-        spawn: Callable[[Coroutine[None, None, None]], object],
-        on_end: Callable[[], None],
-    ) -> None:
-        self._session = session
-        self._draft = draft
-        self._transcript = transcript
-        self._panel = panel
-        self._messages = messages
-        self._loader = loader
-        self._recovery = recovery
-        self._host = host
-        self._every = every
-        self._spawn = spawn
-        self._on_end = on_end
-        self._timer: Timer | None = None
+    session: Session
+    draft: Draft
+    transcript: Transcript
+    panel: Panel
+    messages: Messages
+    loader: Loader
+    recovery: Recovery
+    host: Host
+    every: Callable[[float, Callable[[], None]], Timer]
+    spawn: Callable[[Coroutine[None, None, None]], object]
+    on_end: Callable[[], None]
+    _timer: Timer | None = field(default=None, init=False)
 
     # -- a turn from its beginning to its end
 
@@ -75,19 +63,19 @@ class TurnActions:
     ) -> None:
         """Run a turn into an answer on screen. From its beginning, before anything waits, it can
         be stopped."""
-        self._panel.dismiss()
-        self._messages.go_on()
-        turn = self._session.begin(make_events())
-        self._host.refresh()
+        self.panel.dismiss()
+        self.messages.go_on()
+        turn = self.session.begin(make_events())
+        self.host.refresh()
         view = await make_view()
-        self._session.meter.begin()
+        self.session.meter.begin()
         garbage.spare_old()
-        self._host.background("generate", turn.consume)
-        self._timer = self._every(SHORTEST_S, partial(self._frame, turn, view))
-        self._host.refresh()
+        self.host.background("generate", turn.consume)
+        self._timer = self.every(SHORTEST_S, partial(self._frame, turn, view))
+        self.host.refresh()
 
     def _frame(self, turn: RunningTurn, view: AnswerView) -> None:
-        batch = self._session.frame()
+        batch = self.session.frame()
         if batch is None:
             return
         if view.is_attached:
@@ -97,101 +85,99 @@ class TurnActions:
             if batch.answer:
                 view.reasoning.finish()
                 view.answer.write(batch.answer)
-        self._host.show()
+        self.host.show()
         if batch.ended:
             if self._timer is not None:
                 self._timer.stop()
                 self._timer = None
             garbage.walk_all()
-            self._spawn(self._end(turn, view))
+            self.spawn(self._end(turn, view))
 
     async def _end(self, turn: RunningTurn, view: AnswerView) -> None:
-        session, conversation = self._session, self._session.conversation
+        session, conversation = self.session, self.session.conversation
         if view.is_attached:
             view.finish(turn.finished)
         session.end()
         if conversation is None:
             return
-        self._on_end()
+        self.on_end()
         following, session.follow_up = session.follow_up, None
         if following is not None and turn.finished and turn.finished.reason != "cancelled":
-            await self._loader.show(following)
-            self._host.say("This chat starts from the summary")
+            await self.loader.show(following)
+            self.host.say("This chat starts from the summary")
             return
-        await self._transcript.synchronise(conversation.steps)
+        await self.transcript.synchronise(conversation.steps)
         session.meter.idle(conversation)
         if turn.error is not None:
-            question = self._draft.give_back(conversation)
-            await self._recovery.turn_failed(
-                turn.error, question, summarising=following is not None
-            )
+            question = self.draft.give_back(conversation)
+            await self.recovery.turn_failed(turn.error, question, summarising=following is not None)
         elif turn.finished is not None and turn.finished.reason == "capacity":
-            await self._recovery.capacity_reached()
-        session.warn(panel=self._panel.display)
-        self._host.refresh()
-        self._draft.forecast_soon()
+            await self.recovery.capacity_reached()
+        session.warn(panel=self.panel.display)
+        self.host.refresh()
+        self.draft.forecast_soon()
 
     # -- sending
 
     async def send(self) -> None:
         """Send the draft, if there is any, once everything it needs is there."""
-        session, conversation = self._session, self._session.available
+        session, conversation = self.session, self.session.available
         if session.running:
-            self._host.remark("the answer is still being written · Esc stops it, your text stays")
-        elif self._draft.empty:
-            self._draft.unqueue()
-        elif conversation is None or self._draft.reading:
+            self.host.remark("the answer is still being written · Esc stops it, your text stays")
+        elif self.draft.empty:
+            self.draft.unqueue()
+        elif conversation is None or self.draft.reading:
             session.queued = True
-            self._host.remark(f"sends when {missing(session)} · Esc keeps it as a draft")
+            self.host.remark(f"sends when {missing(session)} · Esc keeps it as a draft")
         else:
             await self._send(conversation)
 
     async def send_queued(self) -> None:
         """Something that was missing is there. What is a command by now is no message."""
-        if self._session.queued and self._draft.is_command(self._draft.text):
-            self._draft.unqueue()
-        elif self._session.queued:
+        if self.session.queued and self.draft.is_command(self.draft.text):
+            self.draft.unqueue()
+        elif self.session.queued:
             await self.send()
 
     async def _send(self, conversation: Conversation) -> None:
-        self._session.queued = False
-        refusal = self._draft.refusal
+        self.session.queued = False
+        refusal = self.draft.refusal
         if refusal is not None:
-            await self._recovery.too_large(refusal)
+            await self.recovery.too_large(refusal)
             return
-        question, edited = self._draft.take(conversation)
+        question, edited = self.draft.take(conversation)
         if edited is None:
             events = partial(conversation.send, question.text, question.attachments)
         else:
             events = partial(conversation.edit, edited, question.text, question.attachments)
-        await self._run(events, partial(self._transcript.begin, question, edited))
+        await self._run(events, partial(self.transcript.begin, question, edited))
 
     # -- commands
 
     def idle(self) -> Conversation | None:
         """The conversation, if it is there and nothing runs; else says why not."""
-        why_not = obstacle(self._session)
+        why_not = obstacle(self.session)
         if why_not:
-            self._host.say(why_not)
+            self.host.say(why_not)
             return None
-        return self._session.conversation
+        return self.session.conversation
 
     async def do_stop(self, _: str) -> None:
         """Stop the turn; else take back the most recent thing that waits."""
-        if self._session.running:
+        if self.session.running:
             self.stop()
-        elif self._panel.display:
-            self._panel.dismiss()
-            self._host.refresh()
-        elif self._session.queued:
-            self._draft.unqueue()
-        elif not self._draft.cancel_edit():
-            self._draft.focus()
+        elif self.panel.display:
+            self.panel.dismiss()
+            self.host.refresh()
+        elif self.session.queued:
+            self.draft.unqueue()
+        elif not self.draft.cancel_edit():
+            self.draft.focus()
 
     def stop(self) -> None:
         """Ask the running turn to stop."""
-        self._session.stop()
-        self._host.refresh()
+        self.session.stop()
+        self.host.refresh()
 
     async def do_regenerate(self, _: str) -> None:
         """Answer the last question again."""
@@ -199,11 +185,11 @@ class TurnActions:
         if conversation is None:
             return
         if not conversation.steps:
-            self._host.say("There is no answer to regenerate yet")
+            self.host.say("There is no answer to regenerate yet")
             return
         last = conversation.steps[-1]
         former = last.id if last.turn.role == "assistant" else None
-        view = partial(self._transcript.begin, None, former)
+        view = partial(self.transcript.begin, None, former)
         await self._run(conversation.regenerate, view)
 
     async def do_proceed(self, _: str) -> None:
@@ -213,16 +199,16 @@ class TurnActions:
             return
         last = conversation.steps[-1] if conversation.steps else None
         if last is None or last.turn.role != "assistant" or last.turn.finish == "stop":
-            self._host.say("The last answer is complete; there is nothing to continue")
+            self.host.say("The last answer is complete; there is nothing to continue")
             return
-        await self._run(conversation.continue_answer, self._transcript.reopen_last)
+        await self._run(conversation.continue_answer, self.transcript.reopen_last)
 
     async def do_edit(self, _: str) -> None:
         """Change an earlier question."""
         if self.idle() is not None:
-            self._panel.dismiss()
-            self._draft.unqueue()
-            self._draft.edit_earlier()
+            self.panel.dismiss()
+            self.draft.unqueue()
+            self.draft.edit_earlier()
 
     async def do_branch_back(self, _: str) -> None:
         """Show the version of the chat before this one."""
@@ -238,14 +224,14 @@ class TurnActions:
             return
         last = conversation.steps[-1] if conversation.steps else None
         if last is None or last.branches == 1:
-            self._host.say("There is only one version; a retry or an edit makes another")
+            self.host.say("There is only one version; a retry or an edit makes another")
             return
         try:
             conversation.choose_branch((last.branch + by) % last.branches)
         except Q35Error as error:
-            self._host.say(str(error), "error")
+            self.host.say(str(error), "error")
             return
-        await self._transcript.turn_to(conversation.steps)
+        await self.transcript.turn_to(conversation.steps)
         self._changed(conversation)
 
     async def do_drop_oldest(self, argument: str) -> None:
@@ -253,36 +239,36 @@ class TurnActions:
         conversation = self.idle()
         if conversation is None:
             return
-        most = len(self._session.questions) - 1
+        most = len(self.session.questions) - 1
         pairs = typed_number(argument, most) if argument else 1
         if most < 1:
-            self._host.say("There is only one turn; leaving it out would leave nothing")
+            self.host.say("There is only one turn; leaving it out would leave nothing")
         elif not pairs:
             said = one_line(argument, 40)
-            self._host.say(f"“{said}” is not a number from 1 to {most}", "error")
+            self.host.say(f"“{said}” is not a number from 1 to {most}", "error")
         else:
             await self._drop(conversation, pairs)
 
     async def _drop(self, conversation: Conversation, pairs: int) -> None:
-        which = oldest_words(self._session.questions, pairs)
+        which = oldest_words(self.session.questions, pairs)
         before = conversation.used_slots
         try:
             conversation.drop_oldest(pairs)
         except Q35Error as error:
-            self._host.say(str(error), "error")
+            self.host.say(str(error), "error")
             return
-        await self._transcript.synchronise(conversation.steps)
+        await self.transcript.synchronise(conversation.steps)
         self._changed(conversation)
         freed = max(0, before - conversation.used_slots)
         won = f"; {slots(freed)} are free again" if freed else ""
-        self._host.say(f"Left out {which}{won}")
+        self.host.say(f"Left out {which}{won}")
 
     def _changed(self, conversation: Conversation) -> None:
         """The turns that the model reads are others now."""
-        self._session.meter.idle(conversation)
-        self._draft.forget_forecast()
-        self._draft.forecast_soon()
-        self._host.refresh()
+        self.session.meter.idle(conversation)
+        self.draft.forget_forecast()
+        self.draft.forecast_soon()
+        self.host.refresh()
 
     async def do_summarise(self, _: str) -> None:
         """Let the model write a summary, then go on in a new conversation that starts from it."""
@@ -290,8 +276,8 @@ class TurnActions:
         if conversation is None:
             return
         if not conversation.steps:
-            self._host.say("There is nothing to sum up yet")
+            self.host.say("There is nothing to sum up yet")
             return
-        fresh, events = self._session.workspace.new_from_summary(conversation)
-        self._session.follow_up = fresh
-        await self._run(lambda: events, partial(self._transcript.begin, None))
+        fresh, events = self.session.workspace.new_from_summary(conversation)
+        self.session.follow_up = fresh
+        await self._run(lambda: events, partial(self.transcript.begin, None))
