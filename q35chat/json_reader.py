@@ -107,9 +107,9 @@ class Fields:
     def text(self, name: str) -> str:
         """A text."""
         value = self._get(name)
-        if not _is_text(value):
+        if not isinstance(value, str):
             raise self.wrong(name, "a text", value)
-        return str(value)
+        return value
 
     def text_or_none(self, name: str) -> str | None:
         """A text or null."""
@@ -118,7 +118,7 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts."""
         value = self._get(name)
-        if not isinstance(value, list) or not all(map(_is_text, value)):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.wrong(name, "a list of texts", value)
         return tuple(value)
 
@@ -207,8 +207,3 @@ class Fields:
 def _shown(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
-def _is_text(value: object) -> bool:
-    """Not with half of a surrogate pair, which nothing can write."""
-    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)

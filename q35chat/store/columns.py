@@ -182,6 +182,21 @@ def _parsed(text: object) -> object:
         return None
 
 
+def _text(stored: Fields, name: str) -> str:
+    return _writable(stored, name, stored.text(name))
+
+
+def _texts(stored: Fields, name: str) -> tuple[str, ...]:
+    return tuple(_writable(stored, name, text) for text in stored.texts(name))
+
+
+def _writable(stored: Fields, name: str, text: str) -> str:
+    """`text`; no half of a surrogate pair, which nothing can write."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise stored.wrong(name, "a text", text)
+    return text
+
+
 _Read = Callable[[Fields, str], object]
 
 
@@ -218,11 +233,11 @@ _SAMPLING: Final[Mapping[str, _Read]] = {
 }
 _SETTINGS: Final[Mapping[str, _Read]] = {
     "sampling": Fields.raw,
-    "system_prompt": Fields.text,
+    "system_prompt": _text,
     "thinking": partial(Fields.flag, default=False),
     "thinking_budget": _limit,
     "max_new_tokens": _limit,
-    "stop": Fields.texts,
+    "stop": _texts,
     "max_image_tokens": partial(Fields.whole, least=1),
     "loop_guard": partial(Fields.flag, default=True),
 }
@@ -230,7 +245,7 @@ _TIMINGS: Final[Mapping[str, _Read]] = {
     "vision_ms": _time,
     "prefill_ms": _time,
     "first_token_ms": _time,
-    "route": Fields.text,
+    "route": _text,
 }
 _USAGE: Final[Mapping[str, _Read]] = {
     **{field.name: Fields.whole for field in fields(Usage)},
