@@ -10,79 +10,63 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
 from typing import Annotated, Any, ClassVar, TextIO
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from q35chat import __version__
-from q35chat.commands import options as opt
-from q35chat.commands.console import Console, forget_impossible_size
+from q35chat.commands.chat import chat
+from q35chat.commands.console import Console, forget_impossible_size, protect_screen
 from q35chat.commands.failures import BROKEN_PIPE, report
-from q35chat.commands.npu import NpuOptions, protect_screen
-from q35chat.commands.on_demand import Group, Made
+from q35chat.commands.options import given_options, with_options_of
 from q35chat.commands.streaming import work_is_running
 from q35chat.processes import program
 
 
-def _ask() -> Made:
-    from q35chat.commands.ask_line import ask  # noqa: PLC0415
+class Commands(TyperGroup):
+    """All commands, in the order of the help, each made when it is first asked for: the chat must
+    not wait for the others. `commands/NAME.py` defines NAME, a function or a group."""
 
-    return ask
+    NAMES: ClassVar = ("chat", "ask", "export", "verify", "convert", "bench", "doctor", "sessions")
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: dict[str, Any] = dict.fromkeys(self.NAMES)
 
-def _bench() -> Made:
-    from q35chat.commands.bench_line import bench  # noqa: PLC0415
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002  (typer's own)
+        """The command `cmd_name`; None where there is none."""
+        if cmd_name in self.commands and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _command(cmd_name)
+        return self.commands.get(cmd_name)
 
-    return bench
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        """The command that the first of `args` names. Raises a usage error.
 
-
-def _convert() -> Made:
-    from q35chat.commands.bundle_lines import convert  # noqa: PLC0415
-
-    return convert
-
-
-def _doctor() -> Made:
-    from q35chat.commands.bundle_lines import doctor  # noqa: PLC0415
-
-    return doctor
-
-
-def _export() -> Made:
-    from q35chat.commands.export_line import export  # noqa: PLC0415
-
-    return export
-
-
-def _sessions() -> Made:
-    from q35chat.commands.sessions import app as sessions  # noqa: PLC0415
-
-    return sessions
+        Many type their question after the program's name: they are told how to ask it.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            word = args[0]
+            if word[:1] != "-" and not get_close_matches(word, self.NAMES):
+                advice = f'to ask something: {program()} ask "..."'
+                error.message = f"{error.message.rstrip('.')}; {advice}"
+            raise
 
 
-def _verify() -> Made:
-    from q35chat.commands.bundle_lines import verify  # noqa: PLC0415
-
-    return verify
-
-
-class Commands(Group):
-    """All commands, in the order of the help."""
-
-    makers: ClassVar = {
-        "chat": lambda: chat,
-        "ask": _ask,
-        "export": _export,
-        "verify": _verify,
-        "convert": _convert,
-        "bench": _bench,
-        "doctor": _doctor,
-        "sessions": _sessions,
-    }
-
-    def advice(self) -> str:
-        """Many type their question after the program's name."""
-        return f'to ask something: {program()} ask "..."'
+def _command(name: str) -> Any:  # noqa: ANN401
+    made = getattr(import_module(f"q35chat.commands.{name}"), name)
+    if isinstance(made, typer.Typer):
+        return get_command(made)
+    alone = typer.Typer(
+        rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False
+    )
+    alone.command(name)(made)
+    return get_command(alone)
 
 
 def _as_markup(text: str) -> str:
@@ -143,54 +127,8 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-def chat(
-    model_dir: opt.ModelDir = None,
-    max_image_tokens: opt.MaxImageTokens = None,
-    threads: opt.Threads = None,
-    continues: opt.Continues = False,
-    session: opt.Session = None,
-    image: opt.Images = None,
-    prompt: opt.FirstPrompt = "",
-    pictures: opt.Pictures = None,
-    no_images: opt.NoImages = False,
-    thinking: opt.Thinking = None,
-    thinking_budget: opt.ThinkingBudget = None,
-    snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB,
-    speculate: opt.Speculate = None,
-    device_id: opt.DeviceId = 0,
-    residency: opt.Residency = "auto",
-    host_states: opt.HostStates = False,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
-    ] = False,
-    _debug: opt.Debug = False,
-) -> int:
-    """Open the chat; the same as q35chat without a command."""
-    from q35chat.commands.chat import ChatOptions, open_chat  # noqa: PLC0415
-    from q35chat.commands.checks import check_pictures  # noqa: PLC0415
-
-    check_pictures(pictures, none=no_images)
-    asked = ChatOptions(
-        model_dir=model_dir,
-        max_image_tokens=max_image_tokens,
-        threads=threads,
-        plain=plain,
-        session=session,
-        images=tuple(image or ()),
-        prompt=prompt,
-        pictures="none" if no_images else pictures,
-        npu=NpuOptions(device_id, residency, host_states),
-        snapshot_mib=snapshot_mib,
-        speculate=speculate,
-        thinking=thinking,
-        thinking_budget=thinking_budget,
-        continues=continues,
-    )
-    return open_chat(asked, Console.standard())
-
-
 @app.callback(invoke_without_command=True)
-@opt.with_options_of(chat)
+@with_options_of(chat)
 def chat_by_default(
     context: typer.Context,
     _version: Annotated[
@@ -202,7 +140,7 @@ def chat_by_default(
     """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
     if not context.invoked_subcommand:
         return chat(**options)
-    if set(opt.given_options(context)) - {"_debug"}:
+    if set(given_options(context)) - {"_debug"}:
         raise typer.BadParameter(f"put the options after {context.invoked_subcommand}")
     return 0
 

@@ -12,7 +12,7 @@ import pytest
 
 from q35chat.ascend.diagnosis import lite_library
 from q35chat.bench.machine import measured_apart
-from q35chat.commands.exporting import ChildExporter
+from q35chat.commands.export_process import ChildExporter
 from q35chat.diagnosis.machine import look, onnxruntime
 from q35chat.errors import CheckpointError
 from q35chat.processes import python_command, python_environment

@@ -210,7 +210,7 @@ class StoredConversation:
     ) -> Generator[Event]:
         """The events of a turn; when it ends, however it does, its slots are counted."""
         finished: Finished | None = None
-        with self._turn_lock.passing(run), self._journal.store.answering(self.id):
+        with self._turn_lock.passing(run), self._journal.answering():
             try:
                 self._journal.refresh()
                 if request := prepare():

@@ -222,3 +222,9 @@ class StoredWorkspace:
         if self._loaded is None:
             raise UsageError("The model is not loaded yet. Wait for it, then try again.")
         return self._loaded
+
+
+def unkept(backend: ChatBackend, settings: ChatSettings) -> StoredConversation:
+    """An empty conversation in memory alone."""
+    journal = Journal(None, untitled(new_id(), settings))
+    return StoredConversation(backend, journal, TurnLock(), reads_ahead=False)

@@ -3,112 +3,142 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from q35chat.chat.backend import ChatBackend
-from q35chat.chat.conversation import StoredConversation
-from q35chat.chat.events import Event, Finished
-from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.commands.answering import answer, show_turn
-from q35chat.commands.backend import LoadedModel, load_model
-from q35chat.commands.checks import check_thinking
+import typer
+
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
+from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
-from q35chat.commands.keeping import after_one_turn, keeping
-from q35chat.commands.model_choice import ModelChoice, choose_model, make_demo
-from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
-from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
-from q35chat.commands.prompt_input import checked_argument, read_prompt
-from q35chat.commands.render import JsonRenderer, Renderer, StreamRenderer
-from q35chat.commands.report import stats_lines
-from q35chat.commands.sampling import chosen_sampling
-from q35chat.commands.streaming import call_in_worker
-from q35chat.settings import Settings, load_settings
-from q35chat.user_input import Speculate
-from q35chat.vision.loading import header, read_file
+from q35chat.errors import StoreError, UsageError
 
-Load = Callable[[ModelChoice, int | None], LoadedModel]
+if TYPE_CHECKING:
+    from q35chat.chat.backend import ChatBackend
+    from q35chat.chat.conversation import StoredConversation
+    from q35chat.chat.events import Event
+    from q35chat.chat.values import ChatSettings, SamplingSettings
+    from q35chat.commands.model import LoadedModel, ModelChoice
+    from q35chat.settings import Settings
+    from q35chat.store import Store
+
+Load = Callable[["ModelChoice", int | None], "LoadedModel"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How the next token is chosen, in place of the checkpoint's own way."""
+
+    temperature: opt.Temperature = None
+    top_p: opt.TopP = None
+    top_k: opt.TopK = None
+    min_p: opt.MinP = None
+    presence_penalty: opt.PresencePenalty = None
+    repetition_penalty: opt.RepetitionPenalty = None
+    seed: opt.Seed = None
+    greedy: opt.Greedy = False
+
+    def check(self) -> None:
+        """Refuse an option that only matters without another one. Raises UsageError."""
+        if self.greedy and self.temperature is not None:
+            raise UsageError(_useless("--greedy", "temperature"))
+        if self.greedy or self.temperature == 0:
+            greedy = "--greedy" if self.greedy else "--temperature 0"
+            for name in ("top_p", "top_k", "min_p"):
+                if getattr(self, name) is not None:
+                    raise UsageError(_useless(greedy, name))
+
+    def over(self, defaults: SamplingSettings) -> SamplingSettings:
+        """`defaults` with what was given in its place; `greedy` is temperature 0."""
+        values: dict[str, Any] = asdict(self)
+        greedy = values.pop("greedy")
+        given = {name: value for name, value in values.items() if value is not None}
+        if greedy:
+            given["temperature"] = 0.0
+        return replace(defaults, **given)
 
 
 @dataclass(frozen=True, slots=True)
 class AskOptions:
-    """What `ask` was given; None and empty mean: not given. `sampling` holds given fields only."""
+    """What `ask` takes; None means: not given."""
 
-    prompt: str | None = None
-    images: tuple[Path, ...] = ()
-    system: str | None = None
-    thinking: bool | None = None
-    thinking_budget: int | None = None
-    max_new_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    as_json: bool = False
-    stats: bool = False
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    greedy: bool = False
-    model_dir: Path | None = None
-    max_image_tokens: int | None = None
-    threads: int | None = None
+    prompt: Annotated[
+        str | None,
+        typer.Argument(
+            help="The question. Text that is piped in comes after it; without a question, or "
+            "with -, that text is the question."
+        ),
+    ] = None
+    images: opt.Images = None
+    system: opt.System = None
+    thinking: opt.Thinking = None
+    thinking_budget: opt.ThinkingBudget = None
+    max_new_tokens: opt.MaxNewTokens = None
+    stop: opt.Stop = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+    stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False
+    continues: opt.Continues = False
+    session: opt.Session = None
+    keep: Annotated[
+        bool,
+        typer.Option(
+            " /--no-save",
+            help="Do not keep this question and its answer.",
+            show_default=False,
+        ),
+    ] = True
+    sampling: SamplingOptions = SamplingOptions()
+    model_dir: opt.ModelDir = None
+    max_image_tokens: opt.MaxImageTokens = None
+    threads: opt.Threads = None
+    snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB
+    speculate: opt.Speculate = None
     npu: NpuOptions = DEFAULT_NPU
-    snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
-    speculate: Speculate | None = None
-    session: str | None = None
-    continues: bool = False
-    keep: bool = True
 
 
-def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> int:
+@opt.takes(AskOptions)
+def ask(options: AskOptions) -> int:
+    """Answer one question; the answer streams to stdout, everything else to stderr."""
+    return ask_once(options, Console.standard())
+
+
+def ask_once(options: AskOptions, console: Console, load: Load | None = None) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
-    chosen_sampling(SamplingSettings(), options.sampling, greedy=options.greedy)
-    check_thinking(options.thinking, options.thinking_budget)
-    for option, text in (("--system", options.system), *(("--stop", one) for one in options.stop)):
-        checked_argument(text or "", option)
-    status = StatusLine(console)
-    status.show("reading what is piped in")
-    try:
-        prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
-    finally:
-        status.clear()
-    for path in options.images:
-        header(read_file(path), str(path))
-    kept = keeping(console, options.session, latest=options.continues, keep=options.keep)
+    from q35chat.commands import model as models
+    from q35chat.commands.render import JsonRenderer, StreamRenderer, show_turn, stats_lines
+    from q35chat.settings import load_settings
+
+    prompt = _checked_prompt(options, console)
+    store, kept_in = _place(options, console)
     settings = load_settings()
-    choice = choose_model(options.model_dir, settings, lambda: make_demo(console.note))
+    choice = models.choose_model(
+        options.model_dir, settings, lambda: models.make_demo(console.note)
+    )
     choice = replace(
         choice,
         npu=options.npu,
         snapshot_mib=options.snapshot_mib,
         speculate=options.speculate or settings.speculate,
     )
-    status.show("loading the model")
     started = perf_counter()
-    try:
-        model = call_in_worker(lambda: load(choice, options.threads))
-    finally:
-        status.clear()
+    model = _loaded(lambda: (load or models.load_model)(choice, options.threads), console)
     load_ms = (perf_counter() - started) * 1000
-    fresh = _fresh(settings, model.sampling)
-    conversation = kept.conversation(model, fresh)
-    if kept.damage:
-        console.note(kept.damage)
-    session = conversation.id if conversation else None
-    renderer: Renderer = (
+    conversation = _conversation(store, kept_in, model, settings)
+    if store is not None and store.damaged_chat:
+        console.note(store.damaged_chat)
+    session = conversation.id if store is not None else None
+    renderer = (
         JsonRenderer(console, load_ms, session) if options.as_json else StreamRenderer(console)
     )
-    problem = ""
-    if conversation is None:
-        used = _chosen(options, fresh)
-        turn = Turn("user", prompt, _pictures(options, used, model.backend))
-        finished = answer(model.backend, [turn], used, renderer)
-    else:
-        try:
-            finished = _answer_in(conversation, prompt, options, model.backend, renderer)
-        finally:
-            if problem := conversation.flush():
-                console.note(f"not all of this answer is kept: {problem}")
+    try:
+        events = _asked(conversation, prompt, options, model.backend)
+        finished = show_turn(events, conversation.cancel, renderer)
+    finally:
+        if problem := conversation.flush():
+            console.note(f"not all of this answer is kept: {problem}")
     if options.stats:
         for line in stats_lines(finished, load_ms, session):
             console.note(line)
@@ -117,21 +147,101 @@ def ask_once(options: AskOptions, console: Console, load: Load = load_model) -> 
     return 1 if problem else 0
 
 
-def _answer_in(
-    conversation: StoredConversation,
-    prompt: str,
-    options: AskOptions,
-    backend: ChatBackend,
-    renderer: Renderer,
-) -> Finished:
+def _checked_prompt(options: AskOptions, console: Console) -> str:
+    """The question with what is piped in, once all that is given was found good. Raises UsageError,
+    PictureError."""
+    from q35chat.commands.prompt_input import checked_argument, read_prompt
+    from q35chat.vision.loading import header, read_file
+
+    options.sampling.check()
+    opt.check_thinking(options.thinking, options.thinking_budget)
+    for option, texts in (("--system", [options.system or ""]), ("--stop", options.stop or ())):
+        for text in texts:
+            checked_argument(text, option)
+    status = StatusLine(console)
+    status.show("reading what is piped in")
+    try:
+        prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
+    finally:
+        status.clear()
+    for path in options.images or ():
+        header(read_file(path), str(path))
+    return prompt
+
+
+def _place(options: AskOptions, console: Console) -> tuple[Store | None, str | None]:
+    """The store that keeps the turn, or None; and the conversation that it goes on in, or None.
+
+    A new turn is answered without being kept where the store cannot be opened, and a note says
+    so. Raises StoreError where a conversation was asked for and is not there, UsageError where
+    the options contradict each other.
+    """
+    wanted = options.session is not None or options.continues
+    opt.check_session(options.session, latest=options.continues)
+    if not options.keep:
+        if wanted:
+            raise UsageError("--no-save keeps nothing; leave out --continue and --session or it")
+        return None, None
+    from q35chat.store import Store
+
+    try:
+        store = Store()
+    except StoreError as error:
+        if wanted:
+            raise
+        console.note(f"this answer is not kept: {error}")
+        return None, None
+    if store.message:
+        console.note(store.message)
+    if options.session is not None:
+        return store, store.resolve(options.session)
+    return store, store.latest() if options.continues else None
+
+
+def _loaded(load: Callable[[], LoadedModel], console: Console) -> LoadedModel:
+    from q35chat.commands.streaming import call_in_worker
+
+    status = StatusLine(console)
+    status.show("loading the model")
+    try:
+        return call_in_worker(load)
+    finally:
+        status.clear()
+
+
+def _conversation(
+    store: Store | None, session: str | None, model: LoadedModel, settings: Settings
+) -> StoredConversation:
+    """The conversation `session` with its own settings, or a new one with the user's."""
+    from q35chat.chat.values import ChatSettings
+    from q35chat.chat.workspace import StoredWorkspace, unkept
+
+    fresh = ChatSettings(
+        sampling=model.sampling,
+        thinking=settings.thinking,
+        max_image_tokens=settings.max_image_tokens,
+    )
+    if store is None:
+        return unkept(model.backend, fresh)
+    workspace = StoredWorkspace(store, lambda: (model.backend, fresh), reads_ahead=False)
+    workspace.load()
+    return workspace.pick(session)
+
+
+def _asked(
+    conversation: StoredConversation, prompt: str, options: AskOptions, backend: ChatBackend
+) -> Iterator[Event]:
+    """The events of the turn; the conversation keeps of its options the system prompt, thinking
+    and its budget."""
     before = conversation.settings()
     used = _chosen(options, before)
-    events = conversation.send(prompt, _pictures(options, used, backend), settings=used)
-    events = _keeping_settings(conversation, events, after_one_turn(before, used))
-    return show_turn(events, conversation.cancel, renderer)
+    pictures = [backend.attach(path, used.max_image_tokens) for path in options.images or ()]
+    events = conversation.send(prompt, pictures, settings=used)
+    kept = before.with_thinking(used.thinking, used.thinking_budget)
+    return _keeping(conversation, events, replace(kept, system_prompt=used.system_prompt))
 
 
-def _keeping_settings(
+def _keeping(
     conversation: StoredConversation, events: Iterator[Event], settings: ChatSettings
 ) -> Iterator[Event]:
     """The events of a turn; the conversation keeps `settings` as soon as it keeps the question."""
@@ -142,14 +252,6 @@ def _keeping_settings(
     yield from events
 
 
-def _fresh(settings: Settings, sampling: SamplingSettings) -> ChatSettings:
-    return ChatSettings(
-        sampling=sampling,
-        thinking=settings.thinking,
-        max_image_tokens=settings.max_image_tokens,
-    )
-
-
 def _chosen(options: AskOptions, base: ChatSettings) -> ChatSettings:
     """`base` under what was given for this turn."""
     given: dict[str, Any] = {
@@ -157,17 +259,16 @@ def _chosen(options: AskOptions, base: ChatSettings) -> ChatSettings:
         "thinking": True if options.thinking_budget is not None else options.thinking,
         "thinking_budget": options.thinking_budget,
         "max_new_tokens": options.max_new_tokens,
-        "stop": options.stop or None,
+        "stop": tuple(options.stop or ()) or None,
         "max_image_tokens": options.max_image_tokens,
     }
     return replace(
         base,
-        sampling=chosen_sampling(base.sampling, options.sampling, greedy=options.greedy),
+        sampling=options.sampling.over(base.sampling),
         **{name: value for name, value in given.items() if value is not None},
     )
 
 
-def _pictures(
-    options: AskOptions, settings: ChatSettings, backend: ChatBackend
-) -> tuple[Attachment, ...]:
-    return tuple(backend.attach(path, settings.max_image_tokens) for path in options.images)
+def _useless(greedy: str, name: str) -> str:
+    option = name.replace("_", "-")
+    return f"{greedy} always takes the likeliest token; drop --{option} or it"

@@ -4,48 +4,29 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from q35chat import __version__
-from q35chat.bench.document import as_text, compare, document, read_document
-from q35chat.bench.machine import measured_apart, memory
-from q35chat.bench.measure import (
-    Allocation,
-    DecodeRun,
-    Measurement,
-    PrefillRun,
-    Progress,
-    make_plan,
-)
-from q35chat.bench.plot import latencies, picture
-from q35chat.bench.report import comparison_lines, result_lines
-from q35chat.bench.results import Result, Subject
-from q35chat.bench.traffic import traffic
-from q35chat.bundle.bundle import Bundle
-from q35chat.bundle.foreign import open_bundle
-from q35chat.chat.engine import open_decoder
-from q35chat.chat.model import GenerationDefaults
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
+from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
-from q35chat.commands.graphs import graph_opener
-from q35chat.commands.model_choice import choose_model, make_demo
-from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
 from q35chat.commands.streaming import in_worker, stop_on_interrupt
-from q35chat.engine.contract import read_contract
-from q35chat.engine.decoder import Decoder
-from q35chat.engine.sampling import Sampler
-from q35chat.engine.session import GraphSession
 from q35chat.errors import OutputError, UsageError
-from q35chat.files import replace_file
-from q35chat.runtimes.threads import usable_cpus
-from q35chat.settings import load_settings
 from q35chat.text import json_safe, safe_line
+
+if TYPE_CHECKING:
+    from q35chat.bench.measure import Progress
+    from q35chat.bench.results import Result, Subject
+    from q35chat.bundle.bundle import Bundle
+    from q35chat.engine.decoder import Decoder
+    from q35chat.engine.session import GraphSession
 
 Bandwidth = Callable[[int], float | None]
 _RUNTIMES = {"cpu": "onnxruntime", "ascend-310p": "mindspore_lite"}
@@ -54,29 +35,55 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What `bench` was given; None and empty mean: chosen so that it fits."""
+    """What `bench` takes; None means: chosen so that it fits."""
 
-    model_dir: Path | None = None
-    prompt: int | None = None
-    tokens: int | None = None
-    contexts: tuple[int, ...] = ()
-    repeat: int = 5
-    threads: int | None = None
-    as_json: bool = False
-    out: Path | None = None
-    compare: Path | None = None
-    plot: Path | None = None
+    model_dir: opt.ModelDir = None
+    prompt: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of a prefill. Default: 512, if they fit.")
+    ] = None
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Decode steps of a round. Default: 128, if they fit.")
+    ] = None
+    contexts: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--context",
+            min=1,
+            help="Tokens that are there before the steps; repeat for more. "
+            "Default: 100, half the capacity, and nearly all of it.",
+        ),
+    ] = None
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds of everything.")] = 5
+    threads: opt.Threads = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the result as JSON.")] = None
+    compare: Annotated[
+        Path | None, typer.Option(help="Print ratios to a result that was saved.")
+    ] = None
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the time of each step into this PNG file.")
+    ] = None
     npu: NpuOptions = DEFAULT_NPU
 
 
-def run_bench(
-    options: BenchOptions, console: Console, bandwidth: Bandwidth = measured_apart
-) -> int:
+@opt.takes(BenchOptions)
+def bench(options: BenchOptions) -> int:
+    """Measure speed and memory of a bundle; Ctrl+C shows what was measured so far."""
+    return run_bench(options, Console.standard())
+
+
+def run_bench(options: BenchOptions, console: Console, bandwidth: Bandwidth | None = None) -> int:
     """Measure and show; the exit code. Ctrl+C shows what there is. Raises Q35Error."""
+    from q35chat.bench.document import read_document
+    from q35chat.bench.machine import measured_apart
+    from q35chat.bundle.foreign import open_bundle
+    from q35chat.commands.model import choose_model, make_demo
+    from q35chat.settings import load_settings
+
     then = read_document(options.compare) if options.compare else None
     _check_places(options)
     choice = choose_model(options.model_dir, load_settings(), lambda: make_demo(console.note))
-    bench = _Bench(options, open_bundle(choice.path), bandwidth)
+    bench = _Bench(options, open_bundle(choice.path), bandwidth or measured_apart)
     status = StatusLine(console)
     try:
         with stop_on_interrupt(bench.stop.set):
@@ -106,6 +113,11 @@ class _Bench:
 
     def run(self) -> Iterator[Progress]:
         """Load and measure; for a worker thread."""
+        from q35chat.bench.machine import memory
+        from q35chat.bench.measure import Progress, make_plan
+        from q35chat.bench.results import Result
+        from q35chat.chat.engine import open_decoder
+
         yield Progress("loading the model", 0, 1)
         before, sessions, started = memory(), _Sessions(self.bundle, self.options), perf_counter()
         decoder = open_decoder(self.bundle, sessions.runtime, sessions)
@@ -116,11 +128,10 @@ class _Bench:
                 decoder.capacity,
                 prompt=asked.prompt,
                 tokens=asked.tokens,
-                contexts=asked.contexts,
+                contexts=tuple(asked.contexts or ()),
                 repeat=asked.repeat,
             )
-            threads = asked.threads or usable_cpus()
-            subject = _subject(self.bundle, decoder.capacity, threads)
+            subject = _subject(self.bundle, decoder.capacity, asked.threads)
             self.result = Result(subject, plan, load_ms, before, memory())
             yield from self._measured(decoder, sessions, self.result)
         finally:
@@ -129,6 +140,13 @@ class _Bench:
     def _measured(
         self, decoder: Decoder, sessions: _Sessions, result: Result
     ) -> Iterator[Progress]:
+        from q35chat.bench.machine import memory
+        from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
+        from q35chat.bench.traffic import traffic
+        from q35chat.chat.model import GenerationDefaults
+        from q35chat.engine.contract import read_contract
+        from q35chat.engine.sampling import Sampler
+
         on_cpu = self.bundle.manifest.target == "cpu"
         if on_cpu:
             path, session = sessions.decode
@@ -161,6 +179,8 @@ class _Sessions:
     """Opens the graphs of a bundle and remembers them."""
 
     def __init__(self, bundle: Bundle, options: BenchOptions) -> None:
+        from q35chat.commands.model import graph_opener
+
         self.runtime = graph_opener(bundle, options.threads, options.npu)
         graphs = bundle.manifest.graphs
         self._decode = bundle.graph_path("decode" if "decode" in graphs else "text")
@@ -179,18 +199,16 @@ class _Sessions:
 def _show(
     result: Result, then: dict[str, Any] | None, options: BenchOptions, console: Console
 ) -> None:
+    from q35chat.bench.document import as_text, compare, document
+    from q35chat.bench.report import comparison_lines, result_lines
+
     content = document(result)
     comparison = compare(content, then) if then else None
     if options.out:
         _write(options.out, as_text(content))
         console.note(f"saved as {options.out}")
     if options.plot:
-        series = {
-            f"behind {point.context} tokens": latencies(result.steps_at(point.context))
-            for point in result.decode_points()
-        }
-        title = f"{result.subject.model}, {result.subject.precision}: milliseconds of each step"
-        _write(options.plot, _drawn(series, title))
+        _write(options.plot, _drawn(result))
         console.note(f"drawn into {options.plot}")
     if options.as_json:
         if comparison is not None:
@@ -217,19 +235,34 @@ def _check_places(options: BenchOptions) -> None:
 
 
 def _write(path: Path, content: str | bytes) -> None:
+    from q35chat.files import replace_file
+
     try:
         replace_file(path, content)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}; name another file") from error
 
 
-def _drawn(series: Mapping[str, Sequence[float]], title: str) -> bytes:
+def _drawn(result: Result) -> bytes:
+    """The time of each step as a PNG file."""
+    from io import BytesIO
+
+    from q35chat.bench.plot import latencies, picture
+
+    series = {
+        f"behind {point.context} tokens": latencies(result.steps_at(point.context))
+        for point in result.decode_points()
+    }
+    title = f"{result.subject.model}, {result.subject.precision}: milliseconds of each step"
     file = BytesIO()
     picture(series, safe_line(title)).save(file, "PNG")
     return file.getvalue()
 
 
-def _subject(bundle: Bundle, capacity: int, threads: int) -> Subject:
+def _subject(bundle: Bundle, capacity: int, threads: int | None) -> Subject:
+    from q35chat.bench.results import Subject
+    from q35chat.runtimes.threads import usable_cpus
+
     manifest = bundle.manifest
     name = _RUNTIMES.get(manifest.target, "")
     return Subject(
@@ -237,7 +270,7 @@ def _subject(bundle: Bundle, capacity: int, threads: int) -> Subject:
         target=manifest.target,
         precision=manifest.precision,
         capacity=capacity,
-        threads=threads,
+        threads=threads or usable_cpus(),
         machine=f"{_processor()}, {usable_cpus()} CPUs, {platform.system()} {platform.machine()}",
         software=f"q35chat {__version__}, Python {platform.python_version()}{_version(name)}",
     )
@@ -254,6 +287,8 @@ def _processor() -> str:
 
 
 def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return f", {name} {version(name)}" if name else ""
     except PackageNotFoundError:

@@ -9,51 +9,59 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from q35chat.commands.checks import check_session, check_thinking
+import typer
+
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
+from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine, is_terminal
-from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
-from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
 from q35chat.errors import UsageError
 from q35chat.processes import program
 from q35chat.settings import Settings, load_settings
-from q35chat.user_input import Speculate
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
     from q35chat.chat.values import ChatSettings
     from q35chat.chat.workspace import StoredWorkspace
-    from q35chat.commands.model_choice import ModelChoice
+    from q35chat.commands.model import ModelChoice
     from q35chat.store import Store
-    from q35chat.tui.exporting import Job, Standing
-    from q35chat.tui.images.graphics import GraphicsPreference
 
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What the command was given; None and empty mean: not given."""
+    """What `chat` takes; None and empty mean: not given."""
 
-    model_dir: Path | None = None
-    max_image_tokens: int | None = None
-    threads: int | None = None
-    plain: bool = False
-    session: str | None = None
-    images: tuple[Path, ...] = ()
-    prompt: str = ""
-    pictures: GraphicsPreference | None = None
+    model_dir: opt.ModelDir = None
+    max_image_tokens: opt.MaxImageTokens = None
+    threads: opt.Threads = None
+    continues: opt.Continues = False
+    session: opt.Session = None
+    images: opt.Images = None
+    prompt: opt.FirstPrompt = ""
+    pictures: opt.Pictures = None
+    no_images: opt.NoImages = False
+    thinking: opt.Thinking = None
+    thinking_budget: opt.ThinkingBudget = None
+    snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB
+    speculate: opt.Speculate = None
     npu: NpuOptions = DEFAULT_NPU
-    snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
-    speculate: Speculate | None = None
-    thinking: bool | None = None
-    thinking_budget: int | None = None
-    continues: bool = False
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
+    ] = False
+
+
+@opt.takes(ChatOptions)
+def chat(options: ChatOptions) -> int:
+    """Open the chat; the same as q35chat without a command."""
+    return open_chat(options, Console.standard())
 
 
 def open_chat(options: ChatOptions, console: Console) -> int:
     """Chat until the user leaves; the exit code. Raises Q35Error."""
-    check_thinking(options.thinking, options.thinking_budget)
-    check_session(options.session, latest=options.continues)
+    opt.check_pictures(options.pictures, none=options.no_images)
+    opt.check_thinking(options.thinking, options.thinking_budget)
+    opt.check_session(options.session, latest=options.continues)
     _check_new(options)
     settings = load_settings()
     if options.plain:
@@ -86,9 +94,9 @@ def _session(store: Store, options: ChatOptions) -> str | None:
 
 
 def _line_by_line(options: ChatOptions, settings: Settings, console: Console) -> int:
-    from q35chat.commands.lines import LineChat  # noqa: PLC0415
-    from q35chat.commands.streaming import call_in_worker  # noqa: PLC0415
-    from q35chat.store import Store  # noqa: PLC0415
+    from q35chat.commands.lines import LineChat
+    from q35chat.commands.streaming import call_in_worker
+    from q35chat.store import Store
 
     first = _first_question(options)
     with Store() as store:
@@ -106,7 +114,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         chat = LineChat(workspace.pick(session), workspace.new, console)
         if store.damaged_chat:
             console.note(store.damaged_chat)
-        for path in options.images:
+        for path in options.images or ():
             chat.attach(path)
         try:
             if sys.stdin is not None and sys.stdin.isatty():
@@ -119,7 +127,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
 def _first_question(options: ChatOptions) -> str:
     """What `--prompt` asks, empty for nothing. Raises UsageError for options that mean nothing
     without a screen, and where there is nothing to read."""
-    from q35chat.commands.prompt_input import checked_argument  # noqa: PLC0415
+    from q35chat.commands.prompt_input import checked_argument
 
     if options.pictures not in {None, "none"}:
         raise UsageError(f"--plain shows no pictures; drop --pictures {options.pictures} or it")
@@ -130,7 +138,7 @@ def _first_question(options: ChatOptions) -> str:
 
 
 def _on_screen(options: ChatOptions, settings: Settings) -> int:
-    from q35chat.tui import garbage  # noqa: PLC0415
+    from q35chat.tui import garbage
 
     garbage.pause()
     try:
@@ -140,8 +148,9 @@ def _on_screen(options: ChatOptions, settings: Settings) -> int:
 
 
 def _screen(options: ChatOptions, settings: Settings) -> int:
-    from q35chat.store import Store  # noqa: PLC0415
-    from q35chat.tui.app import run  # noqa: PLC0415
+    from q35chat.commands.export_process import ChildExporter
+    from q35chat.store import Store
+    from q35chat.tui.app import run
 
     with Store() as store:
         workspace = stored_workspace(store, options, settings, _say_nothing)
@@ -149,60 +158,38 @@ def _screen(options: ChatOptions, settings: Settings) -> int:
             return run(
                 workspace,
                 session=_session(store, options),
-                images=options.images,
+                images=options.images or (),
                 prompt=options.prompt,
-                pictures=options.pictures,
-                exporter=LazyExporter(),
+                pictures="none" if options.no_images else options.pictures,
+                exporter=ChildExporter(),
             )
         finally:
             workspace.stop_idle()
-
-
-class LazyExporter:
-    """The application's exporter, imported when somebody asks for it."""
-
-    def job(self) -> Job:
-        """Something to do once."""
-        from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
-
-        return ChildExporter().job()
-
-    def room(self, folder: Path) -> int:
-        """Free bytes where `folder` is or would be; 0 when nobody can tell."""
-        from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
-
-        return ChildExporter().room(folder)
-
-    def standing(self, folder: Path) -> Standing | None:
-        """The bundle in `folder`; None where there is none that can be read."""
-        from q35chat.commands.exporting import ChildExporter  # noqa: PLC0415
-
-        return ChildExporter().standing(folder)
 
 
 def stored_workspace(
     store: Store, options: ChatOptions, settings: Settings, say: Callable[[str], None]
 ) -> StoredWorkspace:
     """The conversations in `store` over the chosen model, which is loaded when asked to."""
-    from q35chat.chat.values import ChatSettings  # noqa: PLC0415
-    from q35chat.chat.workspace import StoredWorkspace  # noqa: PLC0415
+    from q35chat.chat.values import ChatSettings
+    from q35chat.chat.workspace import StoredWorkspace
 
     def load() -> tuple[ChatBackend, ChatSettings]:
-        from q35chat.commands.model_choice import choose_model, make_demo  # noqa: PLC0415
+        from q35chat.commands.model import choose_model, make_demo
 
         choice = choose_model(options.model_dir, settings, lambda: make_demo(say))
         return load_choice(replace(choice, npu=options.npu), options.threads)
 
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
-        from q35chat.bundle.foreign import open_bundle  # noqa: PLC0415
-        from q35chat.commands.model_choice import ModelChoice  # noqa: PLC0415
+        from q35chat.bundle.foreign import open_bundle
+        from q35chat.commands.model import ModelChoice
 
         if open_bundle(folder, check="names").manifest.target == "cpu":
             return load_choice(ModelChoice(folder), options.threads)
         return load_choice(ModelChoice(folder, npu=options.npu), None)
 
     def load_choice(choice: ModelChoice, threads: int | None) -> tuple[ChatBackend, ChatSettings]:
-        from q35chat.commands.backend import load_model  # noqa: PLC0415
+        from q35chat.commands.model import load_model
 
         choice = replace(
             choice,

@@ -1,4 +1,5 @@
-"""Standard streams as the commands use them: what is a terminal, what is dim, what was closed.
+"""Standard streams as the commands use them: what is a terminal, what is dim, what was closed,
+and who else writes to them.
 
 Knows streams and escape sequences; knows no command.
 """
@@ -8,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TextIO
 
+from q35chat.ascend.options import log_path
 from q35chat.text import safe_line, safe_text
 
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
@@ -61,6 +64,17 @@ def forget_impossible_size() -> None:
         said = os.environ.get(name)
         if said is not None and not (said.isascii() and said.isdigit() and _is_size(said)):
             del os.environ[name]
+
+
+def protect_screen() -> None:
+    """Send descriptor 2 to the log, where MindSpore Lite is installed and would write to it.
+
+    To be called before anything takes `sys.stderr`, which moves to a descriptor of its own.
+    """
+    if find_spec("mindspore_lite") is not None:
+        from q35chat.ascend.native_log import native_log
+
+        native_log(log_path())
 
 
 def _is_size(digits: str) -> bool:

@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from q35chat.commands import options as opt
 from q35chat.commands.console import Console
-from q35chat.commands.next_command import chat_command
-from q35chat.text import quoted
-from q35export.ascend.converter import find_converter
-from q35export.ascend.mindir import convert
-from q35export.progress import reporter_for
 
 NO_CONVERTER = 3
+
+
+def convert(
+    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.")],
+    converter: Annotated[
+        str | None,
+        typer.Option(help="The converter_lite to use. Default: that of PATH or MSLITE_HOME."),
+    ] = None,
+    drop_onnx: Annotated[
+        bool, typer.Option("--drop-onnx", help="Delete the ONNX files of converted graphs.")
+    ] = False,
+    _debug: opt.Debug = False,
+) -> int:
+    """Make a bundle for ascend-310p ready for its NPU, or print the commands to do it there."""
+    return convert_bundle(bundle, Console.standard(), converter=converter, drop_onnx=drop_onnx)
 
 
 def convert_bundle(
     bundle: Path, console: Console, *, converter: str | None = None, drop_onnx: bool = False
 ) -> int:
     """Convert what is left; the exit code, 3 where a converter is missing. Raises Q35Error."""
+    from q35chat.commands.next_command import chat_command
+    from q35chat.text import quoted
+    from q35export.ascend.converter import find_converter
+    from q35export.ascend.mindir import convert as convert_graphs
+    from q35export.progress import reporter_for
+
     tool = find_converter(converter)
     if tool is not None:
         console.note(f"converting with {tool.name}")
     with reporter_for(console.err) as reporter:
-        result = convert(bundle, tool, reporter, drop_onnx=drop_onnx)
+        result = convert_graphs(bundle, tool, reporter, drop_onnx=drop_onnx)
     if result.status == "no-converter":
         console.note(
             "no converter here: copy the bundle to the NPU host, source CANN's set_env.sh there, "

@@ -1,33 +1,86 @@
-"""`q35chat doctor`: what is there and what is missing, as a table or as JSON."""
+"""`q35chat doctor`: what is there and what is missing, as a table or as JSON; with `--operators`
+every kernel of the 310P tried on this machine, in one report file.
+
+The report is for the owner of a card to run once and send back. The file is written before each
+kernel is tried: one that ends the process is the one that it names as started.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
 
-from q35chat.ascend import diagnosis as ascend
-from q35chat.bundle.bundle import is_bundle
-from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint, sample_pictures
+import typer
+
+from q35chat import __version__
+from q35chat.ascend.options import log_path
+from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine
-from q35chat.commands.model_choice import DEFAULT_OUT
-from q35chat.diagnosis import bundle, machine
-from q35chat.diagnosis.checks import Check, Group, run_probe
-from q35chat.errors import BundleError
-from q35chat.settings import load_settings
-from q35chat.text import readable_size, safe_line
-from q35chat.user_input import typed_path
+from q35chat.errors import BundleError, OutputError, UsageError
+from q35chat.text import safe_line
 
+if TYPE_CHECKING:
+    from q35chat.diagnosis.checks import Group
+    from q35export.ascend.converter import Converter
+    from q35export.ascend.operator_cases import OperatorCase
+    from q35export.verify.metrics import Difference
+
+_OF_THE_TABLE = {"as_json": "--json", "everything": "--all"}
+_OF_THE_REPORT = {"out": "--report", "device_id": "--device-id"}
 _WIDTH = 600
 _SHOWN_BYTES = 64 << 20
 _NPU_GROUPS = ("NPU runtime", "CANN", "Driver", "NPU", "Custom operators", "Conversion")
+_RUNS = 20
+_COSINE, _NRMSE = 0.999, 0.02
+_LOG_LINES = 40
+
+
+def doctor(
+    context: typer.Context,
+    model_dir: opt.ModelDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also list what an NPU needs where there is none.")
+    ] = False,
+    operators: Annotated[
+        bool,
+        typer.Option("--operators", help="Try every kernel on the NPU and write a report to send."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--report", help="The file of --operators' report.")
+    ] = None,
+    device_id: opt.DeviceId = 0,
+    _debug: opt.Debug = False,
+) -> int:
+    """Show what is here and what is missing; 1 where the chosen bundle cannot run."""
+    _check_doctor(opt.given_options(context), operators=operators)
+    console = Console.standard()
+    if not operators:
+        return run_doctor(model_dir, console, as_json=as_json, everything=everything)
+    return try_operators(console, diagnose(model_dir, console), device_id=device_id, report=out)
+
+
+def _check_doctor(given: Collection[str], *, operators: bool) -> None:
+    """Refuse options that only the other kind of diagnosis reads. Raises UsageError."""
+    for name, option in (_OF_THE_TABLE if operators else _OF_THE_REPORT).items():
+        if name in given and operators:
+            raise UsageError(f"--operators writes everything as one report; drop {option} or it")
+        if name in given:
+            raise UsageError(f"{option} is for --operators; add that, or leave {option} out")
 
 
 def diagnose(path: Path | None, console: Console) -> list[Group]:
     """Everything, about the bundle at `path`; None is the demo. How its check goes is shown on a
     terminal."""
+    from q35chat.ascend import diagnosis as ascend
+    from q35chat.bundle.demo import sample_pictures
+    from q35chat.diagnosis import bundle, machine
+    from q35chat.diagnosis.checks import run_probe
+
     places = ascend.Places.here()
     library = ascend.lite_library()
     groups = [
@@ -53,6 +106,9 @@ def diagnose(path: Path | None, console: Console) -> list[Group]:
 
 def _made_demo() -> Path | None:
     """Where the demo is, if it was used before."""
+    from q35chat.bundle.bundle import is_bundle
+    from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint
+
     try:
         folder = demo_bundle_path(demo_checkpoint())
     except (BundleError, OSError):
@@ -70,6 +126,8 @@ class _Progress:
 
     def tell(self, name: str, count: int) -> None:
         """So many more bytes of the file `name` were read."""
+        from q35chat.text import readable_size
+
         before = self._done // _SHOWN_BYTES if name == self._name else -1
         self._done = self._done + count if name == self._name else count
         self._name = name
@@ -105,6 +163,12 @@ def can_run(groups: Sequence[Group]) -> bool:
 
 def _chosen(option: Path | None) -> tuple[Path | None, list[Group]]:
     """The bundle that the chat would use, and what is wrong with the settings."""
+    from q35chat.bundle.bundle import is_bundle
+    from q35chat.commands.model import DEFAULT_OUT
+    from q35chat.diagnosis.checks import Check, Group
+    from q35chat.settings import load_settings
+    from q35chat.user_input import typed_path
+
     if option is not None:
         return option, []
     try:
@@ -117,7 +181,7 @@ def _chosen(option: Path | None) -> tuple[Path | None, list[Group]]:
 
 
 def _converter_name() -> str | None:
-    from q35export.ascend.converter import find_converter  # noqa: PLC0415
+    from q35export.ascend.converter import find_converter
 
     found = find_converter()
     return found.name if found else None
@@ -125,6 +189,8 @@ def _converter_name() -> str | None:
 
 def _without_npu(groups: Sequence[Group]) -> list[Group]:
     """The groups with those of an NPU as one line, where nothing of an NPU is here or needed."""
+    from q35chat.diagnosis.checks import Check, Group
+
     found = [check for group in groups if group.title in _NPU_GROUPS for check in group.checks]
     needed = {f"needs {check.name}" for check in found}.intersection(
         check.name for check in groups[-1].checks
@@ -153,9 +219,172 @@ def _table(groups: Sequence[Group], *, runs: bool) -> str:
 
 
 def _json(groups: Sequence[Group], path: Path | None, *, runs: bool) -> str:
+    import json
+
     report = {
         "bundle": None if path is None else str(path),
         "can_run": runs,
         "groups": [asdict(group) for group in groups],
     }
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one case ended. `stage` is where it stopped; `ms` is the median of a run; `log` is the
+    end of what the converter or the library wrote, where it failed."""
+
+    name: str
+    required: bool
+    stage: str
+    message: str = ""
+    difference: Difference | None = None
+    convert_ms: float = 0.0
+    ms: float = 0.0
+    log: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ran and came out right."""
+        return self.stage == "passed"
+
+
+def try_operators(
+    console: Console,
+    groups: Sequence[Group],
+    *,
+    device_id: int,
+    report: Path | None = None,
+    converter: str | None = None,
+    cases: Sequence[OperatorCase] | None = None,
+) -> int:
+    """Try every case and write the report; the exit code: 3 without a converter, 1 where a kernel
+    that the model needs does not work. Raises OutputError for a report that cannot be written."""
+    import datetime
+    import tempfile
+
+    from q35export.ascend.converter import find_converter
+    from q35export.ascend.operator_cases import operator_cases
+
+    tool = find_converter(converter)
+    if tool is None:
+        console.note("no converter here: put converter_lite on PATH, or set MSLITE_HOME")
+        return 3
+    path = report or Path(f"q35chat-operators-{datetime.date.today():%Y%m%d}.json")
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="q35chat-operators-") as folder:
+        for number, case in enumerate(cases or operator_cases()):
+            started = Outcome(case.name, case.required, "started")
+            _write(path, _report([*outcomes, started], groups, tool))
+            outcome = _try(case, tool, Path(folder) / str(number), device_id)
+            outcomes.append(outcome)
+            console.note(f"{'ok' if outcome.passed else outcome.stage:12} {outcome.name}"
+                         f"{_numbers(outcome)}")  # fmt: skip
+    _write(path, _report(outcomes, groups, tool))
+    console.note(f"report: {path}")
+    return 0 if all(outcome.passed or not outcome.required for outcome in outcomes) else 1
+
+
+def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> Outcome:
+    """Convert, run, compare; whatever fails at any stage is an outcome."""
+    from q35chat.ascend.native_log import native_log
+    from q35export.ascend.converter import Job, run_converter
+    from q35export.ascend.converter_config import PRECISION
+    from q35export.verify.metrics import difference, worst
+
+    folder.mkdir()
+    stage, started = "convert", perf_counter()
+    native = native_log(log_path())
+    mark, log = native.mark(), folder / "convert.log"
+    try:
+        case.save(folder / "model.onnx")
+        (folder / "converter.ini").write_text(PRECISION, encoding="ascii")
+        made = folder / "operator"
+        job = Job(case.name, folder / "model.onnx", folder / "converter.ini", made, log)
+        run_converter(tool, job, lambda: None)
+        convert_ms = (perf_counter() - started) * 1e3
+        stage = "run"
+        results, ms = _run(case, next(folder.glob("operator*.mindir")), device_id)
+        stage = "compare"
+        pairs = zip(results, case.outputs, strict=True)
+        found = worst([difference(result, wanted) for result, wanted in pairs])
+    except Exception as error:  # noqa: BLE001  (the other kernels are still to be tried)
+        message = " ".join(str(error).split()) or type(error).__name__
+        text = _read(log) if stage == "convert" else native.since(mark)
+        return Outcome(case.name, case.required, stage, message, log=_end(text))
+    right = found.cosine >= _COSINE and found.nrmse <= _NRMSE
+    ended = "passed" if right else "wrong result"
+    return Outcome(case.name, case.required, ended, "", found, convert_ms, ms)
+
+
+def _run(case: OperatorCase, path: Path, device_id: int) -> tuple[list[Any], float]:
+    """Outputs of the case, and the median time of a run in milliseconds."""
+    import statistics
+
+    import numpy as np
+
+    from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+    from q35chat.ascend.native_log import native_log
+
+    session = LiteSession(path, "operator", LiteDevice(device_id=device_id), native_log(log_path()))
+    try:
+        inputs = {}
+        for spec, array in zip(session.inputs, case.inputs.values(), strict=True):
+            inputs[spec.name] = session.allocate(array.shape, spec.dtype)
+            inputs[spec.name].write(array.astype(spec.dtype, copy=False))
+        outputs = {
+            spec.name: session.allocate(wanted.shape, spec.dtype)
+            for spec, wanted in zip(session.outputs, case.outputs, strict=True)
+        }
+        run = session.bind(inputs, outputs)
+        run()
+        results = [np.array(buffer.host()) for buffer in outputs.values()]
+        times = []
+        for _ in range(_RUNS):
+            started = perf_counter()
+            run()
+            times.append((perf_counter() - started) * 1e3)
+        return results, statistics.median(times)
+    finally:
+        session.close()
+
+
+def _numbers(outcome: Outcome) -> str:
+    if outcome.difference is None:
+        return f": {outcome.message}"
+    found = outcome.difference
+    return f": {outcome.ms:.2f} ms, cosine {found.cosine:.6f}, NRMSE {found.nrmse:.5f}"
+
+
+def _write(path: Path, text: str) -> None:
+    from q35chat.files import replace_file
+
+    try:
+        replace_file(path, text)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the report {path}: {error.strerror}; name another file with --report"
+        ) from error
+
+
+def _read(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+
+
+def _end(text: str) -> str:
+    return "\n".join(text.splitlines()[-_LOG_LINES:])
+
+
+def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converter) -> str:
+    """Everything that whoever reads it must know; paths of this machine are in it."""
+    import datetime
+    import json
+
+    facts = {
+        "q35chat": __version__,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "converter": tool.name,
+        "outcomes": [asdict(outcome) for outcome in outcomes],
+        "machine": [asdict(group) for group in groups],
+    }
+    return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"

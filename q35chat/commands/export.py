@@ -2,21 +2,106 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from q35chat.bundle.bundle import Bundle
+import typer
+
+from q35chat.commands import options as opt
 from q35chat.commands.console import Console
-from q35chat.commands.next_command import as_typed_here, lacking, next_step
 from q35chat.commands.verify import compare
 from q35chat.errors import UsageError
-from q35chat.processes import install_command
-from q35chat.text import readable_size
-from q35export.pipeline import export
-from q35export.plan import PROGRAM_BYTES
-from q35export.progress import reporter_for
-from q35export.request import COMPONENTS, ExportPlan, ExportRequest
-from q35export.source import local_folder, resolve
+
+if TYPE_CHECKING:
+    from q35chat.bundle.bundle import Manifest
+    from q35export.request import ExportPlan, ExportRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What `export` takes: the fields of an `ExportRequest`, gears as text, and `verify`."""
+
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, or a hub id.")] = (
+        "Qwen/Qwen3.5-4B"
+    )
+    out: Annotated[Path, typer.Option("--out", "-o", help="The bundle's folder.")] = Path("out")
+    target: Annotated[
+        str | None, typer.Option(help="What will run it. Default: the best that is found.")
+    ] = None
+    precision: Annotated[
+        Literal["fp32", "int8", "int4"] | None,
+        typer.Option(help="cpu: how the weights are stored. Default: int4."),
+    ] = None
+    block_size: Annotated[
+        int | None,
+        typer.Option(
+            help="cpu: how many weights share a scale, 32, 64 or 128. More is faster and smaller, "
+            "and less exact. Default: 128 in large matrices, 32 in small ones."
+        ),
+    ] = None
+    max_seq_len: Annotated[
+        int, typer.Option(help="The capacity: tokens of prompt and answer together.")
+    ] = 2048
+    component: Annotated[
+        Literal["all", "vision", "text", "prefill", "decode"],
+        typer.Option(help="Export only a part: vision and text, or vision, prefill and decode."),
+    ] = "all"
+    mtp: Annotated[
+        bool,
+        typer.Option(
+            "--mtp",
+            help="cpu: also the checkpoint's own head for guessing tokens (--speculate mtp). It "
+            "makes the bundle larger and guesses cost time, so by default it is left out.",
+        ),
+    ] = False
+    dtype: Annotated[
+        Literal["fp16", "fp32"], typer.Option(help="ascend-310p: numbers outside the kernels.")
+    ] = "fp16"
+    gears: Annotated[
+        str, typer.Option(help="ascend-310p: prompt lengths, such as 32,512. Default: as fit.")
+    ] = ""
+    image_gears: Annotated[str, typer.Option(help="ascend-310p: picture tokens of a picture.")] = (
+        "16,64,256"
+    )
+    fused_prefill: Annotated[
+        bool, typer.Option(help="ascend-310p: the prompt through the NPU's own kernel.")
+    ] = True
+    fused_decode: Annotated[
+        bool, typer.Option(help="ascend-310p: the answer, too; else the KV cache grows.")
+    ] = True
+    stateless_prefill: Annotated[
+        bool,
+        typer.Option("--stateless-prefill", help="ascend-310p: every prompt from its beginning."),
+    ] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False
+    verify: Annotated[
+        bool | None,
+        typer.Option(
+            "--verify/--no-verify",
+            help="Compare with transformers at the end. Default: if torch is installed.",
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be written and what it needs.")
+    ] = False
+    source: Annotated[
+        Literal["huggingface", "modelscope"], typer.Option(help="The hub of a hub id.")
+    ] = "huggingface"
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None
+
+
+@opt.takes(ExportOptions)
+def export(options: ExportOptions) -> int:
+    """Turn a Qwen3.5 checkpoint into a bundle that the chat can run."""
+    from q35export.request import ExportRequest, parse_gears
+
+    asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
+    verify, gears, image_gears = map(asked.pop, ("verify", "gears", "image_gears"))
+    asked["gears"] = parse_gears("--gears", gears) if gears else ()
+    asked["image_gears"] = parse_gears("--image-gears", image_gears)
+    return export_model(ExportRequest(**asked), Console.standard(), verify=verify)
 
 
 def export_model(request: ExportRequest, console: Console, *, verify: bool | None) -> int:
@@ -24,12 +109,19 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
 
     Raises Q35Error.
     """
+    from q35chat.bundle.bundle import Bundle
+    from q35chat.commands.next_command import as_typed_here, lacking, next_step
+    from q35chat.processes import install_command
+    from q35export.pipeline import export as run_export
+    from q35export.progress import reporter_for
+    from q35export.source import resolve
+
     _check(request, verify=verify)
     has_torch = find_spec("torch") is not None
     if verify and not has_torch:
         raise UsageError(f"--verify needs PyTorch: {install_command('torch')}, or use --no-verify")
     with reporter_for(console.err) as reporter:
-        result = export(request, reporter)
+        result = run_export(request, reporter)
     if result.status == "planned" and result.plan:
         _print_plan(result.plan, console)
     console.note(result.message)
@@ -42,7 +134,7 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
             console.note(line)
     wanted = verify
     if verify is None:
-        wanted = has_torch and result.status == "exported" and _is_whole(result.out)
+        wanted = has_torch and result.status == "exported" and _is_whole(manifest)
     if not wanted:
         return 0
     checkpoint = result.checkpoint or resolve(request, console.note).folder
@@ -51,6 +143,9 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
 
 def _check(request: ExportRequest, *, verify: bool | None) -> None:
     """Refuse options that would do nothing. Raises UsageError."""
+    from q35export.request import ExportRequest
+    from q35export.source import local_folder
+
     if verify and request.dry_run:
         raise UsageError("--dry-run writes nothing to compare; drop --verify or it")
     hub = {"--revision": request.revision, "--source": request.source != ExportRequest().source}
@@ -61,7 +156,7 @@ def _check(request: ExportRequest, *, verify: bool | None) -> None:
 
 def _compared(bundle: Path, checkpoint: Path, console: Console, *, asked_for: bool) -> int:
     """Compare; one that nobody asked for and that does not fit is left out with a note."""
-    from q35export.verify import NotComparableError  # noqa: PLC0415
+    from q35export.verify import NotComparableError
 
     try:
         return compare(bundle, checkpoint, console)
@@ -72,13 +167,17 @@ def _compared(bundle: Path, checkpoint: Path, console: Console, *, asked_for: bo
         return 0
 
 
-def _is_whole(bundle: Path) -> bool:
+def _is_whole(manifest: Manifest) -> bool:
     """Whether every component is there, so that there is something to compare."""
-    manifest = Bundle.open(bundle).manifest
+    from q35export.request import COMPONENTS
+
     return set(COMPONENTS[manifest.target]) <= set(manifest.graphs)
 
 
 def _print_plan(plan: ExportPlan, console: Console) -> None:
+    from q35chat.text import readable_size
+    from q35export.plan import PROGRAM_BYTES
+
     rows = [(file.path, file.size) for file in plan.files]
     rows += [(f"{file.path} (kept)", file.size) for file in plan.kept]
     width = max((len(path) for path, _ in rows), default=0)

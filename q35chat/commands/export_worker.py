@@ -1,4 +1,5 @@
-"""`python -m q35chat.commands.export_worker REQUEST`: an export in a process of its own.
+"""`python -m q35chat.commands.export_worker REQUEST`: an export, or the estimate of one, in a
+process of its own.
 
 REQUEST is a JSON object; JSON lines on stdout tell how it goes and how it ended. When stdin
 ends the work is stopped and cleaned up: so it is cancelled, and so it ends with its parent.
@@ -13,17 +14,23 @@ import sys
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
-from q35chat.commands.hub_watch import HubWatch
 from q35chat.errors import Q35Error
 from q35chat.user_input import typed_path
 
 if TYPE_CHECKING:
-    from q35export.request import ExportRequest
+    from q35export.config import ModelConfig
+    from q35export.request import ExportPlan, ExportRequest
+    from q35export.source import LocalCheckpoint
 
 DOWNLOAD: Final = "download"
 _EVERY_S: Final = 0.1
+_LOOK_EVERY_S: Final = 0.25
+_UNFINISHED: Final = ".incomplete"
 
 
 class Lines:
@@ -101,22 +108,20 @@ def main(asked: str) -> int:
 
 
 def _work(asked: dict[str, Any], lines: Lines) -> None:
-    from q35export.request import ExportRequest  # noqa: PLC0415
+    from q35export.request import ExportRequest
 
     dry_run = asked.pop("dry_run")
     request = ExportRequest(**asked | {"out": typed_path(asked["out"]).absolute()})
     if dry_run:
-        from q35chat.commands.export_estimate import estimate  # noqa: PLC0415
-
         lines.say("estimate", estimate(request))
     else:
         lines.say("made", _export(request, lines))
 
 
 def _export(request: ExportRequest, lines: Lines) -> dict[str, Any]:
-    from q35chat.bundle.bundle import Bundle  # noqa: PLC0415
-    from q35chat.commands.next_command import left_to_convert  # noqa: PLC0415
-    from q35export.pipeline import export  # noqa: PLC0415
+    from q35chat.bundle.bundle import Bundle
+    from q35chat.commands.next_command import left_to_convert
+    from q35export.pipeline import export
 
     telling = Telling(lines)
     if request.source == "huggingface" and not typed_path(request.model).exists():
@@ -132,6 +137,138 @@ def _export(request: ExportRequest, lines: Lines) -> dict[str, Any]:
         "size": result.plan.total if result.plan else 0,
         "ready": not left_to_convert(manifest),
     }
+
+
+def estimate(request: ExportRequest) -> dict[str, Any]:
+    """What a model takes at each precision, by its small files alone: no weights are fetched.
+
+    A JSON object; sizes in bytes. Raises Q35Error, also for a bad `out`.
+    """
+    import psutil
+
+    from q35export.checkpoint import Checkpoint
+    from q35export.config import load_config
+    from q35export.output_state import check_place
+    from q35export.request import default_target
+    from q35export.source import resolve
+
+    check_place(request.out)
+    request = replace(request, target=request.target or default_target())
+    local = resolve(request, lambda _: None, weights=False)
+    config = load_config(local.folder)
+    if local.complete:
+        Checkpoint.open(local.folder).check(config, request.weights)
+    return {
+        "longest": config.text.max_positions,
+        "memory_free": psutil.virtual_memory().available,
+        "costs": [_cost(name, offer, config, local) for name, offer in _offers(request)],
+    }
+
+
+def _offers(request: ExportRequest) -> list[tuple[str, ExportRequest]]:
+    """The precisions that the target has, smallest first."""
+    from q35export.request import DTYPES, PRECISIONS
+
+    if request.target != "cpu":
+        return [(DTYPES[0], replace(request, precision=None))]
+    return [(name, replace(request, precision=name)) for name in reversed(PRECISIONS)]
+
+
+def _cost(
+    name: str, request: ExportRequest, config: ModelConfig, local: LocalCheckpoint
+) -> dict[str, Any]:
+    from q35export.components import builders_for
+    from q35export.plan import PROGRAM_BYTES, make_plan
+    from q35export.processor import processor_files
+
+    request = replace(request, max_seq_len=min(request.max_seq_len, config.text.max_positions))
+    plan = make_plan(
+        request, config, builders_for(request), processor_files(local.folder), keep=None
+    )
+    memory = plan.memory
+    return {
+        "precision": name,
+        "disk": plan.total,
+        "memory": PROGRAM_BYTES + memory.weights + memory.states,
+        "slot": memory.kv_cache // request.max_seq_len,
+        "parts": [[part, _size_of(part, plan)] for part in request.components],
+    }
+
+
+def _size_of(component: str, plan: ExportPlan) -> int:
+    return sum(file.size for file in plan.files if file.path.startswith(f"{component}/"))
+
+
+class HubWatch:
+    """Follows a download of weights by the hub's cache, which the library fills.
+
+    Calls `tell` with (fetched, total) bytes, total 0 where unknown, until it is left.
+    `tell` is called in a thread of its own; not at all where everything is in the cache.
+    """
+
+    def __init__(self, model: str, revision: str | None, tell: Callable[[int, int], None]) -> None:
+        self._model, self._revision, self._tell = model, revision, tell
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Tell nothing any more."""
+        self._over.set()
+
+    def join(self) -> None:
+        """Wait until there is nothing more to tell."""
+        self._thread.join()
+
+    def _watch(self) -> None:
+        blobs = _blobs(self._model)
+        before = _stored(blobs, unfinished=False)
+        total = _to_fetch(self._model, self._revision)
+        while total != 0 and not self._over.is_set():
+            done = _stored(blobs, unfinished=True) - before
+            self._tell(min(done, total) if total else done, total or 0)
+            self._over.wait(_LOOK_EVERY_S)
+
+
+def _to_fetch(model: str, revision: str | None) -> int | None:
+    """Bytes of weights that are not in the cache; None where the hub does not say."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        files = snapshot_download(
+            model,
+            revision=revision,
+            allow_patterns=["*.safetensors"],
+            ignore_patterns=["*/*"],
+            dry_run=True,
+        )
+        return sum(file.file_size or 0 for file in files if file.will_download)
+    except Exception:  # noqa: BLE001 - the download itself says what is wrong
+        return None
+
+
+def _blobs(model: str) -> Path:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return Path(HF_HUB_CACHE, f"models--{model.replace('/', '--')}", "blobs")
+
+
+def _stored(folder: Path, *, unfinished: bool) -> int:
+    try:
+        with os.scandir(folder) as entries:
+            return sum(
+                entry.stat().st_size
+                for entry in entries
+                if unfinished or not entry.name.endswith(_UNFINISHED)
+            )
+    except OSError:
+        return 0
 
 
 def _own_stdout() -> TextIO:

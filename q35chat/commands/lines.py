@@ -6,15 +6,15 @@ Owns the commands; model, turns and store are behind `StoredConversation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.values import Attachment
-from q35chat.commands.answering import show_turn
 from q35chat.commands.console import Console
-from q35chat.commands.line_input import script_lines, typed_lines
-from q35chat.commands.render import StreamRenderer
+from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, checked_argument, checked_text
+from q35chat.commands.render import StreamRenderer, show_turn
 from q35chat.errors import PictureError, Q35Error, UsageError
 from q35chat.text import pluralise, safe_line
 from q35chat.tui.chat.paste import is_existing_path
@@ -28,6 +28,7 @@ HELP = """\
 A line with a space before its / is a question."""
 _ADVICE = "/help shows them, and a space before it makes it a question"
 _QUOTED = 60
+_LINE_END_BYTES = 2
 
 
 class LineChat:
@@ -135,3 +136,36 @@ class LineChat:
     def _fail(self, error: Q35Error) -> None:
         self._failed = True
         self._console.note(f"q35chat: {error}")
+
+
+def script_lines(stdin: BinaryIO) -> Iterator[str]:
+    """The lines of `stdin`, each as soon as it is there, without their ends.
+
+    Raises UsageError, with the line's number, for one over `MAX_PROMPT_BYTES` and for bytes that
+    are not UTF-8.
+    """
+    number = 0
+    while line := stdin.readline(MAX_PROMPT_BYTES + _LINE_END_BYTES):
+        number += 1
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield checked_text(text, f"line {number} on stdin")
+
+
+def typed_lines(say: Callable[[str], None]) -> Iterator[str]:
+    """What is typed, line by line, until Ctrl+D; `say` tells what could not be taken."""
+    with suppress(ImportError):
+        import readline  # noqa: F401  (gives input() editing and history)
+    while True:
+        try:
+            line = checked_argument(input("> "), "the line")
+        except EOFError:
+            say("")
+            return
+        except KeyboardInterrupt:
+            say("\n(Ctrl+D leaves)")
+        except UnicodeDecodeError as error:
+            say(f"q35chat: the line is not {error.encoding}; type it again")
+        except UsageError as error:
+            say(f"q35chat: {error}")
+        else:
+            yield line

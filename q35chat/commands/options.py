@@ -1,16 +1,22 @@
-"""The options that commands share, as types for their signatures."""
+"""The options that commands share, how a command takes them, and which contradict each other.
+
+A command's options are the fields of a dataclass; `takes` makes its command line of them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import typer
 
 from q35chat import user_input
+from q35chat.ascend.options import NpuOptions
+from q35chat.errors import UsageError
 
 
 def _turn_on_debug(context: typer.Context, value: bool) -> bool:
@@ -27,6 +33,7 @@ def _finite(value: float | None) -> float | None:
 
 
 Command = Callable[..., int]
+Options = TypeVar("Options")
 
 DEFAULT_SNAPSHOT_MIB = 512
 
@@ -172,6 +179,51 @@ Greedy = Annotated[
 ]
 
 
+_NPU_OPTIONS = {"device_id": DeviceId, "residency": Residency, "host_state_roundtrip": HostStates}
+
+
+def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Command]:
+    """Make a command of a function of `options`: an option for each field, and --debug."""
+
+    def declare(function: Callable[[Options], int]) -> Command:
+        def command(**given: Any) -> int:
+            return function(_filled(options, given))
+
+        debug = Parameter("_debug", Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+        cast("Any", command).__signature__ = Signature([*_parameters(options), debug])
+        command.__doc__ = function.__doc__
+        return command
+
+    return declare
+
+
+def _parameters(options: type[Any]) -> Iterator[Parameter]:
+    """A parameter for each field; those of a dataclass within it stand in its place, those of
+    `NpuOptions`, which knows no command line, with their options here."""
+    types: dict[str, Any] = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        kind = types[field.name]
+        if hasattr(kind, "__dataclass_fields__"):
+            yield from _parameters(kind)
+        else:
+            yield Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=_NPU_OPTIONS.get(field.name, kind),
+            )
+
+
+def _filled(options: type[Options], given: dict[str, Any]) -> Options:
+    """The dataclass whose fields, and theirs, are `given` by name."""
+    types: dict[str, Any] = get_type_hints(options)
+    values = {
+        name: _filled(kind, given) if hasattr(kind, "__dataclass_fields__") else given[name]
+        for name, kind in types.items()
+    }
+    return options(**values)
+
+
 def with_options_of(command: Command) -> Callable[[Command], Command]:
     """Give a function the options of `command` in place of its own `**options`."""
 
@@ -191,3 +243,38 @@ def given_options(context: typer.Context) -> list[str]:
     """The parameters that the command line names, whatever their values."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
+def check_thinking(thinking: bool | None, budget: int | None) -> None:
+    """Refuse a budget for reasoning that is switched off. Raises UsageError."""
+    if thinking is False and budget is not None:
+        raise UsageError("--no-thinking leaves no reasoning to limit; drop it or --thinking-budget")
+
+
+def check_session(session: str | None, *, latest: bool) -> None:
+    """Refuse to open two chats at once. Raises UsageError."""
+    if session is not None and latest:
+        raise UsageError("--continue is the latest chat, --session another; give one")
+
+
+def check_pictures(pictures: str | None, *, none: bool) -> None:
+    """Refuse a way to show pictures that are not to be shown. Raises UsageError."""
+    if none and pictures not in {None, "none"}:
+        raise UsageError(f"--no-images shows no pictures; drop --pictures {pictures} or it")
+
+
+def check_device(target: str, npu: NpuOptions, threads: int | None) -> None:
+    """Refuse options that no runtime of a bundle for `target` reads. Raises UsageError."""
+    on_cpu = target == "cpu"
+    for option, given in (
+        ("--device-id", on_cpu and npu.device_id != 0),
+        ("--residency", on_cpu and npu.residency != "auto"),
+        ("--host-state-roundtrip", on_cpu and npu.host_state_roundtrip),
+        ("--threads", not on_cpu and threads is not None),
+    ):
+        if given:
+            other = "an NPU" if on_cpu else "the CPU"
+            raise UsageError(
+                f"{option} is for bundles for {other}, and this one is for {target}; "
+                "leave it out, or choose another with --model-dir"
+            )

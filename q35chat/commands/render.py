@@ -1,13 +1,14 @@
-"""How a turn's events look on standard output and standard error.
+"""How a turn is shown: the answer on standard output, everything else on standard error.
 
-Pure consumers of events: the answer goes to `out`, everything else to `err`. They know no model,
-compute nothing and never wait.
+`show_turn` runs it in a worker and stops it on Ctrl+C; renderers consume its events, compute
+nothing and never wait; the numbers of `--json` and `--stats` are pure functions of `Finished`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from q35chat.chat.events import (
     Event,
@@ -15,12 +16,13 @@ from q35chat.chat.events import (
     Notice,
     PrefillProgress,
     PromptPlan,
+    Timings,
     Token,
     VisionProgress,
 )
 from q35chat.commands.console import Console, StatusLine
-from q35chat.commands.report import summary
-from q35chat.text import json_safe, pluralise, safe_text
+from q35chat.commands.streaming import in_worker, stop_on_interrupt, stop_on_termination
+from q35chat.text import json_safe, percentile, pluralise, safe_text
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
@@ -40,6 +42,32 @@ class Renderer(Protocol):
 
     def close(self) -> None:
         """End lines that are still open; the turn is over, well or not."""
+
+
+def show_turn(events: Iterator[Event], stop: Callable[[], None], renderer: Renderer) -> Finished:
+    """Compute and show a turn; how it ended.
+
+    Ctrl+C calls `stop`, which ends it after the current step, with what there is by then; SIGTERM
+    does, too, and leaves the program after that. If nobody reads the output any more it is stopped,
+    and BrokenPipeError raised.
+    """
+    finished: Finished | None = None
+    try:
+        with stop_on_termination(stop), stop_on_interrupt(stop):
+            for event in in_worker(events):
+                renderer.show(event)
+                if isinstance(event, Finished):
+                    finished = event
+    except BrokenPipeError:
+        raise
+    except BaseException:
+        renderer.close()
+        raise
+    finally:
+        stop()
+    if finished is None:
+        raise RuntimeError("the turn ended without telling how")
+    return finished
 
 
 class StreamRenderer:
@@ -162,3 +190,86 @@ def show_ending(finished: Finished, console: Console) -> None:
     if ending:
         said = pluralise(usage.completion_tokens - usage.reasoning_tokens, "answer token")
         console.note(ending.format(said=said, total=f"{usage.capacity_total:,}"))
+
+
+def summary(finished: Finished, load_ms: float, session: str | None = None) -> dict[str, Any]:
+    """The object of `--json`. Milliseconds; counts are tokens, which are slots.
+
+    `session` names the conversation that keeps the turn, None where nothing is kept.
+    """
+    usage = finished.usage
+    return {
+        "text": finished.text,
+        "reasoning": finished.reasoning,
+        "token_ids": list(finished.token_ids),
+        "prompt_tokens": usage.prompt_tokens,
+        "reused_tokens": usage.reused_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "image_tokens": usage.image_tokens,
+        "drafted_tokens": usage.drafted_tokens,
+        "accepted_tokens": usage.accepted_tokens,
+        "finish_reason": finished.reason,
+        "capacity": {
+            "total": usage.capacity_total,
+            "used": usage.capacity_used,
+            "free": usage.capacity_free,
+        },
+        "timings": _timings(usage.timings, load_ms),
+        "session": session,
+    }
+
+
+def _timings(timings: Timings, load_ms: float) -> dict[str, Any]:
+    return {
+        "load_ms": _ms(load_ms),
+        "vision_ms": _ms(timings.vision_ms),
+        "prefill_ms": _ms(timings.prefill_ms),
+        "first_token_ms": _ms(timings.first_token_ms),
+        "decode_ms_per_token": {
+            f"p{percent}": _ms(percentile(timings.wall_ms, percent)) if timings.wall_ms else None
+            for percent in (50, 95)
+        },
+        "predict_ms": _ms(sum(timings.predict_ms)),
+        "wall_ms": _ms(sum(timings.wall_ms)),
+    }
+
+
+def _ms(value: float) -> float:
+    return round(value, 3)
+
+
+def stats_lines(finished: Finished, load_ms: float, session: str | None = None) -> list[str]:
+    """The lines of `--stats`; `session` names the conversation that keeps the turn."""
+    usage = finished.usage
+    times = usage.timings
+    read = usage.prompt_tokens - usage.reused_tokens
+    steps, wall_s = len(times.wall_ms), sum(times.wall_ms) / 1000
+    lines = [
+        f"load      {load_ms:.0f} ms",
+        f"prompt    {pluralise(usage.prompt_tokens, 'token')}, "
+        f"{usage.image_tokens:,} for pictures, {usage.reused_tokens:,} reused; "
+        f"vision {times.vision_ms:.0f} ms, prefill {times.prefill_ms:.0f} ms"
+        + _speed(read, times.prefill_ms / 1000),
+    ]
+    if times.route:
+        lines.append(f"route     {times.route}")
+    thought = f"{usage.reasoning_tokens:,} of them reasoning"
+    first = f"first token after {times.first_token_ms:.0f} ms"
+    lines.append(f"answer    {pluralise(usage.completion_tokens, 'token')}, {thought}; {first}")
+    if steps:
+        lines.append(
+            f"decode    {percentile(times.wall_ms, 50):.1f} ms a token (p50), "
+            f"{percentile(times.wall_ms, 95):.1f} ms (p95)"
+            + _speed(steps, wall_s)
+            + f"; {sum(times.predict_ms) / steps:.1f} ms mean in the runtime"
+        )
+    if usage.drafted_tokens:
+        guessed = pluralise(usage.drafted_tokens, "guessed token")
+        lines.append(f"ahead     {usage.accepted_tokens:,} of {guessed} came true")
+    total = pluralise(usage.capacity_total, "slot")
+    lines.append(f"capacity  {usage.capacity_used:,} of {total} used")
+    return lines if session is None else [*lines, f"session   {session}"]
+
+
+def _speed(tokens: int, seconds: float) -> str:
+    return f", {tokens / seconds:.1f} tokens/s" if seconds > 0 and tokens else ""

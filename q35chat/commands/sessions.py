@@ -1,17 +1,32 @@
-"""`q35chat sessions`: the arguments. What the commands do lies in `session_work`."""
+"""`q35chat sessions`: reads the store and prints, with nothing that steers a terminal.
+
+Needs no model.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
 from q35chat.errors import UsageError
+from q35chat.processes import program
+from q35chat.text import json_safe, safe_line
 
-app = typer.Typer(
+if TYPE_CHECKING:
+    from q35chat.store import Store
+
+SHOWN_ID = 8
+
+sessions = typer.Typer(
     name="sessions",
     help="Chats kept on this machine: list, show, search, export, rename, delete.",
     no_args_is_help=True,
@@ -32,7 +47,7 @@ OrLatest = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command("list")
+@sessions.command("list")
 def list_sessions(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="The most to show. Default: all.")
@@ -41,20 +56,32 @@ def list_sessions(
     _debug: opt.Debug = False,
 ) -> int:
     """List chats, the latest first."""
-    from q35chat.commands.session_work import show_list  # noqa: PLC0415
+    from q35chat.text import turn_count
 
-    return show_list(Console.standard(), limit, as_json=as_json)
+    console = Console.standard()
+    with _opened(console) as store:
+        found = store.sessions()[:limit]
+    if as_json:
+        return _print_json(console, [asdict(session) for session in found])
+    for session in found:
+        ident, said = session.id[:SHOWN_ID], turn_count(session.turns)
+        _print(console, _when(session.updated), ident, f"{said:>14}", session.title)
+    if not found:
+        console.note(f"no chats yet; {program()} begins one")
+    return 0
 
 
-@app.command("show")
+@sessions.command("show")
 def show_session(session: OrLatest = None, _debug: opt.Debug = False) -> int:
     """Print a chat."""
-    from q35chat.commands.session_work import show_one  # noqa: PLC0415
+    console = Console.standard()
+    with _opened(console) as store:
+        console.out.write(store.markdown(_named(store, session)))
+        _tell_damage(console, store)
+    return 0
 
-    return show_one(Console.standard(), session)
 
-
-@app.command("search")
+@sessions.command("search")
 def search_sessions(
     words: Annotated[list[str], typer.Argument(help="Words that a turn must hold, all of them.")],
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most to show.")] = 20,
@@ -62,12 +89,20 @@ def search_sessions(
     _debug: opt.Debug = False,
 ) -> int:
     """Find turns by their words."""
-    from q35chat.commands.session_work import show_hits  # noqa: PLC0415
+    console, query = Console.standard(), " ".join(words)
+    with _opened(console) as store:
+        hits = store.search(query, limit)
+    if as_json:
+        return _print_json(console, [asdict(hit) for hit in hits])
+    for hit in hits:
+        speaker = "you" if hit.role == "user" else "model"
+        _print(console, _when(hit.updated), hit.session[:SHOWN_ID], f"{speaker:5}", hit.excerpt)
+    if not hits:
+        console.note(f"nothing found for {query!r}")
+    return 0
 
-    return show_hits(Console.standard(), " ".join(words), limit, as_json=as_json)
 
-
-@app.command("export")
+@sessions.command("export")
 def export_session(
     session: OrLatest = None,
     target: Annotated[
@@ -89,34 +124,102 @@ def export_session(
     _debug: opt.Debug = False,
 ) -> int:
     """Write a chat to files of your own."""
-    from q35chat.commands.session_work import export_one  # noqa: PLC0415
-
     if target is not None and output is not None:
         raise UsageError("FOLDER and --output name the same thing; give one of them")
-    return export_one(Console.standard(), session, kind, target or output)
+    console, place = Console.standard(), target or output
+    with _opened(console) as store:
+        ident = _named(store, session)
+        if kind == "markdown":
+            _print(console, str(store.export_markdown(ident, place or Path())))
+        elif place is not None:
+            _print(console, str(store.export_json(ident, place)))
+        else:
+            console.out.write(store.json(ident) + "\n")
+        _tell_damage(console, store)
+    return 0
 
 
-@app.command("rename")
+@sessions.command("rename")
 def rename_session(
     session: Session,
     title: Annotated[str, typer.Argument(help="The new title.")],
     _debug: opt.Debug = False,
 ) -> int:
     """Give a chat another title."""
-    from q35chat.commands.session_work import rename_one  # noqa: PLC0415
+    from q35chat.commands.prompt_input import checked_argument
 
-    return rename_one(Console.standard(), session, title)
+    title = " ".join(checked_argument(title, "the title").split())
+    if not title:
+        raise UsageError("a title needs at least one character")
+    with _opened(Console.standard()) as store:
+        store.rename(store.resolve(session), title)
+    return 0
 
 
-@app.command("delete")
+@sessions.command("delete")
 def delete_sessions(
-    sessions: Annotated[
+    names: Annotated[
         list[str], typer.Argument(metavar="ID...", help="Ids, or the beginnings of them.")
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     _debug: opt.Debug = False,
 ) -> int:
     """Delete chats and their pictures for good."""
-    from q35chat.commands.session_work import delete_some  # noqa: PLC0415
+    console = Console.standard()
+    with _opened(console) as store:
+        records = map(store.record, map(store.resolve, names))
+        titles = {record.id: record.title for record in records}
+        if not (yes or _agrees(console, titles)):
+            console.note("nothing was deleted")
+            return 1
+        for ident in titles:
+            store.delete(ident)
+    return 0
 
-    return delete_some(Console.standard(), sessions, ask=not yes)
+
+@contextmanager
+def _opened(console: Console) -> Iterator[Store]:
+    """The store; what is wrong with it is said."""
+    from q35chat.store import Store
+
+    with Store() as store:
+        if store.message:
+            console.note(store.message)
+        yield store
+
+
+def _named(store: Store, session: str | None) -> str:
+    return store.latest() if session is None else store.resolve(session)
+
+
+def _agrees(console: Console, titles: dict[str, str]) -> bool:
+    """Whether the user, who is asked, wants these chats deleted."""
+    from q35chat.text import pluralise
+
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("sessions delete asks first; without a terminal give --yes")
+    for ident, title in titles.items():
+        console.note(f"{ident[:SHOWN_ID]}  {title}")
+    console.err.write(f"Delete {pluralise(len(titles), 'chat')} for good? [y/N] ")
+    console.err.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _tell_damage(console: Console, store: Store) -> None:
+    if store.damaged_chat:
+        console.note(store.damaged_chat)
+
+
+def _when(updated: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
+
+
+def _print(console: Console, *parts: str) -> None:
+    console.out.write(safe_line("  ".join(parts), limit=4096) + "\n")
+
+
+def _print_json(console: Console, value: object) -> int:
+    import json
+
+    console.out.write(json_safe(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+    return 0

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from q35chat.commands import options as opt
 from q35chat.commands.console import Console
+
+
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.")],
+    against: Annotated[
+        str, typer.Option("--against", help="The checkpoint it was made from: a folder or hub id.")
+    ],
+    _debug: opt.Debug = False,
+) -> int:
+    """Compare a bundle with transformers' own model (needs the extra: verify)."""
+    return verify_bundle(bundle, against, Console.standard())
 
 
 def verify_bundle(bundle: Path, against: str, console: Console) -> int:
@@ -12,9 +27,9 @@ def verify_bundle(bundle: Path, against: str, console: Console) -> int:
 
     Raises Q35Error, among others where torch is not installed.
     """
-    from q35export.request import ExportRequest  # noqa: PLC0415
-    from q35export.source import resolve  # noqa: PLC0415
-    from q35export.verify.reference import require_torch  # noqa: PLC0415
+    from q35export.request import ExportRequest
+    from q35export.source import resolve
+    from q35export.verify.reference import require_torch
 
     require_torch()
     checkpoint = resolve(ExportRequest(model=against), console.note)
@@ -23,9 +38,9 @@ def verify_bundle(bundle: Path, against: str, console: Console) -> int:
 
 def compare(bundle: Path, checkpoint: Path, console: Console) -> int:
     """Print the table; 1 if a limit is broken. Raises Q35Error."""
-    from q35export.verify import verify  # noqa: PLC0415
+    from q35export.verify import verify as measure
 
-    report = verify(bundle, checkpoint, note=console.note)
+    report = measure(bundle, checkpoint, note=console.note)
     console.show(report.table())
     console.out.flush()
     return 0 if report.passed else 1

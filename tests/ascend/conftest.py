@@ -10,7 +10,7 @@ from q35chat.ascend.native_log import NativeLog, native_log
 from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
-from q35chat.commands.graphs import graph_opener
+from q35chat.commands.model import graph_opener
 from q35export.ascend.graphs import AscendOptions
 from tests.ascend.chatting import Bundles, OpenChat, converted_bundle
 from tests.ascend.decoding import GEARS, SHAPE, Open

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.ascend.options import NpuOptions
 from q35chat.ascend.tensors import DeviceMemoryError
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import PrefillProgress, Token
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
-from q35chat.commands.graphs import graph_opener
-from q35chat.commands.npu import NpuOptions
+from q35chat.commands.model import graph_opener
 from q35chat.errors import CapacityError, RuntimeFailure
 from q35chat.store import Store
 from q35export.pipeline import export

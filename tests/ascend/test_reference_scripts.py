@@ -13,7 +13,7 @@ from q35chat.ascend.residency import Mode
 from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.values import Turn
-from q35chat.commands.graphs import graph_opener
+from q35chat.commands.model import graph_opener
 from q35chat.errors import PictureError
 from tests.ascend.chatting import HELLO, PICTURES, Bundles, OpenChat, ask
 from tests.ascend.conftest import Export

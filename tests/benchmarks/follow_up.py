@@ -15,8 +15,7 @@ from pathlib import Path
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Finished, Usage
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35chat.commands.backend import load_model
-from q35chat.commands.model_choice import ModelChoice
+from q35chat.commands.model import ModelChoice, load_model
 
 SETTINGS = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_tokens=2)
 WORDS = "the river runs past seven old houses and a mill "

@@ -21,8 +21,8 @@ from q35chat.chat.events import (
 )
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
-from q35chat.commands.backend import LoadedModel
 from q35chat.commands.console import Console
+from q35chat.commands.model import LoadedModel
 from q35chat.errors import Q35Error
 
 TIMES = (4.0, 1.0, 3.0, 2.0)

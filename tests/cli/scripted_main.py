@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from q35chat.chat.events import Event
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.cli import main
-from q35chat.commands import backend
+from q35chat.commands import model
 from tests.cli.scripted import ScriptedBackend, finished, loaded, token, turn_events
 
 
@@ -52,14 +52,14 @@ class Endless(ScriptedBackend):
             yield token("word " * 100)
 
 
-def _never_loads() -> backend.LoadedModel:
+def _never_loads() -> model.LoadedModel:
     sys.stderr.write("loading\n")
     sys.stderr.flush()
     threading.Event().wait()
     raise AssertionError("woken")
 
 
-SCRIPTS: dict[str, Callable[[], backend.LoadedModel]] = {
+SCRIPTS: dict[str, Callable[[], model.LoadedModel]] = {
     "brief": lambda: loaded(ScriptedBackend(turn_events("Hi"))),
     "waiting": lambda: loaded(Waiting()),
     "stubborn": lambda: loaded(Stubborn()),
@@ -69,5 +69,5 @@ SCRIPTS: dict[str, Callable[[], backend.LoadedModel]] = {
 
 if __name__ == "__main__":
     script = SCRIPTS[sys.argv.pop(1)]
-    backend.load_model = lambda choice, threads: script()
+    model.load_model = lambda choice, threads: script()
     main()

@@ -9,9 +9,8 @@ import pytest
 
 from q35chat.chat.events import Event
 from q35chat.chat.values import SamplingSettings
-from q35chat.commands.ask import AskOptions, ask_once
-from q35chat.commands.backend import LoadedModel
-from q35chat.commands.model_choice import ModelChoice
+from q35chat.commands.ask import AskOptions, SamplingOptions, ask_once
+from q35chat.commands.model import LoadedModel, ModelChoice
 from q35chat.errors import CapacityError, PictureError, UsageError
 from tests.cli.scripted import (
     Recorded,
@@ -75,8 +74,8 @@ def test_options_win_over_settings_file_and_checkpoint(tmp_path: Path) -> None:
         max_image_tokens=7,
         system="Be brief.",
         max_new_tokens=5,
-        stop=("END",),
-        sampling={"top_k": 3, "seed": 4},
+        stop=["END"],
+        sampling=SamplingOptions(top_k=3, seed=4),
     )
     (_, first), (_, second) = backend.asked
     assert (first.thinking, first.max_image_tokens, first.sampling) == (True, 99, defaults)
@@ -86,7 +85,7 @@ def test_options_win_over_settings_file_and_checkpoint(tmp_path: Path) -> None:
 
 
 def test_pictures_keep_their_order(tmp_path: Path) -> None:
-    paths = tuple(tmp_path / name for name in ("b.png", "a.png"))
+    paths = [tmp_path / name for name in ("b.png", "a.png")]
     for path in paths:
         path.write_bytes(sample("PNG"))
     backend = ScriptedBackend(turn_events("Hi"))
@@ -104,9 +103,9 @@ def _never(_: ModelChoice, __: int | None) -> LoadedModel:
     ("options", "error", "said"),
     [
         ({"prompt": " "}, UsageError, "the prompt is empty"),
-        ({"images": (Path("no.png"),)}, PictureError, "no.png does not exist"),
-        ({"images": (Path(),)}, PictureError, "is a folder"),
-        ({"greedy": True, "sampling": {"top_k": 1}}, UsageError, "drop --top-k"),
+        ({"images": [Path("no.png")]}, PictureError, "no.png does not exist"),
+        ({"images": [Path()]}, PictureError, "is a folder"),
+        ({"sampling": SamplingOptions(greedy=True, top_k=1)}, UsageError, "drop --top-k"),
     ],
 )
 def test_bad_input_is_refused_before_the_model_is_loaded(
@@ -131,3 +130,27 @@ def test_the_chosen_model_and_threads_reach_the_loader() -> None:
 
     ask_once(AskOptions("Hello", model_dir=Path("m"), threads=3), recorded().console, load)
     assert seen == [(ModelChoice(Path("m")), 3)]
+
+
+DEFAULTS = SamplingSettings(temperature=0.7, top_k=20, top_p=0.8)
+
+
+def test_sampling_options_win_over_the_checkpoints_own_one_by_one() -> None:
+    assert SamplingOptions().over(DEFAULTS) == DEFAULTS
+    assert SamplingOptions(greedy=True).over(DEFAULTS) == replace(DEFAULTS, temperature=0.0)
+    assert SamplingOptions(top_k=5, seed=1).over(DEFAULTS) == replace(DEFAULTS, top_k=5, seed=1)
+
+
+@pytest.mark.parametrize("greedy", [{"greedy": True}, {"temperature": 0.0}])
+@pytest.mark.parametrize("name", ["top_p", "top_k", "min_p"])
+def test_greedy_with_an_option_it_would_ignore_is_refused(
+    name: str, greedy: dict[str, Any]
+) -> None:
+    said = f"--{'greedy' if 'greedy' in greedy else 'temperature 0'} always .*; drop --{name[:3]}-."
+    with pytest.raises(UsageError, match=said):
+        replace(SamplingOptions(**greedy), **{name: 0.5}).check()  # type: ignore[arg-type]
+
+
+def test_greedy_with_a_temperature_is_refused() -> None:
+    with pytest.raises(UsageError, match="--greedy always takes the likeliest token; drop --temp"):
+        SamplingOptions(greedy=True, temperature=0.5).check()

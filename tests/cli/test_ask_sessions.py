@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from q35chat.chat.values import SamplingSettings, Turn
-from q35chat.commands.ask import AskOptions, ask_once
-from q35chat.commands.backend import LoadedModel
-from q35chat.commands.model_choice import ModelChoice
+from q35chat.commands.ask import AskOptions, SamplingOptions, ask_once
+from q35chat.commands.model import LoadedModel, ModelChoice
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
 from q35chat.store.folder import data_folder
@@ -80,7 +79,11 @@ def test_reused_tokens_are_those_of_the_live_state() -> None:
 
 def test_system_prompt_and_thinking_stay_and_other_options_are_for_one_turn() -> None:
     first, _ = ask(
-        "one", system="Be brief.", thinking_budget=9, max_new_tokens=3, sampling={"top_k": 7}
+        "one",
+        system="Be brief.",
+        thinking_budget=9,
+        max_new_tokens=3,
+        sampling=SamplingOptions(top_k=7),
     )
     assert first["finish_reason"] == "length"
     with Store() as store:
@@ -165,7 +168,7 @@ def test_a_question_that_does_not_fit_is_not_kept_and_changes_no_settings() -> N
 def test_a_picture_of_an_earlier_question_needs_no_original(tmp_path: Path) -> None:
     path = tmp_path / "cat.png"
     path.write_bytes(sample("PNG"))
-    ask("see", images=(path,))
+    ask("see", images=[path])
     path.unlink()
     backend = ScriptedBackend(lambda turns: Reply(str(len(turns[0].attachments))))
     assert ask("and?", backend, continues=True)[0]["text"] == "1"
@@ -186,7 +189,7 @@ def test_options_of_one_turn_are_never_in_the_chat_not_even_while_it_is_answered
 
     backend = ScriptedBackend()
     backend.before_token = look
-    options = {"max_new_tokens": 3, "sampling": {"top_k": 7}, "stop": ("x",)}
+    options = {"max_new_tokens": 3, "sampling": SamplingOptions(top_k=7), "stop": ["x"]}
     ask("two", backend, continues=True, system="Be brief.", **options)
     with Store() as store:
         seen.append(store.record(first["session"]).settings)

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from q35chat.ascend.native_log import native_log
+from q35chat.ascend.options import log_path
 from q35chat.commands import bench
 from q35chat.commands.bench import BenchOptions, run_bench
-from q35chat.commands.npu import log_path
 from q35chat.errors import BundleError, CapacityError, OutputError, UsageError
 from q35chat.files import replace_file
 from q35export.ascend.converter import find_converter
@@ -27,7 +27,7 @@ from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
 from tests.support.disk import full_after
 
-SMALL = BenchOptions(prompt=20, tokens=4, contexts=(6, 30), repeat=2, threads=1)
+SMALL = BenchOptions(prompt=20, tokens=4, contexts=[6, 30], repeat=2, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_a_result_for_which_there_is_no_room_leaves_the_old_one(
     file = tmp_path / "result.png"
     file.write_text("old", encoding="utf-8")
     options = replace(SMALL, model_dir=bundle, **{name: file})  # type: ignore[arg-type]
-    monkeypatch.setattr(bench, "replace_file", full)
+    monkeypatch.setattr("q35chat.files.replace_file", full)
     with pytest.raises(OutputError, match=r"cannot write .*File too large") as failure:
         run_bench(options, recorded().console, steady)
     assert failure.value.exit_code == 1
@@ -194,7 +194,7 @@ def test_a_machine_whose_memory_cannot_be_measured_has_no_ceiling(bundle: Path) 
 
 def test_what_does_not_fit_is_refused(bundle: Path) -> None:
     with pytest.raises(CapacityError, match="a context of 61 with 4 steps needs 65 slots"):
-        run_bench(replace(SMALL, model_dir=bundle, contexts=(61,)), recorded().console, steady)
+        run_bench(replace(SMALL, model_dir=bundle, contexts=[61]), recorded().console, steady)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,13 @@ import pytest
 
 import q35chat.bundle.foreign
 import q35chat.tui.app
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
-from q35chat.commands import backend
-from q35chat.commands.backend import LoadedModel
+from q35chat.commands import model
 from q35chat.commands.chat import ChatOptions, open_chat, stored_workspace
-from q35chat.commands.exporting import ChildJob
-from q35chat.commands.model_choice import ModelChoice
-from q35chat.commands.npu import DEFAULT_NPU, NpuOptions
+from q35chat.commands.export_process import ChildJob
+from q35chat.commands.model import LoadedModel, ModelChoice
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import StoreError, UsageError
 from q35chat.settings import Settings, settings_path
@@ -45,7 +44,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return loaded(ScriptedBackend(), SamplingSettings(temperature=0.6))
 
     monkeypatch.setattr(q35chat.tui.app, "run", run)
-    monkeypatch.setattr(backend, "load_model", load)
+    monkeypatch.setattr(model, "load_model", load)
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     return seen
@@ -55,12 +54,12 @@ def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
     settings_path().parent.mkdir(parents=True)
     settings_path().write_text("thinking = true\nmax_image_tokens = 99\n")
     options = ChatOptions(
-        model_dir=Path("m"), threads=2, session="s1", images=(Path("a.png"),), prompt="Hi"
+        model_dir=Path("m"), threads=2, session="s1", images=[Path("a.png")], prompt="Hi"
     )
     assert open_chat(options, recorded(terminal=True).console) == 0
-    (choice, threads), (model, settings, given) = opened
+    (choice, threads), (shown, settings, given) = opened
     assert (choice, threads) == (ModelChoice(Path("m")), 2)
-    assert model.name == "scripted"
+    assert shown.name == "scripted"
     assert settings.sampling.temperature == 0.6
     assert (settings.thinking, settings.max_image_tokens) == (True, 99)
     exporter = given.pop("exporter")
@@ -68,7 +67,7 @@ def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
     assert exporter.room(Path()) > 0
     assert given == {
         "session": "s1",
-        "images": (Path("a.png"),),
+        "images": [Path("a.png")],
         "prompt": "Hi",
         "pictures": None,
     }
@@ -168,9 +167,9 @@ def test_a_budget_for_no_thinking_is_refused(opened: list[Any]) -> None:
 
 def keep_two_chats() -> tuple[str, str]:
     """The ids of two conversations, the latest first."""
-    model = ScriptedBackend(turn_events("Hi"))
+    backend = ScriptedBackend(turn_events("Hi"))
     with Store() as store:
-        workspace = StoredWorkspace(store, lambda: (model, ChatSettings()))
+        workspace = StoredWorkspace(store, lambda: (backend, ChatSettings()))
         workspace.load()
         for text in ("older", "newer"):
             list(workspace.new().send(text))
@@ -192,9 +191,7 @@ def test_continue_goes_on_in_the_latest_chat_line_by_line(
     latest, older = keep_two_chats()
     options = ChatOptions(model_dir=Path("m"), plain=True, continues=True, prompt="and now?")
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO()))
-    monkeypatch.setattr(
-        backend, "load_model", lambda *_: loaded(ScriptedBackend(turn_events("Hi")))
-    )
+    monkeypatch.setattr(model, "load_model", lambda *_: loaded(ScriptedBackend(turn_events("Hi"))))
     assert open_chat(options, recorded().console) == 0
     with Store() as store:
         turns = {kept.id: kept.turns for kept in store.sessions()}

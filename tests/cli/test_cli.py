@@ -10,16 +10,16 @@ import pytest
 
 import q35chat
 from q35chat import cli as cli_module
+from q35chat.ascend.options import NpuOptions
 from q35chat.cli import Commands, run
 from q35chat.commands import ask as ask_module
 from q35chat.commands import chat as chat_module
 from q35chat.commands import export as export_module
-from q35chat.commands.ask import AskOptions
+from q35chat.commands.ask import AskOptions, SamplingOptions
 from q35chat.commands.chat import ChatOptions
-from q35chat.commands.npu import NpuOptions
 from q35export.request import ExportRequest
 from tests.cli.scripted import recorded
-from tests.support.imports import ROOT
+from tests.support.imports import ROOT, modules
 
 
 def failed(*arguments: str) -> tuple[int, str]:
@@ -89,7 +89,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"q35chat {q35chat.__version__}\n"
 
 
-@pytest.mark.parametrize("command", Commands.makers)
+@pytest.mark.parametrize("command", Commands.NAMES)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command, "--help"]) == 0
     assert f"Usage: q35chat {command}" in capsys.readouterr().out
@@ -98,7 +98,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands")[2]
-    assert re.findall(r"^│ (\w+)", listed, re.MULTILINE) == list(Commands.makers)
+    assert re.findall(r"^│ (\w+)", listed, re.MULTILINE) == list(Commands.NAMES)
 
 
 def test_a_command_that_is_almost_right_is_suggested() -> None:
@@ -128,21 +128,28 @@ def test_sessions_without_a_command_shows_its_help_and_nothing_else(
     assert seen.err.getvalue() == ""
 
 
-def test_the_chat_waits_for_no_other_command() -> None:
-    program = """
-import sys
-from typer.main import get_command
-from q35chat.cli import app
-get_command(app).make_context("q35chat", [])
-print(*sys.modules)
-"""
+def loaded(program: str) -> set[str]:
+    """The modules that `program` imports."""
+    script = f"import sys\n{program}\nprint(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    lines = {f"q35chat.commands.{name}" for name in ("sessions", "bundle_lines", "export_line")}
-    lines |= {"q35chat.commands.ask_line", "q35chat.commands.bench_line"}
-    assert not lines & set(done.stdout.split())
-    assert all((ROOT / f"{name.replace('.', '/')}.py").is_file() for name in lines)
+    return set(done.stdout.split())
+
+
+def test_the_chat_waits_for_no_other_command() -> None:
+    program = "import typer.main as t, q35chat.cli as c\nt.get_command(c.app).make_context('q', [])"
+    found = loaded(program)
+    assert "q35chat.commands.chat" in found
+    assert not found & {f"q35chat.commands.{name}" for name in Commands.NAMES if name != "chat"}
+
+
+def test_a_command_imports_what_it_works_with_when_it_runs() -> None:
+    names = [name for name, _ in modules("q35chat") if name.startswith("q35chat.commands.")]
+    heavy = {"numpy", "onnx", "onnxruntime", "transformers", "textual", "PIL", "q35export"}
+    heavy |= {"huggingface_hub", "jinja2", "psutil", "sqlite3"}
+    assert len(names) > len(Commands.NAMES)
+    assert not heavy & loaded(f"import {', '.join(names)}")
 
 
 def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,23 +170,23 @@ def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch
     assert seen == [
         AskOptions(
             prompt="Hello",
-            images=(Path("a.png"), Path("b.png")),
+            images=[Path("a.png"), Path("b.png")],
             system="S",
             thinking=True,
             thinking_budget=8,
             max_new_tokens=9,
-            stop=("X", "Y"),
+            stop=["X", "Y"],
             as_json=True,
             stats=True,
-            sampling={
-                "temperature": 0.5,
-                "top_p": 0.6,
-                "top_k": 7,
-                "min_p": 0.1,
-                "presence_penalty": 1.5,
-                "repetition_penalty": 1.1,
-                "seed": 3,
-            },
+            sampling=SamplingOptions(
+                temperature=0.5,
+                top_p=0.6,
+                top_k=7,
+                min_p=0.1,
+                presence_penalty=1.5,
+                repetition_penalty=1.1,
+                seed=3,
+            ),
             model_dir=Path("M"),
             max_image_tokens=64,
             threads=2,
@@ -187,7 +194,9 @@ def test_every_option_of_ask_reaches_the_command(monkeypatch: pytest.MonkeyPatch
         )
     ]
     run(["ask", "--no-thinking", "--greedy", "Hello"])
-    assert seen[1] == AskOptions(prompt="Hello", thinking=False, greedy=True)
+    assert seen[1] == AskOptions(
+        prompt="Hello", thinking=False, sampling=SamplingOptions(greedy=True)
+    )
 
 
 @pytest.mark.parametrize("name", [[], ["chat"]])
@@ -216,7 +225,7 @@ def test_every_option_of_chat_reaches_it_with_and_without_its_name(
             threads=2,
             plain=True,
             session="S",
-            images=(Path("a.png"), Path("b.png")),
+            images=[Path("a.png"), Path("b.png")],
             prompt="P",
             pictures="sixel",
             npu=NpuOptions(1, "swap", True),
@@ -225,7 +234,7 @@ def test_every_option_of_chat_reaches_it_with_and_without_its_name(
             thinking=True,
             thinking_budget=8,
         ),
-        ChatOptions(pictures="none", thinking=False, continues=True),
+        ChatOptions(no_images=True, thinking=False, continues=True),
     ]
 
 

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from q35chat import cli
+from q35chat.ascend.options import NpuOptions
 from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.commands import export as command
 from q35chat.commands.export import export_model
-from q35chat.commands.export_estimate import estimate
-from q35chat.commands.graphs import graph_opener
-from q35chat.commands.model_choice import make_demo
-from q35chat.commands.npu import NpuOptions
+from q35chat.commands.export_worker import estimate
+from q35chat.commands.model import graph_opener, make_demo
 from q35chat.errors import RuntimeFailure, UsageError
 from q35export import pipeline
 from q35export.components import builders_for

@@ -15,8 +15,8 @@ import huggingface_hub.constants
 import pytest
 
 from q35chat.bundle.bundle import Bundle
-from q35chat.commands.exporting import ChildExporter, in_words
-from q35chat.commands.hub_watch import HubWatch
+from q35chat.commands.export_process import ChildExporter, in_words
+from q35chat.commands.export_worker import HubWatch
 from q35chat.errors import CheckpointError, ExportError, Q35Error, UsageError
 from q35chat.tui.exporting import BundleWish, Occupied, Phase, Standing, Stopped
 from tests.cli.processes import PATIENCE_S, running
@@ -131,7 +131,7 @@ def test_the_export_ends_with_its_parent(wish: BundleWish, tmp_path: Path) -> No
     script = (
         "import sys, threading\n"
         "from pathlib import Path\n"
-        "from q35chat.commands.exporting import ChildExporter\n"
+        "from q35chat.commands.export_process import ChildExporter\n"
         "from q35chat.tui.exporting import BundleWish\n"
         "wish = BundleWish(sys.argv[1], 'huggingface', 'int8', 64, Path(sys.argv[2]))\n"
         f"ChildExporter({HELD!r}).job().export(wish, lambda phase: print(phase.name, flush=True))\n"
@@ -169,8 +169,8 @@ def test_a_worker_that_dies_is_a_failure_with_its_cause(
 
 def test_what_libraries_print_is_no_answer(wish: BundleWish) -> None:
     worker = (
-        "import sys, q35chat.commands.export_estimate as e\n"
-        "e.default_target = lambda: print('noise on stdout') or 'cpu'\n"
+        "import sys, q35export.request as d\n"
+        "d.default_target = lambda: print('noise on stdout') or 'cpu'\n"
         "from q35chat.commands.export_worker import main\n"
         "sys.exit(main(sys.argv[1]))\n"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.bundle.bundle import MANIFEST_NAME
-from q35chat.commands.model_choice import ModelChoice, choose_model
+from q35chat.commands.model import ModelChoice, choose_model
 from q35chat.settings import Settings
 
 DEMO = Path("/cache/demo")

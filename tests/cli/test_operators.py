@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from q35chat.ascend.native_log import native_log
-from q35chat.commands import operators
-from q35chat.commands.operators import Outcome, try_operators
+from q35chat.commands import doctor
+from q35chat.commands.doctor import Outcome, try_operators
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.errors import OutputError
 from q35export.ascend.operator_cases import OperatorCase, operator_cases
@@ -41,7 +41,7 @@ NAMES = [
 @pytest.fixture
 def machine(npu: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Npu]:
     install_converter(tmp_path / "bin", monkeypatch)
-    monkeypatch.setattr(operators, "_RUNS", 1)
+    monkeypatch.setattr(doctor, "_RUNS", 1)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     yield npu
     native_log(tmp_path / "any").remove()
@@ -127,7 +127,7 @@ def test_the_report_names_the_kernel_that_is_being_tried(
     def ended(*_: object) -> Outcome:
         raise SystemExit  # as a kernel that takes the process with it
 
-    monkeypatch.setattr(operators, "_try", ended)
+    monkeypatch.setattr(doctor, "_try", ended)
     with pytest.raises(SystemExit):
         run(tmp_path, [first("Chunk")])
 

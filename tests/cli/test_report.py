@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from q35chat.commands.report import stats_lines, summary
+from q35chat.commands.render import stats_lines, summary
 from tests.cli.scripted import finished
 
 

@@ -7,20 +7,11 @@ from pathlib import Path
 import pytest
 
 from q35chat import cli
-from q35chat.commands.console import Console
-from q35chat.commands.failures import report
-from q35chat.commands.session_work import delete_some
-from q35chat.commands.sessions import app
-from q35chat.errors import Q35Error
 from q35chat.store import Store
 from q35chat.store.opening import NAME
+from tests.cli.scripted import Terminal
 from tests.store.builders import answer, conversation, later, user
 from tests.store.damages import force
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -37,10 +28,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    try:
-        code = app(list(arguments), prog_name="q35chat sessions", standalone_mode=False)
-    except Q35Error as error:
-        code = report(error, Console.standard(), debug=False)
+    code = cli.run(["sessions", *arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -224,12 +212,17 @@ def test_delete_without_a_terminal_needs_yes(
     [("y\n", 1, 0), ("YES\n", 1, 0), ("n\n", 2, 1), ("\n", 2, 1), ("", 2, 1)],
 )
 def test_delete_asks(
-    store: Store, capsys: pytest.CaptureFixture[str], typed: str, left: int, code: int
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    left: int,
+    code: int,
 ) -> None:
-    answers = Terminal(typed)
-    assert delete_some(Console.standard(), ["aaaa1"], ask=True, answers=answers) == code
-    assert len(store.sessions()) == left
-    assert "Tea" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    ended, _, err = run(capsys, "delete", "aaaa1")
+    assert (ended, len(store.sessions())) == (code, left)
+    assert "Tea" in err
 
 
 def test_a_damaged_store_is_said_once(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

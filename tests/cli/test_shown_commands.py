@@ -18,7 +18,7 @@ from q35chat.cli import Commands
 from tests.support.imports import modules
 
 MODULES = dict(pair for package in ("q35chat", "q35export") for pair in modules(package))
-SPELLED = re.compile(rf"q35chat (?:-|(?:{'|'.join(Commands.makers)})\b)")
+SPELLED = re.compile(rf"q35chat (?:-|(?:{'|'.join(Commands.NAMES)})\b)")
 
 
 def texts(source: str) -> Iterator[str]:

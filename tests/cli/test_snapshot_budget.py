@@ -10,8 +10,7 @@ import pytest
 
 from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35chat.commands.backend import load_model
-from q35chat.commands.model_choice import ModelChoice
+from q35chat.commands.model import ModelChoice, load_model
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from q35chat.commands import export_estimate
+from q35chat.commands.export_worker import estimate
 from q35chat.errors import UsageError
 from q35export import pipeline
+from q35export import request as requests
 from q35export.components import builders_for
 from q35export.pipeline import export
 from q35export.request import COMPONENTS, DEFAULT_IMAGE_GEARS, TARGETS, ExportRequest
@@ -91,8 +92,8 @@ def test_no_option_is_forgotten_here() -> None:
 def test_the_setup_screens_estimate_works_where_an_npu_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_estimate, "default_target", lambda: "ascend-310p")
+    monkeypatch.setattr(requests, "default_target", lambda: "ascend-310p")
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain")
     request = ExportRequest(str(checkpoint), tmp_path / "out", precision="int4", max_seq_len=64)
-    costs = export_estimate.estimate(request)["costs"]
+    costs = estimate(request)["costs"]
     assert [cost["precision"] for cost in costs] == ["fp16"]

@@ -11,7 +11,7 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.commands.chat import ChatOptions, stored_workspace
-from q35chat.commands.exporting import ChildExporter
+from q35chat.commands.export_process import ChildExporter
 from q35chat.settings import Settings
 from q35chat.store import Store
 from tests.support.checkpoints import make_checkpoint

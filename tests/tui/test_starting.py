@@ -172,6 +172,7 @@ def test_the_first_paint_waits_for_no_dialog_no_turn_and_no_large_library() -> N
     program = """
 import asyncio, sys
 from q35chat.commands import chat
+from q35chat.commands.export_process import ChildExporter
 from q35chat.settings import load_settings
 from q35chat.store import Store
 from q35chat.tui.app import ChatApp
@@ -185,7 +186,7 @@ class Painted(ChatApp):
 with Store() as store:
     space = chat.stored_workspace(store, chat.ChatOptions(), load_settings(), print)
     space.load = lambda: None
-    app = Painted(space, Opening(), Preferences(), Drafts.at_home(), exporter=chat.LazyExporter())
+    app = Painted(space, Opening(), Preferences(), Drafts.at_home(), exporter=ChildExporter())
     asyncio.run(app.run_async(headless=True))
 """
     done = subprocess.run(
@@ -196,7 +197,7 @@ with Store() as store:
     screens = {name for name in loaded if name.startswith("q35chat.tui.screens.")}
     assert screens == {"q35chat.tui.screens.chat"}
     assert not loaded & (
-        heavy | {"q35chat.tui.widgets.turns", "q35chat.tui.exporting", "q35chat.commands.backend"}
+        heavy | {"q35chat.tui.widgets.turns", "q35chat.tui.exporting", "q35chat.commands.model"}
     )
 
 

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from q35chat.chat.history.records import Archive, ConversationRecord, StoreBusyError, TurnRecord
@@ -28,16 +29,17 @@ _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """The turns of a conversation. Safe to use from any thread."""
+    """The turns of a conversation, in memory alone where there is no `store`. Safe to use from any
+    thread."""
 
     def __init__(
         self,
-        store: Archive,
+        store: Archive | None,
         record: ConversationRecord,
         turns: Sequence[TurnRecord] = (),
         stored: bool = False,
     ) -> None:
-        self.store = store
+        self._store = store
         self._view = ConversationView(record, TurnTree(turns))
         self._stored = stored
         self._base = record  # as it was read or written last: what differs is this process's own
@@ -57,6 +59,10 @@ class Journal:
     def view(self) -> ConversationView:
         """All of it at one moment, for who reads more than one thing."""
         return self._view
+
+    def answering(self) -> AbstractContextManager[None]:
+        """Hold the conversation while an answer is written. Raises StoreError if it is held."""
+        return nullcontext() if self._store is None else self._store.answering(self.record.id)
 
     def known(self, ident: str) -> TurnRecord:
         """The turn with this id. Raises UsageError if there is none."""
@@ -100,11 +106,11 @@ class Journal:
         """Take over what another process wrote. Raises StoreError if it was deleted."""
         with self._writer:
             ident, base = self.record.id, self._base
-            if not self._stored or self._growing is not None:
+            if self._store is None or not self._stored or self._growing is not None:
                 return
-            if self.store.record(ident).revision == base.revision:
+            if self._store.record(ident).revision == base.revision:
                 return
-            stored, turns = self.store.load(ident)
+            stored, turns = self._store.load(ident)
             with self._memory:
                 owed = self._unwritten.values()
                 self._view, news = merged(self._view, base, stored, turns, owed)
@@ -234,12 +240,14 @@ class Journal:
             record = replace(record, head=self._growing or record.head, updated=time.time())
             record = replace(change(record), revision=base.revision)
             written = {**self._unwritten, **{turn.id: turn for turn in turns}}
-        if self._stored:
-            revision = self.store.save(record, tuple(written.values()), since=base, wait=wait)
+        if self._store is None:
+            pass
+        elif self._stored:
+            revision = self._store.save(record, tuple(written.values()), since=base, wait=wait)
             if revision == base.revision + 1:
                 record = replace(record, revision=revision)
         else:
-            self.store.create(record, tuple(written.values()))
+            self._store.create(record, tuple(written.values()))
             self._stored = True
         with self._memory:
             self._base = record

@@ -1,7 +1,8 @@
 """The application's `Exporter`: each export is a process of its own, so that nothing on screen
 waits for it and stopping it is certain.
 
-Knows the worker's lines and the exporter's option names; the screen knows neither.
+Knows the worker's lines and the exporter's option names; the screen knows neither. Imported for
+the first paint: what only an export needs is imported when there is one.
 """
 
 from __future__ import annotations
@@ -14,25 +15,15 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from q35chat import errors
-from q35chat.bundle.bundle import Bundle
-from q35chat.commands.next_command import as_typed_here, chat_command, convert_command
 from q35chat.errors import ExportError, Q35Error
 from q35chat.processes import python_command, python_environment
 from q35chat.text import safe_line
-from q35chat.tui.exporting import (
-    BundleWish,
-    Cost,
-    Estimate,
-    Made,
-    Occupied,
-    Phase,
-    Standing,
-    Stopped,
-    Tell,
-)
+
+if TYPE_CHECKING:
+    from q35chat.tui.exporting import BundleWish, Estimate, Made, Standing, Tell
 
 WORKER: Final = tuple(python_command("-m", "q35chat.commands.export_worker"))
 _FP16: Final = "fp16"
@@ -70,6 +61,9 @@ class ChildExporter:
 
     def standing(self, folder: Path) -> Standing | None:
         """The bundle in `folder`; None where there is none that can be read."""
+        from q35chat.bundle.bundle import Bundle
+        from q35chat.tui.exporting import Standing
+
         try:
             manifest = Bundle.open(folder, check="names").manifest
         except Q35Error:
@@ -88,6 +82,8 @@ class ChildJob:
 
     def estimate(self, wish: BundleWish) -> Estimate:
         """What the model would take. Raises Q35Error, Stopped after `cancel`."""
+        from q35chat.tui.exporting import Cost, Estimate
+
         answer = self._run(wish, dry_run=True)
         costs = tuple(
             Cost(**cost | {"parts": tuple((name, size) for name, size in cost["parts"])})
@@ -97,9 +93,13 @@ class ChildJob:
 
     def export(self, wish: BundleWish, tell: Tell) -> Made:
         """Make the bundle. Raises Q35Error, Stopped after `cancel`, Occupied."""
+        from q35chat.commands import next_command
+        from q35chat.tui.exporting import Made
+
         answer = self._run(wish, tell)
         folder, ready = Path(answer["folder"]), answer["ready"]
-        command = (chat_command if ready else convert_command)(as_typed_here(folder))
+        typed = next_command.as_typed_here(folder)
+        command = (next_command.chat_command if ready else next_command.convert_command)(typed)
         return Made(answer["model"], folder, answer["size"], command, ready)
 
     def cancel(self) -> None:
@@ -113,6 +113,8 @@ class ChildJob:
         self, wish: BundleWish, tell: Tell | None = None, *, dry_run: bool = False
     ) -> dict[str, Any]:
         """The value of the line that ends the work."""
+        from q35chat.tui.exporting import Phase, Stopped
+
         with self._start(_request(wish, dry_run=dry_run)) as child:
             for kind, value in _lines(child):
                 if kind == "phase" and tell is not None:
@@ -129,6 +131,8 @@ class ChildJob:
         raise _died(child.returncode)
 
     def _start(self, request: dict[str, Any]) -> subprocess.Popen[str]:
+        from q35chat.tui.exporting import Stopped
+
         with self._lock:
             if self._stopped:
                 raise Stopped("stopped")
@@ -168,6 +172,8 @@ def _lines(child: subprocess.Popen[str]) -> Iterator[tuple[str, Any]]:
 
 def _error(kind: str, message: str) -> Q35Error:
     """The failure that the worker names; a bundle in the way, other or damaged, is `Occupied`."""
+    from q35chat.tui.exporting import Occupied
+
     found: type[Q35Error] = getattr(errors, kind, ExportError)
     if issubclass(found, _REPLACEABLE):
         found = Occupied

@@ -1,0 +1,160 @@
+"""The model of a command: which bundle it is, and how it is opened, with its runtime and graphs.
+
+The one place where parts are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from q35chat import processes
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
+from q35chat.bundle.bundle import Bundle, is_bundle
+from q35chat.bundle.demo import demo_checkpoint, ensure_demo
+from q35chat.bundle.foreign import open_bundle
+from q35chat.chat.backend import ChatBackend
+from q35chat.chat.values import SamplingSettings
+from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
+from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB, check_device
+from q35chat.errors import BundleError, RuntimeFailure
+from q35chat.runtimes import cpu, runtime
+from q35chat.settings import Settings
+from q35chat.user_input import Speculate, typed_path
+
+if TYPE_CHECKING:
+    from q35chat.engine.decoder import OpenGraph, Runtime
+    from q35chat.engine.session import GraphSession
+
+DEFAULT_OUT = Path(processes.DEFAULT_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A bundle's folder, whether it is the demo, how an NPU would run it, how much host memory
+    (MiB) snapshots of earlier turns may take, and whether tokens are guessed ahead."""
+
+    path: Path
+    is_demo: bool = False
+    npu: NpuOptions = DEFAULT_NPU
+    snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
+    speculate: Speculate = "auto"
+
+
+def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Path]) -> ModelChoice:
+    """The bundle to use. `demo` makes the demo's; it is called only when nothing else is there.
+
+    A folder that the user named is taken as it is: whoever opens it says what is wrong with it.
+    """
+    if option is not None:
+        return ModelChoice(option)
+    if settings.model_dir:
+        return ModelChoice(typed_path(settings.model_dir))
+    if is_bundle(DEFAULT_OUT):
+        return ModelChoice(DEFAULT_OUT)
+    return ModelChoice(demo(), is_demo=True)
+
+
+def make_demo(note: Callable[[str], None]) -> Path:
+    """The demo's bundle, made if needed; `note` gets a line for each thing a user must know.
+
+    Raises BundleError, ExportError.
+    """
+
+    def export(checkpoint: Path, out: Path) -> None:
+        from q35export.pipeline import ExportRequest
+        from q35export.pipeline import export as run_export
+
+        request = ExportRequest(
+            model=str(checkpoint), out=out, target="cpu", precision="fp32", force=is_bundle(out)
+        )
+        run_export(request, _Quiet())
+
+    def prepare(checkpoint: Path, out: Path) -> None:
+        note("preparing the demo model (once)")
+        export(checkpoint, out)
+
+    path = ensure_demo(prepare)
+    try:
+        Bundle.open(path, check="small")
+    except BundleError:
+        if is_bundle(path):
+            note("the demo model is damaged and made again")
+            export(demo_checkpoint(), path)
+    note(f"this is the tiny demo model; for a real one run {processes.export_command()}")
+    return path
+
+
+class _Quiet:
+    """A reporter for an export too short to be worth a bar."""
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+    def begin(self, component: str, total: int) -> None:
+        """Say nothing."""
+
+    def advance(self, component: str, count: int) -> None:
+        """Say nothing."""
+
+    def end(self, component: str) -> None:
+        """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model that answers, and how its checkpoint wants tokens to be chosen."""
+
+    backend: ChatBackend
+    sampling: SamplingSettings
+
+
+def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
+    """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
+    bundle = open_bundle(choice.path)
+
+    from q35chat.chat.engine import ChatEngine
+
+    on_npu = bundle.manifest.target != "cpu"
+    device = f"NPU {choice.npu.device_id}" if on_npu else "CPU"
+    opener = graph_opener(bundle, threads, choice.npu)
+    engine = ChatEngine.open(
+        bundle,
+        opener,
+        device=device,
+        is_demo=choice.is_demo,
+        snapshot_bytes=choice.snapshot_mib << 20,
+        speculate=choice.speculate,
+    )
+    return LoadedModel(engine, engine.sampling_defaults)
+
+
+def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions = DEFAULT_NPU) -> Runtime:
+    """What runs `bundle`. Raises RuntimeFailure, and UsageError for options that its target
+    cannot honour."""
+    manifest = bundle.manifest
+    if left := left_to_convert(manifest):
+        raise RuntimeFailure(
+            f"{bundle.path} is not converted for the NPU ({', '.join(left)}): "
+            f"run {convert_command(bundle.path)}"
+        )
+    check_device(manifest.target, npu, threads)
+    if manifest.target == "cpu":
+        chosen = cpu(threads)
+        return replace(chosen, open_graph=_advising(chosen.open_graph, bundle.path))
+    return runtime(bundle, threads, npu)
+
+
+def _advising(open_graph: OpenGraph, folder: Path) -> OpenGraph:
+    """`open_graph`; where a file cannot be loaded, it says how to look for damage."""
+
+    def opened(path: Path) -> GraphSession:
+        try:
+            return open_graph(path)
+        except RuntimeFailure as error:
+            remedy = f"`{doctor_command(folder)}` says whether the bundle is damaged"
+            raise RuntimeFailure(f"{error}; {remedy}") from error
+
+    return opened
