@@ -6,7 +6,7 @@ Graphs are opened by the `Runtime` that the caller gives, so that none is known 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from q35chat.bundle.bundle import Bundle
@@ -33,15 +33,18 @@ _SHORT = 16  # characters a slot that are left to the exact count
 class ChatEngine:
     """One loaded bundle with the state of one sequence; a `ChatBackend`.
 
-    One `run` at a time. `sampling_defaults` are the checkpoint's own.
+    One `run` at a time. `model` is what the meters name; `vocabulary` is the digest of the
+    tokenizer's file: ids mean the same only where it is equal. `tokenizer` and `sampling_defaults`
+    are the checkpoint's own.
     """
 
     def __init__(
-        self, model: Model, info: ModelInfo, vocabulary: str, sampling: SamplingSettings
+        self, parts: Model, info: ModelInfo, vocabulary: str, sampling: SamplingSettings
     ) -> None:
-        self._model = model
-        self._info = info
-        self._vocabulary = vocabulary
+        self._model = parts
+        self.model = info
+        self.tokenizer = parts.tokenizer
+        self.vocabulary = vocabulary
         self.sampling_defaults = sampling
 
     @classmethod
@@ -63,12 +66,20 @@ class ChatEngine:
         tokenizer = ChatTokenizer.load(folder)
         defaults = GenerationDefaults.read(folder / "generation_config.json")
         stop_ids = defaults.stop_ids or tokenizer.end_ids
-        with _all_or_none(runtime.open_graph) as opened:
-            vision = opened(bundle.graph_path("vision")) if "vision" in manifest.graphs else None
+        with ExitStack() as opened:  # closed again where one fails, to have the room to try again
+
+            def open_graph(path: Path) -> GraphSession:
+                graph = runtime.open_graph(path)
+                opened.callback(graph.close)
+                return graph
+
+            there = "vision" in manifest.graphs
+            vision = open_graph(bundle.graph_path("vision")) if there else None
             # last, so that its prefill is on a small device
             with_head = _wants_head(bundle, speculate)
-            decoder = open_decoder(bundle, runtime, opened, with_head=with_head)
+            decoder = open_decoder(bundle, runtime, open_graph, with_head=with_head)
             pictures = _pictures(bundle, runtime, vision, decoder)
+            opened.pop_all()
         model = Model(
             tokenizer=tokenizer,
             template=ConversationTemplate(tokenizer, stop_ids, manifest.model.image_token_id),
@@ -90,21 +101,6 @@ class ChatEngine:
         )
         vocabulary = manifest.files["processor/tokenizer.json"].sha256
         return cls(model, info, vocabulary, defaults.sampling)
-
-    @property
-    def model(self) -> ModelInfo:
-        """What the meters name."""
-        return self._info
-
-    @property
-    def tokenizer(self) -> ChatTokenizer:
-        """The checkpoint's own."""
-        return self._model.tokenizer
-
-    @property
-    def vocabulary(self) -> str:
-        """The digest of the tokenizer's file: ids mean the same only where it is equal."""
-        return self._vocabulary
 
     def close(self) -> None:
         """Free the graphs with all memory of theirs, and what was kept to be used again; further
@@ -154,7 +150,7 @@ class ChatEngine:
 
     def _check_length(self, text: str) -> None:
         """Refuse a question of which even the fewest tokens have no place."""
-        capacity = self._info.capacity
+        capacity = self.model.capacity
         if len(text) <= capacity * _SHORT:
             return
         fewest = self._model.tokenizer.lower_bound(text)
@@ -163,24 +159,6 @@ class ChatEngine:
                 f"prompt needs at least {fewest:,} slots, capacity {capacity:,}: shorten it "
                 "or export with a larger --max-seq-len"
             )
-
-
-@contextmanager
-def _all_or_none(open_graph: OpenGraph) -> Iterator[OpenGraph]:
-    """`open_graph` for the graphs of one model; they are closed again where that does not come
-    about, so that a device has the room to try once more."""
-    graphs: list[GraphSession] = []
-
-    def opened(path: Path) -> GraphSession:
-        graphs.append(open_graph(path))
-        return graphs[-1]
-
-    try:
-        yield opened
-    except BaseException:
-        for graph in graphs:
-            graph.close()
-        raise
 
 
 def open_decoder(

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.events import PromptPlan
 from q35chat.chat.history.journal import Journal
-from q35chat.chat.history.records import ConversationRecord, TurnRecord
+from q35chat.chat.history.records import TurnRecord
 from q35chat.chat.history.tree import ConversationView, in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.service import DropPlan, Forecast
 from q35chat.chat.values import ChatSettings, Turn
@@ -89,7 +88,10 @@ class SlotCounts:
         path = in_prompt(view.path() if edited is None else view.tree.path(before))
         try:
             plan = self._backend.plan((*self._turns(path), draft), settings)
-            summary = 0 if path else self._summary_slots(draft, plan, view.record)
+            summary = 0
+            if view.record.summary and not path:
+                without = self._backend.plan((draft,), view.record.settings)
+                summary = plan.prompt_tokens - without.prompt_tokens
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
         counts = self._counts(view) if edited is None else self._count(path, settings)
@@ -103,13 +105,6 @@ class SlotCounts:
         wanted = f"{pluralise(needed, 'slot')}{forecast.of_which}"
         reason = f"needs {wanted} and one for the answer, {available:,} are free"
         return replace(forecast, reason=reason)
-
-    def _summary_slots(self, draft: Turn, plan: PromptPlan, record: ConversationRecord) -> int:
-        """Slots of `plan`, which is to read a first question, that the summary takes."""
-        if not record.summary:
-            return 0
-        without = self._backend.plan((draft,), record.settings)
-        return plan.prompt_tokens - without.prompt_tokens
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What leaving out the oldest `pairs` questions does. Raises UsageError: not so many."""

@@ -90,30 +90,26 @@ class PictureRules:
         for switch in ("do_resize", "do_rescale", "do_normalize"):
             if not fields.flag(switch, default=True):
                 raise BundleError(f"{where} sets {switch} to false, which is not supported")
-        return _rules(fields)
-
-
-def _rules(fields: Fields) -> PictureRules:
-    size = fields.section_or_empty("size")
-    # older files name the two limits of the area at the top level, and these win
-    min_pixels = _pixels(fields, "min_pixels", size, "shortest_edge")
-    max_pixels = _pixels(fields, "max_pixels", size, "longest_edge")
-    if min_pixels > max_pixels:
-        raise BundleError(
-            f"{size.where}: shortest_edge {min_pixels:,} is over longest_edge {max_pixels:,}; "
-            f"{_ADVICE}"
+        size = fields.section_or_empty("size")
+        # older files name the two limits of the area at the top level, and these win
+        min_pixels = _pixels(fields, "min_pixels", size, "shortest_edge")
+        max_pixels = _pixels(fields, "max_pixels", size, "longest_edge")
+        if min_pixels > max_pixels:
+            raise BundleError(
+                f"{size.where}: shortest_edge {min_pixels:,} is over longest_edge {max_pixels:,}; "
+                f"{_ADVICE}"
+            )
+        return cls(
+            patch_size=fields.whole("patch_size", least=1, most=_MOST_SIDE),
+            temporal_patch_size=fields.whole("temporal_patch_size", least=1, most=_MOST_FRAMES),
+            merge_size=fields.whole("merge_size", least=1, most=_MOST_MERGED),
+            min_pixels=min_pixels,
+            max_pixels=max_pixels,
+            mean=_channels(fields, "image_mean", -_MOST_SCALE),
+            std=_channels(fields, "image_std", _LEAST_SCALE),
+            rescale_factor=fields.real("rescale_factor", 1 / 255, least=0, most=_MOST_SCALE),
+            resample=fields.whole("resample", _BICUBIC, most=_LAST_FILTER),
         )
-    return PictureRules(
-        patch_size=fields.whole("patch_size", least=1, most=_MOST_SIDE),
-        temporal_patch_size=fields.whole("temporal_patch_size", least=1, most=_MOST_FRAMES),
-        merge_size=fields.whole("merge_size", least=1, most=_MOST_MERGED),
-        min_pixels=min_pixels,
-        max_pixels=max_pixels,
-        mean=_channels(fields, "image_mean", -_MOST_SCALE),
-        std=_channels(fields, "image_std", _LEAST_SCALE),
-        rescale_factor=fields.real("rescale_factor", 1 / 255, least=0, most=_MOST_SCALE),
-        resample=fields.whole("resample", _BICUBIC, most=_LAST_FILTER),
-    )
 
 
 def _pixels(fields: Fields, name: str, size: Fields, below: str) -> int:

@@ -79,13 +79,6 @@ def test_a_thought_that_never_ends_has_no_answer(tokenizer: ChatTokenizer) -> No
     assert Reply(tokenizer, opened=True).say("so\nand\n").end() == ("so\nand", "")
 
 
-def test_kind_says_where_the_next_token_belongs(tokenizer: ChatTokenizer) -> None:
-    reply = Reply(tokenizer, opened=True)
-
-    assert reply.text.kind == "reasoning"
-    assert reply.say("a</think>").text.kind == "answer"
-
-
 def test_special_tokens_never_reach_the_text(tokenizer: ChatTokenizer) -> None:
     assert Reply(tokenizer, opened=False).say("a<|im_start|><|image_pad|>b").end() == ("", "ab")
 

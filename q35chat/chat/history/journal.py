@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 from q35chat.chat.history.records import Archive, ConversationRecord, StoreBusyError, TurnRecord
 from q35chat.chat.history.tree import ConversationView, TurnTree, merged
@@ -83,7 +84,7 @@ class Journal:
         """`add`, but the turn stays in memory also when it cannot be written (StoreError)."""
         with self._writer:
             self._show(turn, owed=True)
-            self._write(_as_it_is)
+            self._write()
 
     def stream(self, turn: TurnRecord) -> None:
         """Write a turn that is still growing and is not part of the tree yet."""
@@ -93,14 +94,11 @@ class Journal:
 
     def begin(self, title: str, settings: ChatSettings, summary: str) -> None:
         """Store the conversation before anything is said in it. Raises StoreError."""
-
-        def change(record: ConversationRecord) -> ConversationRecord:
-            return replace(record, title=title, settings=settings, summary=summary)
-
+        told: dict[str, Any] = {"title": title, "settings": settings, "summary": summary}
         with self._writer:
-            self._write(change)
+            self._write(lambda record: replace(record, **told))
             with self._memory:
-                self._view = replace(self._view, record=change(self._view.record))
+                self._set(**told)
 
     def refresh(self) -> None:
         """Take over what another process wrote. Raises StoreError if it was deleted."""
@@ -150,7 +148,7 @@ class Journal:
         little later. Raises StoreError, and then nothing has changed."""
         with self._memory:
             before = self._view.record.head
-            self._read(head)
+            self._set(head=head)
         try:
             self._write_at_once()
         except StoreError:
@@ -158,21 +156,20 @@ class Journal:
                 if self._base.head == head:
                     return
                 if self._view.record.head == head:
-                    self._read(before)
+                    self._set(head=before)
             raise
 
     def change_settings(self, settings: ChatSettings) -> None:
         """Use other settings from the next turn on, written now or, where others write, a little
         later. Raises StoreError if they are not saved."""
         with self._memory:
-            record = replace(self._view.record, settings=settings)
-            self._view = replace(self._view, record=record)
+            self._set(settings=settings)
         self._write_at_once()
 
     def retitle(self, title: str) -> None:
         """Show a title that the store already has."""
         with self._memory:
-            self._view = replace(self._view, record=replace(self.record, title=title))
+            self._set(title=title)
 
     # -- what all of them are made of
 
@@ -185,9 +182,9 @@ class Journal:
             if owed:
                 self._unwritten[turn.id] = turn
 
-    def _read(self, head: str | None) -> None:
-        """Read another branch. The caller holds the memory."""
-        self._view = replace(self._view, record=replace(self._view.record, head=head))
+    def _set(self, **changes: Any) -> None:
+        """Change fields of the record that is shown. The caller holds the memory."""
+        self._view = replace(self._view, record=replace(self._view.record, **changes))
 
     def _take_back(
         self, turns: Sequence[TurnRecord], tree: TurnTree, owed: dict[str, TurnRecord]
@@ -209,16 +206,16 @@ class Journal:
         if not self._stored:
             return
         if not self._writer.acquire(blocking=False):
-            self._later.soon(lambda _: self._write_later())
+            self._later.soon(self._write_later)
             return
         try:
-            self._write(_as_it_is, wait=False)
+            self._write(wait=False)
         except StoreBusyError:
-            self._later.soon(lambda _: self._write_later())
+            self._later.soon(self._write_later)
         finally:
             self._writer.release()
 
-    def _write_later(self) -> None:
+    def _write_later(self, _: threading.Event) -> None:
         if problem := self._write_owed():
             _log.warning("chat %s is not written yet: %s", self.record.id, problem)
 
@@ -226,13 +223,17 @@ class Journal:
         with self._writer:
             try:
                 if self._stored and self._owes():
-                    self._write(_as_it_is)
+                    self._write()
             except StoreError as error:
                 return str(error)
         return ""
 
     def _write(
-        self, change: _Change, turns: Sequence[TurnRecord] = (), *, wait: bool = True
+        self,
+        change: _Change = lambda same: same,
+        turns: Sequence[TurnRecord] = (),
+        *,
+        wait: bool = True,
     ) -> None:
         """Write the record under `change`, `turns`, and what is owed. The caller is the writer."""
         with self._memory:
@@ -263,15 +264,9 @@ class Journal:
             return bool(self._unwritten) or moved or record.settings != base.settings
 
 
-def _as_it_is(record: ConversationRecord) -> ConversationRecord:
-    return record
-
-
 def _going_on(record: ConversationRecord, turn: TurnRecord) -> ConversationRecord:
-    title = record.title
-    if record.head is None and turn.turn.role == "user":
-        title = title_of(turn) if title == UNTITLED else title
-    return replace(record, head=turn.id, title=title)
+    untold = record.title == UNTITLED and record.head is None and turn.turn.role == "user"
+    return replace(record, head=turn.id, title=title_of(turn) if untold else record.title)
 
 
 def title_of(turn: TurnRecord) -> str:

@@ -101,18 +101,13 @@ class ChatTokenizer:
         spelling: str | None = self._tokenizer.convert_ids_to_tokens(token)
         return spelling
 
-    def normalised(self, text: str) -> str:
-        """`text` as it is before it is cut into tokens."""
-        normalizer = self._tokenizer.backend_tokenizer.normalizer
-        if normalizer is None:
-            return text
-        with _translated(_CANNOT_READ):
-            return str(normalizer.normalize_str(text))
-
     def lower_bound(self, text: str) -> int:
         """The fewest tokens that `text` can have in a prompt, where its ends are trimmed: no token
         spells more bytes than the longest one, and tokenising a megabyte takes seconds."""
-        data = self.normalised(text.strip()).encode("utf-8", "surrogatepass")
+        text, normalizer = text.strip(), self._tokenizer.backend_tokenizer.normalizer
+        with _translated(_CANNOT_READ):
+            text = text if normalizer is None else normalizer.normalize_str(text)
+        data = text.encode("utf-8", "surrogatepass")
         return -(-len(data) // self.longest)
 
     @cached_property

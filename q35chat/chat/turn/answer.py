@@ -59,11 +59,6 @@ class AnswerText:
         self._begin(trim=opened)
 
     @property
-    def kind(self) -> Kind:
-        """Where the next token belongs."""
-        return self._parser.kind
-
-    @property
     def stopped(self) -> bool:
         """Whether a stop string came."""
         return self._stops.stopped

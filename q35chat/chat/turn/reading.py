@@ -86,9 +86,12 @@ class PromptReader:
         prompt, model = self._prompt, self._model
         started = perf_counter()
         reused = begin = model.cache.rewind(prompt.keys)
-        taken = 0
-        ends = self._ends(reused)
-        for end in self._cuts(reused, ends):
+        taken, total = 0, len(prompt)
+        # snapshots: after the last answer and the last question, and before them where enough lies
+        # between
+        ends = spaced(prompt.ends if model.decoder.reads_in_parts else prompt.ends[-1:], reused)
+        parts = range(reused + self._part, total, self._part) if self._part else ()
+        for end in sorted({*ends, *parts, total}):
             part = slice(begin, end)
             images = int((prompt.ids[part] == model.image_token_id).sum())
             chunks = model.decoder.chunks(
@@ -101,26 +104,13 @@ class PromptReader:
                 elapsed = perf_counter() - started
                 self.prefill_ms = elapsed * 1e3
                 read = begin + done - reused
-                self.complete = begin + done == len(prompt)
-                yield PrefillProgress(read, len(prompt) - reused, read / elapsed)
+                self.complete = begin + done == total
+                yield PrefillProgress(read, total - reused, read / elapsed)
                 if not self.complete and self._should_stop():
                     return
             if end in ends:
                 model.cache.keep()
             begin, taken = end, taken + images
-
-    def _ends(self, reused: int) -> list[int]:
-        """Where snapshots are taken: after the last answer and the last question, and before them
-        where enough lies between."""
-        if not self._model.decoder.reads_in_parts:
-            return spaced(self._prompt.ends[-1:], reused)
-        return spaced(self._prompt.ends, reused)
-
-    def _cuts(self, reused: int, ends: Sequence[int]) -> list[int]:
-        """Where one call ends and the next begins."""
-        total = len(self._prompt)
-        parts = range(reused + self._part, total, self._part) if self._part else ()
-        return sorted({*ends, *parts, total})
 
 
 def spaced(ends: Sequence[int], begin: int) -> list[int]:

@@ -46,7 +46,8 @@ class TurnRequests:
 
     def again(self, step_id: str | None) -> TurnRequest:
         """Ask the question of a turn once more. Raises UsageError when there is none."""
-        path = self._path(step_id)
+        view = self._journal.view
+        path = view.path() if step_id is None else view.tree.path(self._journal.known(step_id).id)
         if path and path[-1].turn.role == "assistant":
             path = path[:-1]
         if not path:
@@ -81,11 +82,6 @@ class TurnRequests:
             raise UsageError("The last answer is left out of the prompt. Ask again.")
         begun = turn.text or turn.reasoning or turn.token_ids
         return TurnRequest(prompt if begun else prompt[:-1], self._extended(answer))
-
-    def _path(self, step_id: str | None) -> tuple[TurnRecord, ...]:
-        if step_id is None:
-            return self._journal.view.path()
-        return self._journal.view.tree.path(self._journal.known(step_id).id)
 
     def _empty_answer(self, question: str) -> TurnRecord:
         return TurnRecord(
