@@ -24,6 +24,8 @@ from q35chat.commands.console import Console, forget_impossible_size, protect_sc
 from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.options import given_options, with_options_of
 from q35chat.commands.streaming import work_is_running
+from q35chat.commands.wording import COMMAND_LINE
+from q35chat.errors import speak
 from q35chat.processes import program
 
 
@@ -107,6 +109,7 @@ def run(arguments: Sequence[str], console: Console | None = None) -> int:
     """Run one command line; the exit code. Failures are shown, never raised."""
     console = console or Console.standard()
     invocation = Invocation()
+    speak(COMMAND_LINE)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

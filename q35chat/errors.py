@@ -1,18 +1,135 @@
-"""The one family of errors a user sees.
+"""The one family of errors a user sees: what happened, the numbers, and what to do about it.
 
-A message is one line: what happened, the numbers, what to do next. Nothing here knows
-where it is shown; `cli` prints it and exits with `exit_code`, the application draws a panel.
+A message is one line. What a user sets (`Option`) and what he can do (`Remedy`) have no fixed words
+here: the surface in use, the command line or the form of the screen, gives them its own with
+`speak`. `cli` prints an error and exits with `exit_code`, the application draws a panel.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from enum import Enum, unique
+from typing import ClassVar, Final
+
+
+@unique
+class Option(Enum):
+    """What a user sets. The value is what it is called where no surface has a name for it."""
+
+    BLOCK_SIZE = "the block size"
+    COMPONENT = "the component"
+    CONTEXT = "the context"
+    CONVERTER = "the converter"
+    DTYPE = "the dtype"
+    GEARS = "the gears"
+    IMAGE_GEARS = "the gears of pictures"
+    MAX_SEQ_LEN = "the capacity"
+    MODELSCOPE = "ModelScope"
+    MODEL_DIR = "another bundle"
+    MTP = "the head for drafts"
+    NO_FUSED_DECODE = "the unfused decode"
+    NO_FUSED_PREFILL = "the unfused prefill"
+    OUT = "the folder"
+    PLAIN = "the plain chat"
+    PRECISION = "the precision"
+    PROMPT = "the prompt"
+    SOURCE = "the hub"
+    STATELESS_PREFILL = "the stateless prefill"
+    TARGET = "the target"
+    TOKENS = "the tokens"
+
+    def __str__(self) -> str:
+        """Its name on the surface in use."""
+        words = _spoken.get(self, self.value)
+        return words if isinstance(words, str) else words()
+
+
+@unique
+class Remedy(Enum):
+    """What a user can do. The value says it where no surface has words for it; an error gives the
+    numbers and names that stand in braces."""
+
+    ADD_COMPONENT = "export its {component} graph, too"
+    ANOTHER_FOLDER = "choose another folder"
+    ANOTHER_NETWORK = "check the network, use a mirror or another hub, or give a local folder"
+    ANOTHER_PRECISION = "leave it out, or choose another precision"
+    ANOTHER_REVISION = "check the revision"
+    ANOTHER_TARGET = "leave it out, or choose the target {target}"
+    EMPTY_FOLDER = "choose another folder, or empty the folder yourself"
+    EXPORT_AGAIN = "export its model into this folder again, in place of it"
+    EXPORT_CHECKPOINT = "export it first"
+    EXPORT_FP16 = "export the bundle again in FP16"
+    EXPORT_FP32 = "export in FP32"
+    EXPORT_WITH_HEAD = "export the bundle again, with its head for drafts"
+    FEWER_GEARS = "export with fewer gears"
+    FOLDER_INSIDE = "give a folder inside it, such as {folder}"
+    FREE_SPACE = "free {missing} or choose another folder"
+    HEAD_OR_AUTO = "export it with its head for drafts, or leave the choice to the program"
+    LARGER_CAPACITY = "export with a larger capacity"
+    LARGER_CAPACITY_TO_COMPARE = "export with a capacity of {slots} or more to compare"
+    LARGER_CAPACITY_OR_SMALLER_GEARS = "give a larger capacity or smaller gears"
+    MAKE_AGAIN = "make it again from its checkpoint"
+    MEASURE_LESS_CONTEXT = "use a context of {slots} or less, fewer tokens, or a larger capacity"
+    MEASURE_LESS_PROMPT = "use a prompt of {slots} or less, or a larger capacity"
+    MEASURE_LESS_TOKENS = "use {slots} tokens or less, or a larger capacity"
+    MEASURE_THE_SAME = "use the same prompt and contexts"
+    MORE_GEARS = "pad to one, or export with more gears"
+    MORE_PICTURE_TOKENS = "allow more tokens for a picture"
+    MOVE_AWAY = "move it away or choose another folder"
+    NAME_A_BUNDLE = "export one with {command}, or name a bundle"
+    NAME_A_RESULT = "name a file that a measurement was written to"
+    NO_COMPARISON = "close other programs, or export without a comparison"
+    OTHER_GEARS = "use smaller pictures, or export with other gears"
+    REPLACE_OR_ANOTHER_FOLDER = "replace it or choose another folder"
+    REPLACE_WHOLE = "export all components, in place of it"
+    SHORTEN = "shorten it or export with a larger capacity"
+    SHORTEN_WITH_PICTURES = (
+        "shorten it, use fewer or smaller pictures or export with a larger capacity"
+    )
+    SMALLER_PICTURES = "allow fewer tokens for a picture, or export with larger gears"
+    SWAP_OR_FREE = "let its graphs take turns, or free the NPU"
+    TARGET = "export for the target {target}"
+    UPDATE = "update q35chat"
+    WHOLE_BUNDLE = "export all components"
+    WITHOUT_HEAD = "export without the head for drafts"
+    WITH_HEAD = "they can be exported, too"
+
+    def words(self, **facts: object) -> str:
+        """What to do, as the surface in use says it; empty where it offers that by itself."""
+        words = _spoken.get(self, self.value)
+        return words.format(**facts) if isinstance(words, str) else words(**facts)
+
+
+Words = Mapping[Option | Remedy, str | Callable[..., str]]
+"""What a surface calls options and remedies: a text with facts in braces, or what makes it."""
+
+_spoken: Final[dict[Option | Remedy, str | Callable[..., str]]] = {}
+
+
+def speak(words: Words) -> None:
+    """Use the words of a surface from now on, in every thread."""
+    _spoken.clear()
+    _spoken.update(words)
 
 
 class Q35Error(Exception):
-    """A failure with a message written for the user."""
+    """A failure with a message written for the user: `what` happened, with its numbers, and the
+    `remedy`, whose words take the `facts`. A `what` that ends with a colon leads to the remedy."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str = "", remedy: Remedy | None = None, **facts: object) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+        self.facts = facts
+
+    def __str__(self) -> str:
+        """One line in the words of the surface in use."""
+        advice = self.remedy.words(**self.facts) if self.remedy else ""
+        if not advice:
+            return self.what.removesuffix(":")
+        return f"{self.what} {advice}" if self.what.endswith(":") else f"{self.what}; {advice}"
 
 
 class UsageError(Q35Error):

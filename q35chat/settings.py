@@ -27,7 +27,7 @@ class Settings:
     """What a user sets once."""
 
     model_dir: str = ""
-    """The bundle to use when no --model-dir is given; empty: `out/`, else the demo."""
+    """The bundle to use when none is given; empty: `out/`, else the demo."""
 
     max_image_tokens: int = 1024
     """The most tokens a picture may take."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from q35chat.commands.wording import COMMAND_LINE
+from q35chat.errors import speak
 from tests.doubles.lite import npu
 
 __all__ = ["npu"]
@@ -17,6 +19,9 @@ __all__ = ["npu"]
 # The same examples in every run, and no example may fail because the machine is busy.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+# Messages are read as the program says them.
+speak(COMMAND_LINE)
 
 # A shell that starts a job in the background lets it ignore Ctrl+C, and so would every program that
 # the tests start and stop with it: they would wait for ever.

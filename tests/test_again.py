@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.bundle.bundle import Manifest, Source
-from q35chat.bundle.export_command import adding, repair
+from q35chat.commands.export_command import adding, repair
 from tests.export.bundles import sample_manifest
 
 OUT = Path("my out")

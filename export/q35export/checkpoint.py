@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from q35chat.errors import CheckpointError
+from q35chat.errors import CheckpointError, Remedy
 from q35chat.json_reader import read_json
 from q35export.config import ModelConfig
 from q35export.inventory import expected_tensors
@@ -106,13 +106,15 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.folder} has no head for drafts (mtp_num_hidden_layers is "
                 f"{text.mtp_layers}, {sum(name.startswith(MTP) for name in self._entries)} mtp.* "
-                "tensors are there; fine-tuning often drops them): export without --mtp"
+                "tensors are there; fine-tuning often drops them):",
+                Remedy.WITHOUT_HEAD,
             )
         if text.mtp_layers > 1 or text.mtp_own_embeddings:
             raise CheckpointError(
                 f"{self.folder} has a head for drafts of {text.mtp_layers} layers"
                 f"{' with its own embeddings' if text.mtp_own_embeddings else ''}; only one layer "
-                "over the model's embeddings is supported: export without --mtp"
+                "over the model's embeddings is supported:",
+                Remedy.WITHOUT_HEAD,
             )
 
     def _remarks(self, config: ModelConfig, *, with_mtp: bool) -> tuple[str, ...]:
@@ -123,7 +125,8 @@ class Checkpoint:
         remarks = []
         if mtp and not with_mtp:
             remarks.append(
-                f"ignored {len(mtp)} multi-token-prediction (mtp.*) tensors; --mtp exports them"
+                f"ignored {len(mtp)} multi-token-prediction (mtp.*) tensors; "
+                + Remedy.WITH_HEAD.words()
             )
         if other:
             remarks.append(f"ignored {len(other)} tensors the model does not have: {other[0]}, …")

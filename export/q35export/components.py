@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import onnx_ir as ir
 
-from q35chat.errors import UsageError
+from q35chat.errors import Option, Remedy, UsageError
 from q35export.ascend.graphs.options import AscendOptions
 from q35export.config import ModelConfig
 from q35export.matrix import TensorSource
@@ -20,16 +20,20 @@ from q35export.weights import WeightSink
 
 # What components have that were exported before there was such an option.
 OLDER_OPTIONS: dict[str, str | int] = {"mtp": "none", "block_size": 32}
-# Fields of a request that only one target reads, and what the command line calls them.
+# Fields of a request that only one target reads.
 _OPTIONS_OF = {
-    "cpu": {"precision": "--precision", "block_size": "--block-size", "mtp": "--mtp"},
+    "cpu": {
+        "precision": Option.PRECISION,
+        "block_size": Option.BLOCK_SIZE,
+        "mtp": Option.MTP,
+    },
     "ascend-310p": {
-        "dtype": "--dtype",
-        "gears": "--gears",
-        "image_gears": "--image-gears",
-        "fused_prefill": "--no-fused-prefill",
-        "fused_decode": "--no-fused-decode",
-        "stateless_prefill": "--stateless-prefill",
+        "dtype": Option.DTYPE,
+        "gears": Option.GEARS,
+        "image_gears": Option.IMAGE_GEARS,
+        "fused_prefill": Option.NO_FUSED_PREFILL,
+        "fused_decode": Option.NO_FUSED_DECODE,
+        "stateless_prefill": Option.STATELESS_PREFILL,
     },
 }
 GRAPH_FILE = "model.onnx"
@@ -59,13 +63,14 @@ def builders_for(request: ExportRequest) -> Builders:
 
 
 def _refuse_others(request: ExportRequest) -> None:
-    target, default = request.target or "cpu", ExportRequest()
+    target, default = request.runs_on, ExportRequest()
     for owner, options in _OPTIONS_OF.items():
         for name, option in options.items():
             if owner != target and getattr(request, name) != getattr(default, name):
                 raise UsageError(
-                    f"{option} is for --target {owner}, found {target}: leave it out, or add "
-                    f"--target {owner}"
+                    f"{option} is for {Option.TARGET} {owner}, found {target}:",
+                    Remedy.ANOTHER_TARGET,
+                    target=owner,
                 )
 
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from q35chat.bundle.bundle import Bundle, is_bundle
-from q35chat.errors import ExportError, UsageError
+from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import readable_size
 from q35chat.user_input import MIN_CAPACITY
 from q35export.checkpoint import Checkpoint
 from q35export.components import Builders, builders_for
 from q35export.config import ModelConfig, load_config
 from q35export.output_state import (
+    Foreign,
+    OutputState,
+    Standing,
+    Unreadable,
+    Vacant,
     bundle_to_keep,
-    check_place,
     check_replaceable,
-    is_up_to_date,
+    inspect,
+    is_complete,
+    left_to_do,
     place_of,
-    repairs,
 )
 from q35export.plan import check_space, make_plan
 from q35export.processor import processor_files
@@ -44,50 +48,51 @@ def export(
     replaces the graph builders of the target. Raises UsageError, CheckpointError, BundleError
     or ExportError; whatever happens, `request.out` is then what it was before.
     """
-    target = request.target or default_target()
-    request = replace(request, out=place_of(request.out), target=target)
+    request = replace(request, out=place_of(request.out), target=request.target or default_target())
     builders = builders_for(request) if builders is None else builders
-    check_place(request.out)
-    if request.dry_run or request.force or not is_bundle(request.out):
+    state = inspect(request.out)
+    if isinstance(state, Foreign):
+        raise state.error
+    if request.dry_run or request.force or isinstance(state, Vacant):
         check_replaceable(request.out)
-    if not request.dry_run and _is_known(request, target):
-        mended = repairs(request.out, request, reporter)
-        if mended is None:
-            return _up_to_date(request)
-        request = mended
-    local = resolve(request, reporter.note, weights=not request.dry_run)
     if request.dry_run:
-        return _planned(request, target, local, builders, reporter)
-    if is_up_to_date(request.out, request, target, local.source.fingerprint):
-        mended = repairs(request.out, request, reporter)
-        if mended is None:
-            return _up_to_date(request, local)
-        request = mended
+        local = resolve(request, reporter.note, weights=False)
+        return _planned(request, state, local, builders, reporter)
+    known = _known_fingerprint(state, request)
+    if known is not None:
+        remaining = left_to_do(state, request, known, reporter)
+        if remaining is None:
+            return _up_to_date(request)
+        request = remaining
+    local = resolve(request, reporter.note)
+    remaining = left_to_do(state, request, local.source.fingerprint, reporter)
+    if remaining is None:
+        return _up_to_date(request, local)
+    request = remaining
     check_replaceable(request.out)
-    made_of = _gather(request, target, local, builders, reporter)
+    made_of = _gather(request, local, builders, reporter)
     with sigterm_raises(), exclusive(request.out):
-        check_place(request.out)
-        if is_up_to_date(request.out, request, target, local.source.fingerprint):
+        state = inspect(request.out)
+        if is_complete(state, request, local.source.fingerprint):
             return _up_to_date(request, local)
-        return _write(made_of, local, reporter)
+        return _write(made_of, state, local, reporter)
 
 
-def _is_known(request: ExportRequest, target: str) -> bool:
-    """Whether the bundle is there already, as far as can be told without the checkpoint."""
-    if request.force or not is_bundle(request.out):
-        return False
-    source = Bundle.open(request.out, check="names").manifest.source
-    if not is_same_hub_source(request, source):
-        return False
-    return is_up_to_date(request.out, request, target, source.fingerprint)
+def _known_fingerprint(state: OutputState, request: ExportRequest) -> str | None:
+    """The fingerprint that the manifest has of this very source, where that can be told without
+    the checkpoint. Raises BundleError for a manifest that cannot be read."""
+    if request.force:
+        return None
+    match state:
+        case Unreadable(error):
+            raise error
+        case Standing(bundle) if is_same_hub_source(request, bundle.manifest.source):
+            return bundle.manifest.source.fingerprint
+    return None
 
 
 def _gather(
-    request: ExportRequest,
-    target: str,
-    local: LocalCheckpoint,
-    builders: Builders,
-    reporter: Reporter,
+    request: ExportRequest, local: LocalCheckpoint, builders: Builders, reporter: Reporter
 ) -> Ingredients:
     config = _config(request, local)
     checkpoint = Checkpoint.open(local.folder)
@@ -95,7 +100,6 @@ def _gather(
         reporter.note(remark)
     return Ingredients(
         request=request,
-        target=target,
         source=local.source,
         config=config,
         weights=checkpoint,
@@ -104,10 +108,11 @@ def _gather(
     )
 
 
-def _write(made_of: Ingredients, local: LocalCheckpoint, reporter: Reporter) -> ExportResult:
+def _write(
+    made_of: Ingredients, state: OutputState, local: LocalCheckpoint, reporter: Reporter
+) -> ExportResult:
     request = made_of.request
-    fingerprint = local.source.fingerprint
-    keep = bundle_to_keep(request.out, request, made_of.target, fingerprint)
+    keep = bundle_to_keep(state, request, local.source.fingerprint)
     plan = make_plan(request, made_of.config, made_of.builders, made_of.processor, keep)
     check_space(plan)
     try:
@@ -124,7 +129,7 @@ def _write(made_of: Ingredients, local: LocalCheckpoint, reporter: Reporter) -> 
 
 def _planned(
     request: ExportRequest,
-    target: str,
+    state: OutputState,
     local: LocalCheckpoint,
     builders: Builders,
     reporter: Reporter,
@@ -133,7 +138,7 @@ def _planned(
     if local.complete:
         for remark in Checkpoint.open(local.folder).check(config, request.weights):
             reporter.note(remark)
-    keep = bundle_to_keep(request.out, request, target, local.source.fingerprint)
+    keep = bundle_to_keep(state, request, local.source.fingerprint)
     plan = make_plan(request, config, builders, processor_files(local.folder), keep)
     message = f"dry run: nothing was written to {request.out}"
     return ExportResult("planned", request.out, message, local.folder, plan)
@@ -144,8 +149,8 @@ def _config(request: ExportRequest, local: LocalCheckpoint) -> ModelConfig:
     longest = config.text.max_positions
     if request.max_seq_len > longest:
         raise UsageError(
-            f"--max-seq-len {request.max_seq_len} is more than the model's {longest} positions "
-            f"(max_position_embeddings); give {MIN_CAPACITY} to {longest}"
+            f"{Option.MAX_SEQ_LEN} {request.max_seq_len} is more than the model's {longest} "
+            f"positions (max_position_embeddings); give {MIN_CAPACITY} to {longest}"
         )
     return config
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from q35chat.bundle.bundle import Bundle, FileEntry
-from q35chat.errors import ExportError
+from q35chat.errors import ExportError, Remedy
 from q35chat.text import readable_size
 from q35export.components import WEIGHTS_FILE, Builders, graph_path
 from q35export.config import ModelConfig, TextConfig
@@ -126,6 +126,7 @@ def check_space(plan: ExportPlan) -> None:
     if free < needed:
         raise ExportError(
             f"the bundle needs {readable_size(needed)} beside {plan.out}, "
-            f"{readable_size(free)} are free; free {readable_size(needed - free)} "
-            "or choose another --out"
+            f"{readable_size(free)} are free",
+            Remedy.FREE_SPACE,
+            missing=readable_size(needed - free),
         )

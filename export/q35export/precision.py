@@ -1,4 +1,4 @@
-"""Which weights are stored how, for each `--precision`.
+"""Which weights are stored how, for each precision.
 
 Small projections that steer the recurrent state, norms and the convolution stay in float; the
 measured errors and speeds behind each choice are in `export/README.md`.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from q35chat.errors import UsageError
+from q35chat.errors import Option, Remedy, UsageError
 from q35chat.user_input import MIN_CAPACITY
 
 Precision = Literal["fp32", "int8", "int4"]
@@ -64,28 +64,32 @@ class ExportRequest:
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
-        _one_of("--source", self.source, SOURCES)
-        _one_of("--precision", self.stored_as, PRECISIONS)
-        _one_of("--dtype", self.dtype, DTYPES)
+        _one_of(Option.SOURCE, self.source, SOURCES)
+        _one_of(Option.PRECISION, self.stored_as, PRECISIONS)
+        _one_of(Option.DTYPE, self.dtype, DTYPES)
         choices = COMPONENT_CHOICES
         if self.target is not None:
-            _one_of("--target", self.target, TARGETS)
+            _one_of(Option.TARGET, self.target, TARGETS)
             choices = ("all", *COMPONENTS[self.target])
-        _one_of(f"--component{_of(self.target)}", self.component, choices)
+        of = "" if self.target is None else f" of target {self.target}"
+        _one_of(f"{Option.COMPONENT}{of}", self.component, choices)
         if self.mtp and self.component == "vision":
-            raise UsageError("--mtp belongs to the text component, found --component vision")
+            raise UsageError(
+                f"{Option.MTP} belongs to the text component, found {Option.COMPONENT} vision"
+            )
         if self.block_size not in {None, *BLOCK_SIZES}:
             sizes = ", ".join(map(str, BLOCK_SIZES))
-            raise UsageError(f"--block-size must be one of {sizes}, found {self.block_size}")
+            raise UsageError(f"{Option.BLOCK_SIZE} must be one of {sizes}, found {self.block_size}")
         if self.block_size is not None and self.stored_as == "fp32":
             raise UsageError(
-                f"--block-size {self.block_size} is for int8 and int4; fp32 weights share no "
-                "scale: leave it out, or choose another --precision"
+                f"{Option.BLOCK_SIZE} {self.block_size} is for int8 and int4; fp32 weights share "
+                "no scale:",
+                Remedy.ANOTHER_PRECISION,
             )
         if self.max_seq_len < MIN_CAPACITY:
             raise UsageError(
-                f"--max-seq-len must be at least {MIN_CAPACITY}, found {self.max_seq_len}: a "
-                "question of one word takes up to 16 slots, and the answer its own"
+                f"{Option.MAX_SEQ_LEN} must be at least {MIN_CAPACITY}, found {self.max_seq_len}: "
+                "a question of one word takes up to 16 slots, and the answer its own"
             )
 
     @property
@@ -94,9 +98,14 @@ class ExportRequest:
         return self.precision or DEFAULT_PRECISION
 
     @property
+    def runs_on(self) -> str:
+        """The target; the CPU where none was chosen."""
+        return self.target or "cpu"
+
+    @property
     def components(self) -> tuple[str, ...]:
         """The components to build, in the order they are built."""
-        return COMPONENTS[self.target or "cpu"] if self.component == "all" else (self.component,)
+        return COMPONENTS[self.runs_on] if self.component == "all" else (self.component,)
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -160,16 +169,12 @@ class ExportResult:
     plan: ExportPlan | None = field(default=None, repr=False)
 
 
-def _of(target: str | None) -> str:
-    return "" if target is None else f" of target {target}"
-
-
-def _one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
+def _one_of(option: Option | str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise UsageError(f"{option} must be one of {', '.join(choices)}, found {value!r}")
 
 
-def parse_gears(option: str, text: str) -> tuple[int, ...]:
+def parse_gears(option: Option, text: str) -> tuple[int, ...]:
     """Lengths of a comma-separated list, ascending; UsageError for anything else."""
     try:
         gears = tuple(int(part) for part in text.split(","))
@@ -181,7 +186,7 @@ def parse_gears(option: str, text: str) -> tuple[int, ...]:
     return gears
 
 
-def check_gears(option: str, gears: tuple[int, ...]) -> None:
+def check_gears(option: Option, gears: tuple[int, ...]) -> None:
     """Raise UsageError unless the lengths are positive and ascend."""
     wrong = next((gear for gear in gears if gear < 1), None)
     if wrong is not None:

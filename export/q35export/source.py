@@ -6,6 +6,7 @@ folder is the one a bundle was made from.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from q35chat.bundle.manifest import Source
-from q35chat.errors import CheckpointError, UsageError
+from q35chat.errors import CheckpointError, Option, Remedy, UsageError
 from q35chat.user_input import typed_path
 from q35export.request import ExportRequest
 
@@ -62,7 +63,7 @@ def resolve(request: ExportRequest, note: Note, *, weights: bool = True) -> Loca
     """Find or fetch the checkpoint; without `weights` a hub id is fetched without its weights.
 
     Raises CheckpointError for a folder or repository that does not exist or cannot be fetched,
-    UsageError when the package for `--source` is not installed.
+    UsageError when the package for its hub is not installed.
     """
     folder = local_folder(request.model)
     if folder is not None:
@@ -109,7 +110,7 @@ def _from_huggingface(model: str, revision: str | None, patterns: list[str]) -> 
             )
         )
     except Exception as error:
-        raise CheckpointError(_why_not_fetched(model, revision, error)) from error
+        raise _not_fetched(model, revision, error) from error
     commit = folder.name
     source = Source(model, revision or commit, f"huggingface:{model}@{commit}")
     return LocalCheckpoint(folder, source)
@@ -120,7 +121,7 @@ def _from_modelscope(model: str, revision: str | None, patterns: list[str]) -> L
         from modelscope import snapshot_download  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(
-            "--source modelscope needs the package modelscope: run `pip install modelscope`"
+            f"{Option.MODELSCOPE} needs the package modelscope: run `pip install modelscope`"
         ) from error
     try:
         folder = Path(
@@ -129,30 +130,30 @@ def _from_modelscope(model: str, revision: str | None, patterns: list[str]) -> L
             )
         )
     except Exception as error:
-        raise CheckpointError(_why_not_fetched(model, revision, error)) from error
+        raise _not_fetched(model, revision, error) from error
     # ModelScope does not say which commit it gave: the files themselves tell.
     digest = folder_fingerprint(folder)
     source = Source(model, revision or digest, f"modelscope:{model}@{digest}")
     return LocalCheckpoint(folder, source)
 
 
-def _why_not_fetched(model: str, revision: str | None, error: Exception) -> str:
-    kind = type(error).__name__
+def _not_fetched(model: str, revision: str | None, error: Exception) -> CheckpointError:
+    kind, remedy = type(error).__name__, None
     if kind == "GatedRepoError":
-        return f"{model} is gated: accept its terms on the hub and log in with `hf auth login`"
-    if kind == "RepositoryNotFoundError":
-        return f"the hub has no model {model}, or it is private: check the id, or `hf auth login`"
-    if kind == "RevisionNotFoundError":
-        return f"{model} has no revision {revision!r}: check --revision"
-    if isinstance(error, OSError) and error.errno in {28, 122}:
-        return f"the disk is full while fetching {model}: free some space, or set HF_HOME elsewhere"
-    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}:
-        return f"{model} is not in the cache and HF_HUB_OFFLINE is set: unset it, or give a folder"
-    reason = str(error).strip().splitlines()
-    return (
-        f"cannot fetch {model} ({kind}: {reason[0][:120] if reason else 'no reason given'}); check "
-        "the network, set HF_ENDPOINT to a mirror, use --source modelscope, or give a local folder"
-    )
+        what = f"{model} is gated: accept its terms on the hub and log in with `hf auth login`"
+    elif kind == "RepositoryNotFoundError":
+        what = f"the hub has no model {model}, or it is private: check the id, or `hf auth login`"
+    elif kind == "RevisionNotFoundError":
+        what, remedy = f"{model} has no revision {revision!r}:", Remedy.ANOTHER_REVISION
+    elif isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        what = f"the disk is full while fetching {model}: free some space, or set HF_HOME elsewhere"
+    elif os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}:
+        what = f"{model} is not in the cache and HF_HUB_OFFLINE is set: unset it, or give a folder"
+    else:
+        reason = str(error).strip().splitlines()
+        found = reason[0][:120] if reason else "no reason given"
+        what, remedy = f"cannot fetch {model} ({kind}: {found})", Remedy.ANOTHER_NETWORK
+    return CheckpointError(what, remedy)
 
 
 def folder_fingerprint(folder: Path) -> str:

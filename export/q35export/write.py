@@ -40,7 +40,6 @@ class Ingredients:
     """Everything a bundle is made of."""
 
     request: ExportRequest
-    target: str
     source: Source
     config: ModelConfig
     weights: TensorSource
@@ -89,7 +88,7 @@ def _write_component(
         path = graph_path(component, name)
         ir.save(model, bundle / path)
         files[path] = file_entry(bundle / path)
-        if made_of.target == "ascend-310p":
+        if made_of.request.runs_on == "ascend-310p":
             for line in census(model).lines(component):
                 reporter.note(line)
     return files, tuple(built)
@@ -128,7 +127,7 @@ def _manifest(
         exporter=__version__,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         source=made_of.source,
-        target=made_of.target,
+        target=made_of.request.runs_on,
         precision=str(shown["precision"]),
         capacity=int(shown.get("max_seq_len", 0)),
         options=options,

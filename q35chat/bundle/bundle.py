@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
-from q35chat.bundle.export_command import adding, repair
 from q35chat.bundle.manifest import SCHEMA, FileEntry, Manifest, ModelFacts, Source
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, Remedy
 from q35chat.json_reader import read_bytes
-from q35chat.processes import DEFAULT_OUT, program
 from q35chat.text import quoted
 
 __all__ = [
@@ -104,11 +102,12 @@ class Bundle:
     @property
     def repair(self) -> str:
         """What to do about damage."""
-        return repair(self.manifest, self.path)
+        return Remedy.MAKE_AGAIN.words(manifest=self.manifest, folder=self.path)
 
     def adding(self, component: str) -> str:
         """What to do to have a component that is not there."""
-        return adding(self.manifest, component, self.path)
+        facts = {"manifest": self.manifest, "folder": self.path}
+        return Remedy.ADD_COMPONENT.words(component=component, **facts)
 
     def damages(
         self, depth: Depth, names: Iterable[str] | None = None, tell: Tell = unheard
@@ -142,7 +141,7 @@ class Bundle:
 def _read_manifest(path: Path) -> Manifest:
     where = path / MANIFEST_NAME
     if not is_bundle(path):
-        raise BundleError(_no_bundle(path))
+        raise _no_bundle(path)
     try:
         text = read_bytes(where)
     except ValueError as error:
@@ -150,18 +149,15 @@ def _read_manifest(path: Path) -> Manifest:
     return Manifest.from_json(text, str(where))
 
 
-def _no_bundle(path: Path) -> str:
+def _no_bundle(path: Path) -> BundleError:
     """Why `path` is none, and what to do."""
-    place = quoted(str(path))
     if not os.path.isdir(path):  # noqa: PTH112
         found = "is not a folder" if os.path.exists(path) else "does not exist"  # noqa: PTH110
-        return f"{path} {found}; name the folder of an exported bundle"
+        return BundleError(f"{path} {found}; name the folder of an exported bundle")
     if (path / "config.json").is_file() and any(path.glob("*.safetensors")):
-        return (
-            f"{path} is a checkpoint, not a bundle: it has no {MANIFEST_NAME}; export it: "
-            f"`{program()} export {place} --out {DEFAULT_OUT}`"
-        )
-    return (
+        what = f"{path} is a checkpoint, not a bundle: it has no {MANIFEST_NAME}"
+        return BundleError(what, Remedy.EXPORT_CHECKPOINT, folder=path)
+    return BundleError(
         f"{path} is not a bundle: it has no {MANIFEST_NAME}; name the folder of an exported bundle"
     )
 

@@ -14,7 +14,7 @@ from platformdirs import user_cache_path
 
 from q35chat import __version__
 from q35chat.bundle.bundle import is_bundle
-from q35chat.errors import BundleError, ExportError
+from q35chat.errors import BundleError, ExportError, Remedy
 from q35chat.files import locked
 from q35chat.processes import export_command
 
@@ -34,8 +34,9 @@ def demo_checkpoint() -> Path:
         if (assets / "demo-model" / "config.json").is_file():
             return assets / "demo-model"
     raise BundleError(
-        f"this installation has no demo model; export one with {export_command()}, or name a "
-        "bundle with --model-dir"
+        "this installation has no demo model",
+        Remedy.NAME_A_BUNDLE,
+        command=export_command(),
     )
 
 

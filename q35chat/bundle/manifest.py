@@ -9,17 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
 
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, Remedy
 from q35chat.json_reader import MOST_COUNT, Fields, parse_json
 from q35chat.text import json_safe
 
 SCHEMA = 1
 
 OptionValue = str | int
-
-_REPAIR: Final = "export its model into this folder again, with --force"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +94,9 @@ class Manifest:
         try:
             data = parse_json(text)
         except ValueError as error:
-            raise BundleError(f"{where} is not valid JSON ({error}); {_REPAIR}") from None
-        return _manifest(Fields(data, where, BundleError, _REPAIR))
+            what = f"{where} is not valid JSON ({error})"
+            raise BundleError(what, Remedy.EXPORT_AGAIN) from None
+        return _manifest(Fields(data, where, BundleError, Remedy.EXPORT_AGAIN.words()))
 
 
 def _option(fields: Fields, name: str) -> OptionValue:
@@ -109,8 +107,8 @@ def _manifest(fields: Fields) -> Manifest:
     schema = fields.whole("schema")
     if schema != SCHEMA:
         raise BundleError(
-            f"{fields.where} has schema version {schema}, this q35chat reads version {SCHEMA}; "
-            + ("update q35chat" if schema > SCHEMA else _REPAIR)
+            f"{fields.where} has schema version {schema}, this q35chat reads version {SCHEMA}",
+            Remedy.UPDATE if schema > SCHEMA else Remedy.EXPORT_AGAIN,
         )
     options, graphs, files = (fields.section(name) for name in ("options", "graphs", "files"))
     return Manifest(

@@ -23,7 +23,7 @@ from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.engine.decoder import Decoder, OpenGraph, Runtime, TextModel
 from q35chat.engine.encoder import NoGeometryError
 from q35chat.engine.session import GraphSession
-from q35chat.errors import BundleError, CapacityError
+from q35chat.errors import BundleError, CapacityError, Remedy
 from q35chat.user_input import Speculate
 from q35chat.vision.rules import PictureRules
 
@@ -156,8 +156,8 @@ class ChatEngine:
         fewest = self._model.tokenizer.lower_bound(text)
         if fewest > capacity:
             raise CapacityError(
-                f"prompt needs at least {fewest:,} slots, capacity {capacity:,}: shorten it "
-                "or export with a larger --max-seq-len"
+                f"prompt needs at least {fewest:,} slots, capacity {capacity:,}:",
+                Remedy.SHORTEN,
             )
 
 
@@ -177,10 +177,7 @@ def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:
     """Raises BundleError where the head is asked for and not there."""
     there = "mtp" in bundle.manifest.graphs
     if speculate == "mtp" and not there:
-        raise BundleError(
-            f"{bundle.path} has no head for guessing tokens: export it with --mtp, "
-            "or use --speculate auto"
-        )
+        raise BundleError(f"{bundle.path} has no head for guessing tokens:", Remedy.HEAD_OR_AUTO)
     return there and speculate in ("mtp", "auto")
 
 

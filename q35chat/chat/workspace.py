@@ -22,7 +22,7 @@ from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.turn.request import new_id
 from q35chat.chat.values import ChatSettings, SamplingSettings
-from q35chat.errors import StoreError, UsageError
+from q35chat.errors import Option, StoreError, UsageError
 
 CONTINUED = " (continued)"
 LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
@@ -81,7 +81,9 @@ class StoredWorkspace:
         Raises Q35Error, and then the present model stays.
         """
         if self._load_bundle is None:
-            raise UsageError("This chat has one model only. Start another one with --model-dir.")
+            raise UsageError(
+                f"This chat has one model only. Start another one with {Option.MODEL_DIR}."
+            )
         load = partial(self._load_bundle, folder)
         fresh = load()
         former, self._loaded, self._load = self._loaded, fresh, load

@@ -12,7 +12,7 @@ import typer
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
 from q35chat.commands.verify import compare
-from q35chat.errors import UsageError
+from q35chat.errors import Option, UsageError
 
 if TYPE_CHECKING:
     from q35chat.bundle.bundle import Manifest
@@ -99,8 +99,8 @@ def export(options: ExportOptions) -> int:
 
     asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
     verify, gears, image_gears = map(asked.pop, ("verify", "gears", "image_gears"))
-    asked["gears"] = parse_gears("--gears", gears) if gears else ()
-    asked["image_gears"] = parse_gears("--image-gears", image_gears)
+    asked["gears"] = parse_gears(Option.GEARS, gears) if gears else ()
+    asked["image_gears"] = parse_gears(Option.IMAGE_GEARS, image_gears)
     return export_model(ExportRequest(**asked), Console.standard(), verify=verify)
 
 

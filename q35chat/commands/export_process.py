@@ -1,14 +1,13 @@
 """The application's `Exporter`: each export is a process of its own, so that nothing on screen
 waits for it and stopping it is certain.
 
-Knows the worker's lines and the exporter's option names; the screen knows neither. Imported for
-the first paint: what only an export needs is imported when there is one.
+Knows the worker's lines; the screen does not. Imported for the first paint: what only an export
+needs is imported when there is one.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -28,16 +27,6 @@ if TYPE_CHECKING:
 WORKER: Final = tuple(python_command("-m", "q35chat.commands.export_worker"))
 _FP16: Final = "fp16"
 _REPLACEABLE: Final = (errors.OccupiedError, errors.BundleError)
-_WORDS: Final = (
-    (r"export its model into this folder again, with --force", "replace it"),
-    (r"; add --force to replace it or choose another --out", ""),
-    (r"--source modelscope", "ModelScope"),
-    (r"--max-seq-len", "capacity"),
-    (r"another --out", "another folder"),
-    (r"--out", "the folder"),
-    (r"--precision", "precision"),
-    (r"--force", "replacing it"),
-)
 
 
 class ChildExporter:
@@ -177,16 +166,9 @@ def _error(kind: str, message: str) -> Q35Error:
     found: type[Q35Error] = getattr(errors, kind, ExportError)
     if issubclass(found, _REPLACEABLE):
         found = Occupied
-    return found(in_words(message))
+    return found(safe_line(message, limit=1000))
 
 
 def _died(code: int) -> ExportError:
     why = "was killed, perhaps for want of memory" if code == -signal.SIGKILL else "broke off"
     return ExportError(f"the export {why} (exit code {code}); the folder is as it was")
-
-
-def in_words(message: str) -> str:
-    """A message for the command line with the names that the screen has for its options."""
-    for option, words in _WORDS:
-        message = re.sub(option, words, message)
-    return safe_line(message, limit=1000)

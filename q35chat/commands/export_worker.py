@@ -19,7 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
-from q35chat.errors import Q35Error
+from q35chat.errors import Q35Error, speak
+from q35chat.tui.wording import FORM
 from q35chat.user_input import typed_path
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Telling:
 
 def main(asked: str) -> int:
     """Do what the JSON text asks; the exit code."""
+    speak(FORM)
     lines = Lines(_own_stdout())
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
@@ -148,11 +150,13 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
 
     from q35export.checkpoint import Checkpoint
     from q35export.config import load_config
-    from q35export.output_state import check_place
+    from q35export.output_state import Foreign, inspect
     from q35export.request import default_target
     from q35export.source import resolve
 
-    check_place(request.out)
+    state = inspect(request.out)
+    if isinstance(state, Foreign):
+        raise state.error
     request = replace(request, target=request.target or default_target())
     local = resolve(request, lambda _: None, weights=False)
     config = load_config(local.folder)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from q35chat.bundle.bundle import Manifest
-from q35chat.bundle.export_command import adding
+from q35chat.commands.export_command import adding
 from q35chat.errors import Q35Error
 from q35chat.processes import DEFAULT_OUT, program
 from q35chat.settings import load_settings

@@ -21,6 +21,7 @@ import psutil
 
 from q35chat import __version__
 from q35chat.diagnosis.checks import Check
+from q35chat.errors import Option
 from q35chat.processes import python_command, python_environment
 from q35chat.runtimes.threads import usable_cpus
 
@@ -73,7 +74,7 @@ def terminal() -> Iterator[Check]:
             "terminal",
             "info",
             f"TERM {name}, {'a terminal' if interactive else 'no terminal here'}",
-            "the screen needs one; ask, and chat --plain do not",
+            f"the screen needs one; ask, and {Option.PLAIN} do not",
         )
     colours = os.environ.get("COLORTERM") in ("truecolor", "24bit")
     yield Check("colours", "info", "16 million" if colours else "256 or fewer")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from q35chat.errors import UsageError
+from q35chat.errors import Option, UsageError
 from q35export.ascend.graphs import AscendOptions
 from q35export.request import parse_gears
 
@@ -43,10 +43,10 @@ def test_a_growing_cache_means_a_prefill_without_states() -> None:
 
 
 def test_a_list_of_gears_is_read() -> None:
-    assert parse_gears("--gears", "32,512") == (32, 512)
+    assert parse_gears(Option.GEARS, "32,512") == (32, 512)
 
 
 @pytest.mark.parametrize("text", ["", "32,", "a", "32;64", "1.5"])
 def test_a_list_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--gears must be lengths separated by commas"):
-        parse_gears("--gears", text)
+        parse_gears(Option.GEARS, text)

@@ -15,7 +15,7 @@ import huggingface_hub.constants
 import pytest
 
 from q35chat.bundle.bundle import Bundle
-from q35chat.commands.export_process import ChildExporter, in_words
+from q35chat.commands.export_process import ChildExporter
 from q35chat.commands.export_worker import HubWatch
 from q35chat.errors import CheckpointError, ExportError, Q35Error, UsageError
 from q35chat.tui.exporting import BundleWish, Occupied, Phase, Standing, Stopped
@@ -197,25 +197,6 @@ def test_a_failure_names_the_folder_as_it_was_typed(
     (wish.folder.parent / "out").touch()
     with pytest.raises(Q35Error, match=r"^the folder out is a file; choose another folder$"):
         ChildExporter().job().export(replace(wish, folder=Path("out")), lambda _: None)
-
-
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        (
-            "--out o is a file; choose another --out",
-            "the folder o is a file; choose another folder",
-        ),
-        (
-            "o is no JSON; export its model into this folder again, with --force",
-            "o is no JSON; replace it",
-        ),
-        ("use --source modelscope, or give", "use ModelScope, or give"),
-        ("a [b] \x1b[31m", "a [b] ␛[31m"),
-    ],
-)
-def test_messages_use_the_words_of_the_form(said: str, shown: str) -> None:
-    assert in_words(said) == shown
 
 
 class Cache:

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
-from q35chat.errors import ExportError, UsageError
+from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import quoted
 from q35export.staging import sigterm_raises, undisturbed
 
@@ -108,7 +108,9 @@ def find_converter(option: str | None = None) -> Converter | None:
     if option is not None:
         tool = shutil.which(option)
         if tool is None:
-            raise UsageError(f"--converter {option} is no program; name the {TOOL} of your package")
+            raise UsageError(
+                f"{Option.CONVERTER} {option} is no program; name the {TOOL} of your package"
+            )
         return _tool(Path(tool))
     if found := shutil.which(TOOL):
         return _tool(Path(found))

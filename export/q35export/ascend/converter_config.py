@@ -12,7 +12,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from q35chat.errors import ExportError
+from q35chat.errors import ExportError, Remedy
 
 PRECISION = "[acl_init_options]\nge.exec.precision_mode=force_fp32\n"
 _TOKENS, _ROWS, _PATCHES = "T", "M", "P"
@@ -84,8 +84,8 @@ def shapes(graph: GraphInputs, patches_per_token: int) -> tuple[str, str]:
     found = gears(graph, patches_per_token)
     if len(found) > _MAX_GEARS:
         raise ExportError(
-            f"the graph has {len(found)} gears, the converter takes {_MAX_GEARS}: "
-            "export with fewer --gears or --image-gears"
+            f"the graph has {len(found)} gears, the converter takes {_MAX_GEARS}:",
+            Remedy.FEWER_GEARS,
         )
     fixed = found[0] if len(found) == 1 else {}
     template = ";".join(

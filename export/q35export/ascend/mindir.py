@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from q35chat.bundle.bundle import Bundle, FileEntry, Manifest
-from q35chat.errors import ExportError
+from q35chat.errors import ExportError, Remedy
 from q35chat.text import readable_size
 from q35export.ascend.converter import Converter, Job, command_text, run_converter
 from q35export.ascend.converter_config import config_text, read_inputs
@@ -74,8 +74,9 @@ def _converted(
     bundle = Bundle.open(path)
     if bundle.manifest.target != _TARGET:
         raise ExportError(
-            f"{path} is for the target {bundle.manifest.target}, which needs no conversion; "
-            f"export with --target {_TARGET}"
+            f"{path} is for the target {bundle.manifest.target}, which needs no conversion",
+            Remedy.TARGET,
+            target=_TARGET,
         )
     names = [name for name in ORDER if name in bundle.manifest.graphs]
     before = tuple(name for name in names if is_converted(bundle.manifest, name))

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import psutil
 
 from q35chat.bundle.bundle import Bundle
-from q35chat.errors import BundleError, Q35Error
+from q35chat.errors import BundleError, Q35Error, Remedy
 from q35chat.processes import program
 from q35export.config import ModelConfig
 from q35export.inventory import expected_tensors
@@ -72,7 +72,8 @@ def check_memory(bundle: Bundle, config: ModelConfig, *, opened: int) -> None:
         raise NotEnoughMemoryError(
             f"comparing needs {needed / 1e9:.1f} GB of memory ({reference / 1e9:.1f} GB for the "
             f"checkpoint in FP32, {graphs / 1e9:.1f} GB for the bundle), {free / 1e9:.1f} GB are "
-            "free: close other programs, or export with --no-verify"
+            "free:",
+            Remedy.NO_COMPARISON,
         )
 
 
@@ -94,7 +95,9 @@ def fitting(
     if not taken:
         raise TooFewSlotsError(
             f"no sample fits the {capacity} slots of {bundle.path}: the shortest needs "
-            f"{min(needs)}; export with --max-seq-len {min(needs)} or more to compare"
+            f"{min(needs)}",
+            Remedy.LARGER_CAPACITY_TO_COMPARE,
+            slots=min(needs),
         )
     return taken
 

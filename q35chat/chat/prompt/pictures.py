@@ -18,7 +18,7 @@ from q35chat.chat.prompt.cache import SizedCache
 from q35chat.chat.values import Attachment
 from q35chat.engine.encoder import PictureEncoder
 from q35chat.engine.session import Array
-from q35chat.errors import BundleError, PictureError
+from q35chat.errors import BundleError, PictureError, Remedy
 from q35chat.text import safe_line
 from q35chat.vision.geometry import geometry
 from q35chat.vision.loading import decode, header, read_file
@@ -89,7 +89,8 @@ class Pictures:
         if place.tokens > max_tokens:
             raise PictureError(
                 f"the vision graph makes {place.tokens} tokens of every picture, no more than "
-                f"{max_tokens} are wanted: raise --max-image-tokens"
+                f"{max_tokens} are wanted:",
+                Remedy.MORE_PICTURE_TOKENS,
             )
         self._fitted.put(place.key, fit(image, self._rules, place.max_tokens, name=name))
         image.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE))

@@ -31,7 +31,7 @@ from q35chat.chat.values import ChatSettings
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
 from q35chat.engine.speculation import Odds, Speculator, speculator
-from q35chat.errors import CapacityError
+from q35chat.errors import CapacityError, Remedy
 from q35chat.text import pluralise
 
 ShouldStop = Callable[[], bool]
@@ -175,7 +175,6 @@ def check_fit(plan: PromptPlan) -> None:
     pictures = f" ({plan.image_tokens:,} for pictures)" if plan.image_tokens else ""
     wanted = pluralise(plan.prompt_tokens, "slot")
     raise CapacityError(
-        f"prompt needs {wanted}{pictures}, capacity {plan.capacity:,}: "
-        f"shorten it{', use fewer or smaller pictures' if pictures else ''} "
-        "or export with a larger --max-seq-len"
+        f"prompt needs {wanted}{pictures}, capacity {plan.capacity:,}:",
+        Remedy.SHORTEN_WITH_PICTURES if pictures else Remedy.SHORTEN,
     )

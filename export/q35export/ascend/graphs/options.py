@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from q35chat.errors import UsageError
+from q35chat.errors import Option, Remedy, UsageError
 from q35export.request import DEFAULT_CAPACITY, DEFAULT_IMAGE_GEARS, DTYPES, DType, check_gears
 
 DEFAULT_GEARS = (32, 512, 1024, 2048)
@@ -39,19 +39,20 @@ class AscendOptions:
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
-            raise UsageError(f"--max-seq-len must be at least 1, found {self.capacity}")
+            raise UsageError(f"{Option.MAX_SEQ_LEN} must be at least 1, found {self.capacity}")
         if self.dtype not in DTYPES:
-            raise UsageError(f"--dtype must be fp16 or fp32, found {self.dtype!r}")
-        check_gears("--image-gears", self.image_gears)
+            raise UsageError(f"{Option.DTYPE} must be fp16 or fp32, found {self.dtype!r}")
+        check_gears(Option.IMAGE_GEARS, self.image_gears)
         if not self.image_gears:
-            raise UsageError("--image-gears names no length; give at least one, such as 16")
+            raise UsageError(f"{Option.IMAGE_GEARS} names no length; give at least one, such as 16")
         if not self.gears:
             object.__setattr__(self, "gears", default_gears(self.capacity))
-        check_gears("--gears", self.gears)
+        check_gears(Option.GEARS, self.gears)
         if max(self.gears) > self.capacity:
             raise UsageError(
-                f"--gears must be in 1 to {self.capacity} (--max-seq-len), "
-                f"found {max(self.gears)}; give a larger --max-seq-len or smaller gears"
+                f"{Option.GEARS} must be in 1 to {self.capacity} ({Option.MAX_SEQ_LEN}), "
+                f"found {max(self.gears)}",
+                Remedy.LARGER_CAPACITY_OR_SMALLER_GEARS,
             )
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from q35chat.errors import CapacityError
+from q35chat.errors import CapacityError, Remedy
 from q35chat.vision.geometry import geometry
 from q35export.ascend.reference.contracts import Array, TensorInfo
 from q35export.ascend.reference.executor import GraphExecutor
@@ -128,8 +128,8 @@ class GraphChat:
         capacity = self.capacity
         if capacity is not None and self.length + count > capacity:
             raise CapacityError(
-                f"{count} more tokens do not fit: {self.length} of {capacity} KV slots are in "
-                "use; export with a larger --max-seq-len"
+                f"{count} more tokens do not fit: {self.length} of {capacity} KV slots are in use",
+                Remedy.LARGER_CAPACITY,
             )
 
 

@@ -15,7 +15,7 @@ from importlib import resources
 import numpy as np
 import onnx_ir as ir
 
-from q35chat.errors import ExportError
+from q35chat.errors import ExportError, Remedy
 from q35export.config import Rope
 from q35export.graph import Array, Graph
 from q35export.matrix import Matrix
@@ -399,8 +399,8 @@ def _converted(name: str, values: Array, dtype: ir.DataType) -> Array:
         converted = np.ascontiguousarray(values, dtype=dtype.numpy())
     if not np.isfinite(converted).all():
         raise ExportError(
-            f"a weight of {name} is {np.abs(values).max():.4g}, beyond the range of FP16; "
-            "export with --dtype fp32"
+            f"a weight of {name} is {np.abs(values).max():.4g}, beyond the range of FP16",
+            Remedy.EXPORT_FP32,
         )
     return converted
 

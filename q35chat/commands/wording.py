@@ -1,0 +1,109 @@
+"""What the command line calls what a user sets, and how it says what can be done: with options and
+commands to type.
+
+The chat on the screen says it alike, since it was started with options, too; only its form for an
+export has other words (`tui.wording`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from q35chat.errors import Option, Remedy, Words
+from q35chat.processes import DEFAULT_OUT, program
+from q35chat.text import quoted
+
+if TYPE_CHECKING:
+    from q35chat.bundle.manifest import Manifest
+
+_LARGER: Final = "or export with a larger --max-seq-len"
+
+
+def _make_again(manifest: Manifest, folder: Path) -> str:
+    from q35chat.commands.export_command import repair
+
+    return repair(manifest, folder)
+
+
+def _add_component(manifest: Manifest, folder: Path, component: str) -> str:
+    from q35chat.commands.export_command import adding
+
+    return adding(manifest, component, folder)
+
+
+def _export_checkpoint(folder: Path) -> str:
+    return f"export it: `{program()} export {quoted(str(folder))} --out {DEFAULT_OUT}`"
+
+
+def _name_a_result() -> str:
+    return f"name a file that {program()} bench --out wrote"
+
+
+COMMAND_LINE: Final[Words] = {
+    Option.BLOCK_SIZE: "--block-size",
+    Option.COMPONENT: "--component",
+    Option.CONTEXT: "--context",
+    Option.CONVERTER: "--converter",
+    Option.DTYPE: "--dtype",
+    Option.GEARS: "--gears",
+    Option.IMAGE_GEARS: "--image-gears",
+    Option.MAX_SEQ_LEN: "--max-seq-len",
+    Option.MODELSCOPE: "--source modelscope",
+    Option.MODEL_DIR: "--model-dir",
+    Option.MTP: "--mtp",
+    Option.NO_FUSED_DECODE: "--no-fused-decode",
+    Option.NO_FUSED_PREFILL: "--no-fused-prefill",
+    Option.OUT: "--out",
+    Option.PLAIN: "chat --plain",
+    Option.PRECISION: "--precision",
+    Option.PROMPT: "--prompt",
+    Option.SOURCE: "--source",
+    Option.STATELESS_PREFILL: "--stateless-prefill",
+    Option.TARGET: "--target",
+    Option.TOKENS: "--tokens",
+    Remedy.ADD_COMPONENT: _add_component,
+    Remedy.ANOTHER_FOLDER: "choose another --out",
+    Remedy.ANOTHER_NETWORK: (
+        "check the network, set HF_ENDPOINT to a mirror, use --source modelscope, or give a local "
+        "folder"
+    ),
+    Remedy.ANOTHER_PRECISION: "leave it out, or choose another --precision",
+    Remedy.ANOTHER_REVISION: "check --revision",
+    Remedy.ANOTHER_TARGET: "leave it out, or add --target {target}",
+    Remedy.EMPTY_FOLDER: "choose another --out, or empty the folder yourself",
+    Remedy.EXPORT_AGAIN: "export its model into this folder again, with --force",
+    Remedy.EXPORT_CHECKPOINT: _export_checkpoint,
+    Remedy.EXPORT_FP16: "export the bundle again with --dtype fp16",
+    Remedy.EXPORT_FP32: "export with --dtype fp32",
+    Remedy.EXPORT_WITH_HEAD: "export the bundle again, with --mtp",
+    Remedy.FEWER_GEARS: "export with fewer --gears or --image-gears",
+    Remedy.FOLDER_INSIDE: "give a folder inside it, such as --out {folder}",
+    Remedy.FREE_SPACE: "free {missing} or choose another --out",
+    Remedy.HEAD_OR_AUTO: "export it with --mtp, or use --speculate auto",
+    Remedy.LARGER_CAPACITY: "export with a larger --max-seq-len",
+    Remedy.LARGER_CAPACITY_OR_SMALLER_GEARS: "give a larger --max-seq-len or smaller gears",
+    Remedy.LARGER_CAPACITY_TO_COMPARE: "export with --max-seq-len {slots} or more to compare",
+    Remedy.MAKE_AGAIN: _make_again,
+    Remedy.MEASURE_LESS_CONTEXT: f"use --context {{slots}} or less, fewer --tokens, {_LARGER}",
+    Remedy.MEASURE_LESS_PROMPT: f"use --prompt {{slots}} or less, {_LARGER}",
+    Remedy.MEASURE_LESS_TOKENS: f"use --tokens {{slots}} or less, {_LARGER}",
+    Remedy.MEASURE_THE_SAME: "use the same --prompt and --context",
+    Remedy.MORE_GEARS: "pad to one, or export with more --gears",
+    Remedy.MORE_PICTURE_TOKENS: "raise --max-image-tokens",
+    Remedy.MOVE_AWAY: "move it away or choose another --out",
+    Remedy.NAME_A_BUNDLE: "export one with {command}, or name a bundle with --model-dir",
+    Remedy.NAME_A_RESULT: _name_a_result,
+    Remedy.NO_COMPARISON: "close other programs, or export with --no-verify",
+    Remedy.OTHER_GEARS: "use smaller pictures, or export with other --gears and --image-gears",
+    Remedy.REPLACE_OR_ANOTHER_FOLDER: "add --force to replace it or choose another --out",
+    Remedy.REPLACE_WHOLE: "use --component all with --force",
+    Remedy.SHORTEN: f"shorten it {_LARGER}",
+    Remedy.SHORTEN_WITH_PICTURES: f"shorten it, use fewer or smaller pictures {_LARGER}",
+    Remedy.SMALLER_PICTURES: "lower --max-image-tokens, or export with larger --image-gears",
+    Remedy.SWAP_OR_FREE: "use --residency swap, or free the NPU",
+    Remedy.TARGET: "export with --target {target}",
+    Remedy.WHOLE_BUNDLE: "use --component all",
+    Remedy.WITHOUT_HEAD: "export without --mtp",
+    Remedy.WITH_HEAD: "--mtp exports them",
+}
