@@ -55,6 +55,8 @@ class Remedy(Enum):
     ANOTHER_PRECISION = "leave it out, or choose another precision"
     ANOTHER_REVISION = "check the revision"
     ANOTHER_TARGET = "leave it out, or choose the target {target}"
+    ASK_MORE_OR_EXPORT = "ask at more length, with pictures first, or export the model with q35chat"
+    DEVICE_IS_FULL = "the device has no memory left: let its graphs take turns, or free the NPU"
     EMPTY_FOLDER = "choose another folder, or empty the folder yourself"
     EXPORT_AGAIN = "export its model into this folder again, in place of it"
     EXPORT_CHECKPOINT = "export it first"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -12,10 +13,11 @@ from q35chat.cli import app
 from q35chat.commands.wording import COMMAND_LINE
 from q35chat.errors import OccupiedError, Option, Q35Error, Remedy, UsageError, Words, speak
 from q35chat.tui.wording import FORM
+from tests.support.imports import modules
 
 # The command line itself, the screen, and the one command that every surface shows.
 SURFACES = ("q35chat.cli", "q35chat.commands", "q35chat.tui", "q35chat.processes")
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*(?![\w-])")
 
 
 @pytest.fixture
@@ -34,6 +36,25 @@ def options() -> set[str]:
             found |= {*parameter.opts, *parameter.secondary_opts}
         commands += getattr(command, "commands", {}).values()
     return {name for name in found if name.startswith("--")}
+
+
+def named_below_the_surfaces(names: set[str]) -> list[str]:
+    found = []
+    for package in ("q35chat", "q35export"):
+        for module, file in modules(package):
+            if any(module == part or module.startswith(f"{part}.") for part in SURFACES):
+                continue
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    named = set(OPTION.findall(node.value)) & names
+                    found += [f"{module}:{node.lineno} {name}" for name in sorted(named)]
+    return found
+
+
+def test_no_text_below_the_surfaces_names_an_option() -> None:
+    names = options()
+    assert {"--out", "--max-seq-len", "--no-verify", "--residency", "--mtp"} <= names
+    assert named_below_the_surfaces(names) == []
 
 
 def test_the_command_line_has_its_own_name_for_every_option() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from q35chat.engine.encoder import PIXELS, NoGeometryError, VisionEncoder
 from q35chat.engine.session import Array, GraphSession
-from q35chat.errors import PictureError
+from q35chat.errors import PictureError, Remedy
 
 _MASK = "patch_mask"
 
@@ -82,7 +82,8 @@ class GearedEncoder:
         if not fitting:
             raise PictureError(
                 f"the picture takes {patches // self._merged} tokens, the vision graph at most "
-                f"{self.max_rows}: lower --max-image-tokens, or export with larger --image-gears"
+                f"{self.max_rows}:",
+                Remedy.SMALLER_PICTURES,
             )
         return min(fitting)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from q35chat.errors import CapacityError
+from q35chat.errors import CapacityError, Remedy
 
 Graph = Literal["prefill", "decode"]
 
@@ -247,11 +247,11 @@ def _prior(gear: Gear | None) -> float:
 def _unreachable(prompt: PromptLayout, prefill: PrefillAbility) -> PromptGearError:
     gears = sorted(prefill.gears)
     listed = ", ".join(f"{gear.tokens} ({gear.image_rows} of pictures)" for gear in gears)
-    takes, advice = "takes", "use smaller pictures, or export with other --gears and --image-gears"
+    takes, remedy = "takes", Remedy.OTHER_GEARS
     if prefill.exact:
-        takes = "takes no padding, only exactly"
-        advice = "ask at more length, with pictures first, or export the model with q35chat"
+        takes, remedy = "takes no padding, only exactly", Remedy.ASK_MORE_OR_EXPORT
     return PromptGearError(
         f"prompt has {prompt.total} tokens, {prompt.image_ends[-1]} of pictures; the prefill graph "
-        f"{takes} {listed}: {advice}"
+        f"{takes} {listed}:",
+        remedy,
     )

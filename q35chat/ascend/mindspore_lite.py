@@ -31,12 +31,12 @@ from q35chat.ascend.tensors import (
     numpy_type,
 )
 from q35chat.engine.session import Buffer, Lifetime, TensorSpec
-from q35chat.errors import RuntimeFailure
+from q35chat.errors import Remedy, RuntimeFailure
 from q35chat.processes import program
 
 _NEEDED = ("get_outputs", "get_model_info", "resize", "predict")
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError)
-_ADVICE: tuple[tuple[str, str], ...] = (
+_ADVICE: tuple[tuple[str, str | Remedy], ...] = (
     (
         r"libascend_kernel_plugin|libgraph\.so|libascendcl|Failed to register Ascend",
         "CANN was not found: source its set_env.sh before q35chat starts",
@@ -47,7 +47,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"[Mm]alloc|[Oo]ut of memory|[Aa]lloc\w* .*(fail|mem)|EL0004|207001",
-        "the device has no memory left: use --residency swap, or free the NPU",
+        Remedy.DEVICE_IS_FULL,
     ),
     (
         r"aclmdlSetInputDynamicDims|Not support dynamic input|dynamic dims",
@@ -300,7 +300,8 @@ class LiteSession:
             wrong = dict.fromkeys(str(sizes[at]) for at in self._gears[0] if at in sizes)
             raise GearError(
                 f"the {self._kind} graph has no gear for {' x '.join(wrong)}; "
-                f"it has {describe(self._gears)}: pad to one, or export with more --gears"
+                f"it has {describe(self._gears)}:",
+                Remedy.MORE_GEARS,
             )
 
     def _predict(self, run: LiteRun) -> None:
@@ -411,5 +412,5 @@ def advice(cause: str) -> str:
     """What to do about `cause`; empty when it is not known."""
     for pattern, text in _ADVICE:
         if re.search(pattern, cause):
-            return text
+            return text.words() if isinstance(text, Remedy) else text
     return ""

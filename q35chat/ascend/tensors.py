@@ -13,7 +13,7 @@ import numpy as np
 
 from q35chat.ascend.native_log import NativeLog
 from q35chat.engine.session import Array, Lifetime
-from q35chat.errors import RuntimeFailure
+from q35chat.errors import Remedy, RuntimeFailure
 
 _TYPES = {
     "BOOL": np.bool_,
@@ -33,8 +33,8 @@ def numpy_type(dtype: Any, name: str) -> np.dtype[Any]:  # noqa: ANN401  (an enu
     kind = getattr(dtype, "name", None)  # None is what the library says of bfloat16
     if kind not in _TYPES:
         raise RuntimeFailure(
-            f"{name} has type {kind or 'bfloat16'}, which this program cannot hold: "
-            "export the bundle again with --dtype fp16"
+            f"{name} has type {kind or 'bfloat16'}, which this program cannot hold:",
+            Remedy.EXPORT_FP16,
         )
     return np.dtype(_TYPES[kind])
 
@@ -147,8 +147,8 @@ class DeviceBuffer(_Buffer):
             size = int(np.prod(self.shape)) * dtype.itemsize
             cause = log.cause(mark) or "the library says nothing more"
             raise DeviceMemoryError(
-                f"{device} has no room for {size / _MIB:.1f} MiB ({dtype}{self.shape}): {cause}; "
-                "use --residency swap, or free the NPU"
+                f"{device} has no room for {size / _MIB:.1f} MiB ({dtype}{self.shape}): {cause}",
+                Remedy.SWAP_OR_FREE,
             )
         try:
             self.write(np.zeros(self.shape, dtype))

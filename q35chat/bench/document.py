@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from q35chat.bench.results import Result
-from q35chat.errors import UsageError
-from q35chat.processes import program
+from q35chat.errors import Remedy, UsageError
 
 SCHEMA = 2
 
@@ -76,21 +75,22 @@ def as_text(content: Mapping[str, Any]) -> str:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A result that `bench --out` wrote. Raises UsageError."""
-    advice = f"name a file that {program()} bench --out wrote"
+    """A result that a measurement wrote. Raises UsageError."""
+    no_result = UsageError(f"{path} is no result of a measurement:", Remedy.NAME_A_RESULT)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         schema, subject, numbers = content["schema"], content["subject"], content["summary"]
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; {advice}") from error
+        what = f"cannot read {path}: {error.strerror}"
+        raise UsageError(what, Remedy.NAME_A_RESULT) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"{path} is no result of a measurement: {advice}") from error
+        raise no_result from error
     if schema != SCHEMA:
         raise UsageError(
             f"{path} has schema {schema!r}, this q35chat reads {SCHEMA}: measure again"
         )
     if not (isinstance(subject, dict) and isinstance(numbers, dict) and _are_numbers(numbers)):
-        raise UsageError(f"{path} is no result of a measurement: {advice}")
+        raise no_result
     return dict(content)
 
 

@@ -18,13 +18,12 @@ from q35chat.bench.machine import resident
 from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
 from q35chat.engine.states import Snapshot
-from q35chat.errors import CapacityError
+from q35chat.errors import CapacityError, Option, Remedy
 
 Choose = Callable[[Array, Array | None], int]
 ShouldStop = Callable[[], bool]
 _ALLOCATION_STEPS = 16
 PROMPT, TOKENS, SHORT = 512, 128, 100
-_LARGER = "or export with a larger --max-seq-len"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,9 @@ def make_plan(
     """
     if prompt is not None and prompt > capacity:
         raise CapacityError(
-            f"--prompt {prompt} needs {prompt} slots, capacity {capacity}: "
-            f"use --prompt {capacity} or less, {_LARGER}"
+            f"{Option.PROMPT} {prompt} needs {prompt} slots, capacity {capacity}:",
+            Remedy.MEASURE_LESS_PROMPT,
+            slots=capacity,
         )
     tokens = _steps(capacity, tokens)
     room = capacity - tokens
@@ -62,7 +62,9 @@ def make_plan(
         if context > room:
             raise CapacityError(
                 f"a context of {context} with {tokens} steps needs {context + tokens} slots, "
-                f"capacity {capacity}: use --context {room} or less, fewer --tokens, {_LARGER}"
+                f"capacity {capacity}:",
+                Remedy.MEASURE_LESS_CONTEXT,
+                slots=room,
             )
     chosen = contexts or [length for length in (SHORT, capacity // 2, room) if length <= room]
     return Plan(prompt or min(PROMPT, capacity), tokens, tuple(sorted(set(chosen))), repeat)
@@ -74,8 +76,10 @@ def _steps(capacity: int, tokens: int | None) -> int:
         return max(1, min(TOKENS, capacity // 4))
     if tokens >= capacity:
         raise CapacityError(
-            f"--tokens {tokens} and a context of at least 1 need {tokens + 1} slots, "
-            f"capacity {capacity}: use --tokens {capacity - 1} or less, {_LARGER}"
+            f"{Option.TOKENS} {tokens} and a context of at least 1 need {tokens + 1} slots, "
+            f"capacity {capacity}:",
+            Remedy.MEASURE_LESS_TOKENS,
+            slots=capacity - 1,
         )
     return tokens
 

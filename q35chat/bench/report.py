@@ -12,6 +12,7 @@ from q35chat.bench.document import Comparison
 from q35chat.bench.machine import Memory
 from q35chat.bench.plot import blocks, latencies
 from q35chat.bench.results import Result, Spread
+from q35chat.errors import Remedy
 from q35chat.text import pluralise
 
 WIDTH: Final = 80
@@ -49,7 +50,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
             f"  {better}"
         )
     if not comparison.ratios:
-        yield "  nothing was measured in both: use the same --prompt and --context"
+        yield f"  nothing was measured in both: {Remedy.MEASURE_THE_SAME.words()}"
     for name, now, then in comparison.differences:
         yield from _wrapped(f"  not the same {name}: {now} now, {then} then", 4)
 

@@ -71,6 +71,7 @@ COMMAND_LINE: Final[Words] = {
     Remedy.ANOTHER_PRECISION: "leave it out, or choose another --precision",
     Remedy.ANOTHER_REVISION: "check --revision",
     Remedy.ANOTHER_TARGET: "leave it out, or add --target {target}",
+    Remedy.DEVICE_IS_FULL: ("the device has no memory left: use --residency swap, or free the NPU"),
     Remedy.EMPTY_FOLDER: "choose another --out, or empty the folder yourself",
     Remedy.EXPORT_AGAIN: "export its model into this folder again, with --force",
     Remedy.EXPORT_CHECKPOINT: _export_checkpoint,

@@ -18,7 +18,7 @@ from q35chat.engine.contract import TextContract, check_metadata, required, stat
 from q35chat.engine.session import Array, Buffer, GraphSession, TensorSpec
 from q35chat.engine.slots import PrefixMask, check_capacities
 from q35chat.engine.states import LastToken, StateBuffers
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, Remedy
 
 _KIND = "mtp"
 _INPUTS = ("input_ids", "hidden", "position_ids", "image_embeds")
@@ -204,11 +204,12 @@ def _buffer(session: GraphSession, spec: TensorSpec) -> Buffer:
 def _check(decoder: TextContract, mask: TensorSpec, hidden: TensorSpec) -> None:
     if decoder.hidden is None or decoder.capacity is None:
         raise BundleError(
-            "the text graph gives a draft head nothing to read: export the bundle again, with --mtp"
+            "the text graph gives a draft head nothing to read:", Remedy.EXPORT_WITH_HEAD
         )
     if decoder.hidden.shape[-1] != hidden.shape[-1]:
         raise BundleError(
             f"the text graph gives rows of {decoder.hidden.shape[-1]} numbers, its draft head "
-            f"takes {hidden.shape[-1]}: export the bundle again, with --mtp"
+            f"takes {hidden.shape[-1]}:",
+            Remedy.EXPORT_WITH_HEAD,
         )
     check_capacities(decoder.capacity, mask.shape[-1] or 0)

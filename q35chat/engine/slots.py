@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from q35chat.engine.session import Array
-from q35chat.errors import CapacityError, Q35Error
+from q35chat.errors import CapacityError, Q35Error, Remedy
 
 _EMPTY = np.iinfo(np.int64).min
 
@@ -63,8 +63,7 @@ def check_prompt(ids: Array, mask: Array, used: int, capacity: int) -> int:
     count = prefix_length(mask)
     if used + count > capacity:
         raise PromptTooLongError(
-            f"prompt needs {used + count} slots, capacity {capacity}: "
-            "shorten it, or export with a larger --max-seq-len"
+            f"prompt needs {used + count} slots, capacity {capacity}:", Remedy.SHORTEN
         )
     return count
 
