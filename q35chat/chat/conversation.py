@@ -7,9 +7,10 @@ A question is kept when its answer begins to be computed, an answer while it is 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -17,35 +18,42 @@ from q35chat.chat.backend import ChatBackend
 from q35chat.chat.events import Event, Finished, Notice
 from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.recorder import AnswerRecorder
-from q35chat.chat.history.records import TurnRecord
-from q35chat.chat.history.tree import in_prompt, oldest, prompt_turns, steps_of
+from q35chat.chat.history.records import TurnRecord, new_id
+from q35chat.chat.history.tree import ids_are_ours, in_prompt, oldest, prompt_turns, steps_of
 from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
 from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
-from q35chat.chat.turn.request import TurnRequest, TurnRequests
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import StoreError, UsageError
 
+EDITED = "edited"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """The turns to read, the answer to add to, and a question that is not kept yet.
+
+    The answer says with which settings it is generated.
+    """
+
+    path: tuple[TurnRecord, ...]
+    answer: TurnRecord
+    question: TurnRecord | None = None
+
 
 class StoredConversation:
-    """The `Conversation` of the service, over a backend and a journal."""
+    """The `Conversation` of the service, over a journal; `backend` is what computes."""
 
     def __init__(
         self, backend: ChatBackend, journal: Journal, lock: TurnLock, *, reads_ahead: bool = True
     ) -> None:
         self._reads_ahead = reads_ahead
-        self._backend = backend
+        self.backend = backend
         self._journal = journal
         self._turn_lock = lock
-        self._requests = TurnRequests(backend, journal)
         self._run = StoppableTurn()
         self._slots = SlotCounts(backend, journal)
-
-    @property
-    def backend(self) -> ChatBackend:
-        """What computes."""
-        return self._backend
 
     def over(self, backend: ChatBackend) -> StoredConversation:
         """The same conversation, answered by another model."""
@@ -71,7 +79,7 @@ class StoredConversation:
     @property
     def model(self) -> ModelInfo:
         """The model that answers."""
-        return self._backend.model
+        return self.backend.model
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -116,7 +124,7 @@ class StoredConversation:
 
     def attach(self, path: Path) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
-        return self._backend.attach(path, self.settings().max_image_tokens)
+        return self.backend.attach(path, self.settings().max_image_tokens)
 
     def forecast(
         self, text: str, attachments: Sequence[Attachment] = (), edited: str | None = None
@@ -136,22 +144,22 @@ class StoredConversation:
         Raises CapacityError, and then the question is not kept.
         """
         turn = Turn("user", text, tuple(attachments))
-        return self._answer(lambda: self._requests.new(turn, self._journal.record.head, settings))
+        return self._answer(lambda: self._asked(turn, self._journal.record.head, settings))
 
     def regenerate(self, step_id: str | None = None) -> Iterator[Event]:
         """Answer the last question, or that of the turn `step_id`, once more beside the first."""
         asked = step_id or self._journal.record.head
-        return self._answer(lambda: self._requests.again(asked))
+        return self._answer(lambda: self._asked_again(asked))
 
     def edit(
         self, step_id: str, text: str, attachments: Sequence[Attachment] = ()
     ) -> Iterator[Event]:
         """Put another turn beside an earlier one: a question is answered, an answer just kept."""
-        return self._answer(lambda: self._requests.edited(step_id, text, tuple(attachments)))
+        return self._answer(lambda: self._asked_edited(step_id, text, tuple(attachments)))
 
     def continue_answer(self) -> Iterator[Event]:
         """Go on with an answer that was stopped or cut."""
-        return self._answer(self._requests.continued)
+        return self._answer(self._gone_on_with)
 
     def cancel(self) -> None:
         """TurnRequest the running turn to stop after its current step. Safe at any time."""
@@ -195,7 +203,7 @@ class StoredConversation:
 
     def _summarising(self, run: StoppableTurn, use: Callable[[str], None]) -> Generator[Event]:
         with self._turn_lock.passing(run):
-            summariser = Summariser(self._backend, self.settings(), run.stopped, self.summary)
+            summariser = Summariser(self.backend, self.settings(), run.stopped, self.summary)
             text, finished = yield from summariser.run(self._turns(self._prompt_path()))
             if finished.reason != "cancelled":
                 use(text)
@@ -229,7 +237,7 @@ class StoredConversation:
     ) -> Generator[Event, None, Finished | None]:
         """All events but `Finished`, the answer written beside them."""
         settings = (request.answer.settings or self.settings()).with_summary(self.summary)
-        running = self._backend.run(self._turns(request.path), settings, run.stopped)
+        running = self.backend.run(self._turns(request.path), settings, run.stopped)
         finished: Finished | None = None
         answer = AnswerRecorder(request.answer, self._journal.stream)
         with closing(_generator(running)) as events:
@@ -263,7 +271,7 @@ class StoredConversation:
         turns = self._turns(self._prompt_path())
         if turns and turns[-1].role == "assistant":
             settings = self._journal.record.prompt_settings
-            self._backend.read_ahead(turns, settings, stop.is_set)
+            self.backend.read_ahead(turns, settings, stop.is_set)
 
     def _news(self) -> Iterator[Notice]:
         if news := self._journal.news():
@@ -278,11 +286,81 @@ class StoredConversation:
             return str(error)
         return ""
 
+    def _asked(
+        self, turn: Turn, parent: str | None, settings: ChatSettings | None = None
+    ) -> TurnRequest:
+        """Ask `turn` after the turn `parent`, with `settings` or those of the conversation."""
+        question = TurnRecord(new_id(), parent, turn, time.time())
+        path = (*in_prompt(self._journal.view.tree.path(parent)), question)
+        answer = self._empty_answer(question.id)
+        return TurnRequest(path, replace(answer, settings=settings or answer.settings), question)
+
+    def _asked_again(self, step_id: str | None) -> TurnRequest:
+        """Ask the question of a turn once more. Raises UsageError when there is none."""
+        view = self._journal.view
+        path = view.path() if step_id is None else view.tree.path(self._journal.known(step_id).id)
+        if path and path[-1].turn.role == "assistant":
+            path = path[:-1]
+        if not path:
+            raise UsageError("There is no question to answer again. Ask one first.")
+        question = path[-1]
+        if question.left_out:
+            return self._asked(question.turn, question.parent)
+        return TurnRequest(in_prompt(path), self._empty_answer(question.id))
+
+    def _asked_edited(
+        self, step_id: str, text: str, pictures: tuple[Attachment, ...]
+    ) -> TurnRequest | None:
+        """Ask an edited question beside the first one; an edited answer is only kept."""
+        record = self._journal.known(step_id)
+        if record.turn.role == "user":
+            return self._asked(Turn("user", text, pictures), record.parent)
+        turn = Turn("assistant", text, finish="stop")
+        self._journal.add(TurnRecord(new_id(), record.parent, turn, time.time(), note=EDITED))
+        return None
+
+    def _gone_on_with(self) -> TurnRequest:
+        """Go on with the last answer. Raises UsageError when it is complete or left out."""
+        path = self._journal.view.path()
+        if not path or path[-1].turn.role != "assistant":
+            raise UsageError("There is no answer to go on with. Regenerate to get one.")
+        answer = path[-1]
+        turn = answer.turn
+        if turn.finish == "stop" and turn.token_ids:
+            raise UsageError("The last answer is complete. Ask to go on, or regenerate.")
+        prompt = in_prompt(path)
+        if not prompt:
+            raise UsageError("The last answer is left out of the prompt. Ask again.")
+        begun = turn.text or turn.reasoning or turn.token_ids
+        return TurnRequest(prompt if begun else prompt[:-1], self._extended(answer))
+
+    def _empty_answer(self, question: str) -> TurnRecord:
+        return TurnRecord(
+            id=new_id(),
+            parent=question,
+            turn=Turn("assistant", ""),
+            created=time.time(),
+            model=self.backend.model.name,
+            tokenizer=self.backend.vocabulary,
+            settings=self._journal.record.settings,
+        )
+
+    def _extended(self, answer: TurnRecord) -> TurnRecord:
+        ours = ids_are_ours(answer, self.backend.vocabulary)
+        return replace(
+            answer,
+            turn=answer.turn if ours else replace(answer.turn, token_ids=()),
+            model=self.backend.model.name,
+            tokenizer=self.backend.vocabulary if ours else "",
+            settings=self._journal.record.settings,
+            usage=None,
+        )
+
     def _prompt_path(self) -> tuple[TurnRecord, ...]:
         return in_prompt(self._journal.view.path())
 
     def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
-        return prompt_turns(path, self._backend.vocabulary)
+        return prompt_turns(path, self.backend.vocabulary)
 
 
 def _generator(events: Iterator[Event]) -> Generator[Event]:

@@ -17,10 +17,9 @@ from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal, untitled
-from q35chat.chat.history.records import Archive
+from q35chat.chat.history.records import Archive, new_id
 from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
-from q35chat.chat.turn.request import new_id
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.errors import Option, StoreError, UsageError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -140,3 +141,8 @@ class Archive(Protocol):
 
     def export_markdown(self, session: str, folder: Path) -> Path:
         """Write the branch being read as Markdown with its pictures beside it."""
+
+
+def new_id() -> str:
+    """A name that no other turn or conversation has."""
+    return secrets.token_hex(8)
