@@ -143,7 +143,7 @@ def test_what_is_replaced_is_in_the_readme() -> None:
 
 def test_every_option_that_is_named_exists() -> None:
     root = typer.main.get_command(app)
-    parts = [root, *root.commands.values()]  # type: ignore[attr-defined]
+    parts = [root, *(root.get_command(None, name) for name in root.commands)]  # type: ignore[attr-defined]
     known = {
         name
         for part in parts
@@ -188,6 +188,6 @@ def test_a_prompt_that_does_not_fit_is_refused_with_the_words_that_are_shown() -
 
 def test_the_chat_without_its_name_takes_every_option_of_chat() -> None:
     root = typer.main.get_command(app)
-    chat = root.commands["chat"]  # type: ignore[attr-defined]
+    chat = root.get_command(None, "chat")  # type: ignore[attr-defined]
     bare = {name for parameter in root.params for name in parameter.opts}
     assert {name for parameter in chat.params for name in parameter.opts} <= bare

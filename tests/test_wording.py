@@ -34,7 +34,8 @@ def options() -> set[str]:
         command = commands.pop()
         for parameter in command.params:
             found |= {*parameter.opts, *parameter.secondary_opts}
-        commands += getattr(command, "commands", {}).values()
+        names = getattr(command, "commands", {})
+        commands += [command.get_command(None, name) for name in names]
     return {name for name in found if name.startswith("--")}
 
 
