@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -29,7 +30,8 @@ def form() -> Iterator[None]:
 
 def options() -> set[str]:
     """Every long option of every command."""
-    commands, found = [typer.main.get_command(app)], set()
+    commands: list[Any] = [typer.main.get_command(app)]
+    found: set[str] = set()
     while commands:
         command = commands.pop()
         for parameter in command.params:
