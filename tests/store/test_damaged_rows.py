@@ -8,8 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import StoreError
@@ -230,32 +233,33 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("table", "column"), COLUMNS)
+@settings(max_examples=60)
+@given(where=st.sampled_from(COLUMNS), value=st.sampled_from(VALUES))
 def test_no_value_in_any_column_stops_the_other_chats_or_is_a_failure_nobody_foresaw(
-    tmp_path: Path, table: str, column: str
+    where: tuple[str, str], value: str
 ) -> None:
+    table, column = where
     first = {
         "conversations": "id = 'c1'",
         "turns": "conversation = 'c1' AND id = 'a'",
         "turn_pictures": "position = 0",
     }[table]
-    for number, value in enumerate(VALUES):
-        folder = tmp_path / str(number)
-        with damaged(folder, f"UPDATE {table} SET {column} = {value} WHERE {first}") as store:
-            for session in store.sessions():
-                uses: list[Callable[[str], object]] = [
-                    store.load, store.markdown, store.json, store.record,
-                    store.search, store.sessions, store.resolve,
-                ]  # fmt: skip
-                for use in uses:
-                    with suppress(StoreError):
-                        use(session.id)
-            assert store.load("c2")[1] == (other(),)
-            assert "x" in [hit.turn for hit in store.search("another")]
-            store.rename("c2", "Renamed")
-            store.delete("c2")
-            with suppress(StoreError):
-                store.delete("c1")
+    change = f"UPDATE {table} SET {column} = {value} WHERE {first}"
+    with TemporaryDirectory() as folder, damaged(Path(folder), change) as store:
+        for session in store.sessions():
+            uses: list[Callable[[str], object]] = [
+                store.load, store.markdown, store.json, store.record,
+                store.search, store.sessions, store.resolve,
+            ]  # fmt: skip
+            for use in uses:
+                with suppress(StoreError):
+                    use(session.id)
+        assert store.load("c2")[1] == (other(),)
+        assert "x" in [hit.turn for hit in store.search("another")]
+        store.rename("c2", "Renamed")
+        store.delete("c2")
+        with suppress(StoreError):
+            store.delete("c1")
 
 
 def test_every_column_is_tried(tmp_path: Path) -> None:
