@@ -9,28 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from q35export.ascend.converter import find_converter
-from q35export.ascend.mindir import convert
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
+from tests.cli.bundles import npu_bundle
 from tests.cli.processes import PATIENCE_S
-from tests.support.checkpoints import make_checkpoint
-from tests.support.converter import install_converter
 from tests.support.imports import ROOT
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a converted bundle, and the stand-in as a package for children."""
-    checkpoint = make_checkpoint(tmp_path / "checkpoint", seed=5)
-    request = ExportRequest(
-        str(checkpoint), tmp_path / "out", target="ascend-310p", max_seq_len=128,
-        gears=(64,), image_gears=(4,),
-    )  # fmt: skip
-    export(request, PlainReporter(sys.stderr))
-    install_converter(tmp_path / "bin", monkeypatch)
-    convert(tmp_path / "out", find_converter(), PlainReporter(sys.stderr))
+    npu_bundle(tmp_path, monkeypatch, max_seq_len=128, gears=(64,), image_gears=(4,))
     package = tmp_path / "packages" / "mindspore_lite"
     package.mkdir(parents=True)
     double = "from tests.doubles.mindspore_lite import"

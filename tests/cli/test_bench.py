@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,31 +15,17 @@ from q35chat.commands import bench
 from q35chat.commands.bench import BenchOptions, run_bench
 from q35chat.errors import BundleError, CapacityError, OutputError, UsageError
 from q35chat.files import replace_file
-from q35export.ascend.converter import find_converter
-from q35export.ascend.mindir import convert
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
+from tests.cli.bundles import export_bundle, npu_bundle
 from tests.cli.scripted import recorded
 from tests.doubles.mindspore_lite.npu import Npu
-from tests.support.checkpoints import make_checkpoint
-from tests.support.converter import install_converter
 from tests.support.disk import full_after
 
 SMALL = BenchOptions(prompt=20, tokens=4, contexts=[6, 30], repeat=2, threads=1)
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain", seed=5)
-
-
-@pytest.fixture(scope="module")
-def bundle(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("bench") / "out"
-    request = ExportRequest(str(checkpoint), out, precision="int4", max_seq_len=64)
-    export(request, PlainReporter(sys.stderr))
-    return out
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_bundle(tmp_path_factory.mktemp("bench"), precision="int4", max_seq_len=64)
 
 
 def steady(_threads: int) -> float:
@@ -221,16 +206,10 @@ def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_bundle_for_the_npu_is_measured_without_a_ceiling(
-    checkpoint: Path, tmp_path: Path, npu: Npu, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, npu: Npu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    request = ExportRequest(
-        str(checkpoint), tmp_path / "out", target="ascend-310p", max_seq_len=64,
-        gears=(16, 32), image_gears=(4,),
-    )  # fmt: skip
-    export(request, PlainReporter(sys.stderr))
-    install_converter(tmp_path / "bin", monkeypatch)
-    convert(tmp_path / "out", find_converter(), PlainReporter(sys.stderr))
+    npu_bundle(tmp_path, monkeypatch, max_seq_len=64, gears=(16, 32), image_gears=(4,))
     seen = recorded()
     try:
         options = replace(SMALL, model_dir=tmp_path / "out", as_json=True, threads=None)

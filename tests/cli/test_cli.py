@@ -17,8 +17,10 @@ from q35chat.commands import chat as chat_module
 from q35chat.commands import export as export_module
 from q35chat.commands.ask import AskOptions, SamplingOptions
 from q35chat.commands.chat import ChatOptions
+from q35chat.store import Store
 from q35export.request import ExportRequest
 from tests.cli.scripted import recorded
+from tests.store.builders import conversation
 from tests.support.imports import ROOT, modules
 
 
@@ -268,3 +270,27 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path: Path) -> None:
         assert code == 1
         assert "Traceback" in err
     assert "Traceback" not in failed("ask", "x", "--model-dir", str(tmp_path / "none"))[1]
+
+
+BAD = "a\udcff"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ask", "--system", BAD, "Hello"), "--system is not UTF-8 (byte 1 is 0xff)"),
+        (("ask", "--stop", "x", "--stop", BAD, "Hello"), "--stop is not UTF-8 (byte 1 is 0xff)"),
+        (("ask", BAD), "the prompt is not UTF-8 (byte 1 is 0xff)"),
+        (("sessions", "rename", "c1", BAD), "the title is not UTF-8 (byte 1 is 0xff)"),
+    ],
+)
+def test_text_that_is_not_utf8_is_told_before_anything_is_done(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    with Store() as store:
+        store.create(conversation("c1", title="before"), ())
+    seen = recorded()
+    assert run(arguments, seen.console) == 2
+    assert seen.err.getvalue() == f"q35chat: {said}; convert it\n"
+    with Store() as store:
+        assert [session.title for session in store.sessions()] == ["before"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -15,10 +14,7 @@ import pytest
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.cli import run
 from q35chat.text import safe_text
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
-from tests.support.checkpoints import make_checkpoint
+from tests.cli.bundles import export_bundle
 from tests.vision.files import encoded, noise, png_claiming
 
 CAPACITY = 128
@@ -26,11 +22,7 @@ CAPACITY = 128
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bundle")
-    checkpoint = make_checkpoint(folder / "checkpoint")
-    request = ExportRequest(str(checkpoint), folder / "out", precision="fp32", max_seq_len=CAPACITY)
-    export(request, PlainReporter(sys.stderr))
-    return request.out
+    return export_bundle(tmp_path_factory.mktemp("bundle"), precision="fp32", max_seq_len=CAPACITY)
 
 
 @pytest.fixture
@@ -131,12 +123,6 @@ def test_a_prompt_over_the_capacity_is_refused_with_the_numbers(
     assert "prompt needs " in said
     assert "for pictures)" in said
     assert f"capacity {CAPACITY}" in said
-
-
-def test_a_prompt_of_a_megabyte_is_refused(shell: Shell, bundle: Path) -> None:
-    code, said = shell.failure("ask", "-m", bundle, stdin="a" * (1 << 20))
-    assert code == 2
-    assert "over the limit of 1,000,000 bytes" in said
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 
 from q35chat import cli
-from q35chat.ascend.options import NpuOptions
 from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.commands import export as command
 from q35chat.commands.export import export_model
 from q35chat.commands.export_worker import estimate
-from q35chat.commands.model import graph_opener, make_demo
+from q35chat.commands.model import graph_opener
 from q35chat.errors import RuntimeFailure, UsageError
-from q35export import pipeline
-from q35export.components import builders_for
-from q35export.request import COMPONENTS, ExportRequest
+from q35export.request import ExportRequest
 from q35export.verify import NotComparableError, NotEnoughMemoryError, TooFewSlotsError
 from tests.cli.scripted import recorded
 from tests.support.checkpoints import make_checkpoint
@@ -86,31 +83,13 @@ def test_what_an_npu_cannot_run_yet_is_to_be_converted_first(
         graph_opener(Bundle.open(out), threads=1)
 
 
-def damaged_graph(bundle: Path) -> Path:
-    path = bundle / "text" / "model.onnx"
-    path.write_bytes(path.read_bytes().replace(b"input_ids", b"input_idz", 1))
-    return path
-
-
-def test_a_graph_that_cannot_be_loaded_names_the_command_that_finds_damage(
-    checkpoint: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "my out"
-    export_model(request(checkpoint, out), recorded().console, verify=False)
-    path = damaged_graph(out)
-    with pytest.raises(RuntimeFailure) as error:
-        graph_opener(Bundle.open(out, check="names"), threads=1).open_graph(path)
-    assert str(error.value).startswith(f"cannot load {path}: ")
-    advice = f"; `q35chat doctor --model-dir '{out}'` says whether the bundle is damaged"
-    assert str(error.value).endswith(advice)
-
-
 def test_a_damaged_graph_is_named_when_a_question_is_asked(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     out, seen = tmp_path / "out", recorded()
     export_model(request(checkpoint, out), recorded().console, verify=False)
-    damaged_graph(out)
+    path = out / "text" / "model.onnx"
+    path.write_bytes(path.read_bytes().replace(b"input_ids", b"input_idz", 1))
     assert cli.run(["ask", "--no-save", "--model-dir", str(out), "x"], seen.console) == 1
     assert f"{out}/text/model.onnx was altered" in seen.err.getvalue()
     assert f"--out {out} --force`" in seen.err.getvalue()
@@ -217,23 +196,6 @@ def test_a_bundle_that_was_there_is_compared_where_that_was_asked_for(
     assert code == (1 if verify else 0)
 
 
-@pytest.mark.parametrize(
-    ("npu", "option"),
-    [
-        (NpuOptions(device_id=1), "--device-id"),
-        (NpuOptions(residency="swap"), "--residency"),
-        (NpuOptions(host_state_roundtrip=True), "--host-state-roundtrip"),
-    ],
-)
-def test_options_of_an_npu_are_refused_for_a_bundle_for_the_cpu(
-    npu: NpuOptions, option: str, checkpoint: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    export_model(request(checkpoint, out), recorded().console, verify=False)
-    with pytest.raises(UsageError, match=f"^{option} is for bundles for an NPU, and this one is"):
-        graph_opener(Bundle.open(out), threads=None, npu=npu)
-
-
 def test_half_a_bundle_is_not_compared(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,31 +249,3 @@ def test_the_command_line_tells_a_precision_that_was_given_from_the_default(
     assert cli.run([*npu, "--precision", "int4"], seen.console) == 2
     assert "--precision is for --target cpu, found ascend-310p" in seen.err.getvalue()
     assert cli.run([*line, "--target", "cpu", "--gears", "32"], recorded().console) == 2
-
-
-@pytest.mark.parametrize("name", ["text/model.bin", "vision/model.onnx"])
-def test_a_damaged_demo_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    said: list[str] = []
-    path = make_demo(said.append) / name
-    before = path.read_bytes()
-    path.write_bytes(bytes(len(before)))
-
-    assert make_demo(said.append) / name == path
-    assert path.read_bytes() == before
-    make_demo(said.append)
-    assert said.count("the demo model is damaged and made again") == 1
-
-
-def test_the_demo_is_for_the_cpu_also_where_an_npu_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[ExportRequest] = []
-    monkeypatch.setattr(pipeline, "default_target", lambda: "ascend-310p")
-    monkeypatch.setattr(pipeline, "export", lambda request, _: seen.append(request))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    make_demo(lambda _: None)
-    assert [wish.target for wish in seen] == ["cpu"]
-    assert tuple(builders_for(seen[0])) == COMPONENTS["cpu"]

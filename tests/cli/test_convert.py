@@ -1,29 +1,26 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from q35chat import cli
 from q35chat.commands.convert import NO_CONVERTER, convert_bundle
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
+from tests.cli.bundles import export_bundle
 from tests.cli.scripted import recorded
-from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
 
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    checkpoint = make_checkpoint(tmp_path / "checkpoint", seed=5)
-    request = ExportRequest(
-        str(checkpoint), tmp_path / "out", target="ascend-310p", max_seq_len=32, gears=(16,),
-        image_gears=(4,), component="decode",
-    )  # fmt: skip
-    export(request, PlainReporter(sys.stderr))
-    return tmp_path / "out"
+    return export_bundle(
+        tmp_path,
+        target="ascend-310p",
+        max_seq_len=32,
+        gears=(16,),
+        image_gears=(4,),
+        component="decode",
+    )
 
 
 def test_without_a_converter_the_commands_are_printed(
