@@ -55,12 +55,21 @@ ARROWS: dict[str, tuple[str, ...]] = {
 OWNERS: dict[str, tuple[str, ...]] = {
     "torch": ("q35export.verify",),
     "textual": ("q35chat.tui",),
-    "onnxruntime": ("q35chat.runtimes.onnxruntime", "q35export.ascend.reference"),
+    "onnxruntime": (
+        "q35chat.runtimes.onnxruntime",
+        "q35export.ascend.reference",
+        "q35export.calibration.layers",
+    ),
     "mindspore_lite": ("q35chat.ascend.mindspore_lite",),
     "typer": ("q35chat.cli", "q35chat.commands"),
     "sqlite3": ("q35chat.store",),
     "onnx_ir": ("q35export",),
-    "transformers": ("q35chat.chat", "q35chat.vision", "q35export.verify"),
+    "transformers": (
+        "q35chat.chat",
+        "q35chat.vision",
+        "q35export.calibration.text",
+        "q35export.verify",
+    ),
 }
 
 MOST_LINES = 600

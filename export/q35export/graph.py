@@ -34,6 +34,10 @@ class Graph:
         """A context in which new values are named `name/...`."""
         return _Scope(self._scope, name)
 
+    def scoped(self, name: str) -> str:
+        """`name` as the present scope has it."""
+        return "/".join([*self._scope, name])
+
     def input(self, name: str, dtype: ir.DataType, shape: Sequence[Dim]) -> ir.Value:
         """Declare a graph input; a string is a dynamic axis."""
         value = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape(shape))
@@ -153,7 +157,7 @@ class Graph:
         return value
 
     def _unique(self, name: str) -> str:
-        full = "/".join([*self._scope, name])
+        full = self.scoped(name)
         count = self._names.get(full, 0)
         self._names[full] = count + 1
         return full if count == 0 else f"{full}_{count}"

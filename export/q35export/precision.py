@@ -6,9 +6,10 @@ measured errors and speeds behind each choice are in `export/README.md`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from q35export.quantize import BlockFormat
+from q35export.quantize import BlockFormat, Codes, Float32
 from q35export.request import BLOCK_SIZES, Precision
 
 MANY_WEIGHTS = 1 << 20
@@ -35,13 +36,28 @@ class Quantisation:
         return BlockFormat(self.bits, self.block or max(fitting, default=min(BLOCK_SIZES)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredAs:
+    """How one matrix is stored where a calibration decided: its format, and what reads its codes
+    `[n, blocks, block_bytes]` and scales `[n, blocks]` once they are known."""
+
+    fmt: BlockFormat
+    read: Callable[[], tuple[Codes, Float32]] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PrecisionPlan:
-    """How each group of weights is quantised; None keeps FP32."""
+    """How each group of weights is quantised; None keeps FP32.
+
+    With `turned` the residual stream is turned (`q35export.calibration.rotation`); `matrices` are
+    those of the decoder that a calibration decided on, by their names in the graph.
+    """
 
     decoder: Quantisation | None = None
     head: Quantisation | None = None
     vision: Quantisation | None = None
+    turned: bool = False
+    matrices: Mapping[str, StoredAs] = field(default_factory=dict)
 
 
 FLOAT_PLAN = PrecisionPlan()

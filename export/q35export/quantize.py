@@ -59,7 +59,7 @@ def quantize(weights: Float32, fmt: BlockFormat) -> tuple[Codes, Float32]:
     values: Float32 = flat.reshape(rows, fmt.blocks(k), fmt.block)
     scales = _eight_bit_scales(values, fmt) if fmt.bits == 8 else _searched_scales(values, fmt)
     codes = _codes(values, scales, fmt)
-    return _pack(codes, fmt), scales[..., 0]
+    return pack(codes, fmt), scales[..., 0]
 
 
 def dequantize(packed: Codes, scales: Float32, k: int, fmt: BlockFormat) -> Float32:
@@ -101,7 +101,8 @@ def _codes(values: Float32, scales: Float32, fmt: BlockFormat) -> Codes:
     return shifted
 
 
-def _pack(codes: Codes, fmt: BlockFormat) -> Codes:
+def pack(codes: Codes, fmt: BlockFormat) -> Codes:
+    """Codes `[rows, blocks, block]` as bytes `[rows, blocks, block_bytes]`."""
     if fmt.bits == 8:
         return codes
     packed: Codes = codes[..., 0::2] | (codes[..., 1::2] << np.uint8(4))

@@ -37,17 +37,18 @@ def decoder_layers(
     states: Sequence[LinearState | KeyValue | None],
     positions: Positions,
     root: str = f"{TEXT}layers",
+    first: int = 0,
 ) -> tuple[ir.Value, list[LinearState | KeyValue]]:
     """Every layer in order over `hidden` `[1, T, H]`: the last hidden states and the new states.
 
     A state of None is a full-attention layer with an empty cache. `root` is where the checkpoint
-    has the layers.
+    has the layers, `first` the number of the first of them.
     """
     target, width = ctx.target, config.hidden_size
     presents: list[LinearState | KeyValue] = []
     residual = hidden
     update: ir.Value | None = None
-    for index, past in enumerate(states):
+    for index, past in enumerate(states, first):
         prefix = f"{root}.{index}"
         with ctx.graph.scope(f"layer_{index}"):
             gamma = ctx.zero_centred(f"{prefix}.input_layernorm.weight", width)

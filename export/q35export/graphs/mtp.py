@@ -27,6 +27,7 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.blocks.decoder import decoder_layers
 from q35export.blocks.full_attention import KeyValue, Positions
+from q35export.calibration.rotation import TurnedWeights
 from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
@@ -38,6 +39,7 @@ from q35export.graphs.text import (
     build_shared_text_graph,
     filled_slots,
     inject_pictures,
+    turned,
 )
 from q35export.matrix import MTP, TensorSource
 from q35export.precision import PrecisionPlan
@@ -70,8 +72,8 @@ def _head_graph(
 ) -> ir.Model:
     graph = Graph("mtp", OPSET, sink)
     target = CpuTarget(graph)
-    ctx = Context(graph, target, source, plan)
     text = config.text
+    ctx = Context(graph, target, TurnedWeights(source, text) if plan.turned else source, plan)
     ids = graph.input("input_ids", INT64, (1, "T"))
     hidden = graph.input("hidden", FLOAT, (1, "T", text.hidden_size))
     mask = graph.input("attention_mask", INT32, (1, capacity))
@@ -81,6 +83,7 @@ def _head_graph(
     past = KeyValue(*(graph.input(name, FLOAT, cache) for name in _STATES))
 
     rows = shared.table.within(graph).rows(ids)
+    images = turned(graph, images, shared.rotation, shape=(-1,))
     joined = _joined(ctx, text, inject_pictures(graph, config, ids, images, rows), hidden)
     tables = tuple(graph.shared(table) for table in shared.rotary)
     positions = Positions((places, *tables), filled_slots(graph, mask))
@@ -90,7 +93,7 @@ def _head_graph(
     x, (present,) = decoder_layers(ctx, text, x, (past,), positions, f"{MTP}layers")
     last = graph.op("Slice", x, graph.ints(-1), graph.ints(2**31 - 1), graph.ints(1))
     last = target.rms_norm(last, ctx.zero_centred(f"{MTP}norm.weight", width), text.eps)
-    logits = shared.head.within(graph).multiply(last)
+    logits = shared.head.within(graph).multiply(turned(graph, last, shared.rotation))
     draft = graph.op("ArgMax", logits, axis=-1, keepdims=0)
     graph.output(draft, "draft", INT64, (1, 1))
     graph.output(last, "next_hidden", FLOAT, (1, 1, text.hidden_size))

@@ -25,6 +25,7 @@ from q35export.blocks.decoder import decoder_layers, embedding, final_norm, head
 from q35export.blocks.full_attention import KeyValue, Positions
 from q35export.blocks.linear_attention import LinearState
 from q35export.blocks.rotary import rotary_tables
+from q35export.calibration.rotation import Rotation, TurnedWeights, rotation_of
 from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
@@ -40,12 +41,13 @@ _BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What a second graph over the same weights file takes from the first: the embedding, the head
-    and the rotary tables."""
+    """What a second graph over the same weights file takes from the first: the embedding, the head,
+    the rotary tables, and how the residual stream is turned."""
 
     table: StoredMatrix
     head: StoredMatrix
     rotary: tuple[ir.Value, ir.Value]
+    rotation: Rotation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +83,55 @@ def build_shared_text_graph(
 ) -> tuple[ir.Model, Shared]:
     """As `build_text_graph`, with the output `hidden` where asked for; and what can be shared."""
     graph = Graph("text", OPSET, sink)
-    target = CpuTarget(graph)
-    ctx = Context(graph, target, source, plan)
+    target = CpuTarget(graph, plan.matrices)
     text = config.text
+    rotation = rotation_of(text.hidden_size) if plan.turned else None
+    ctx = Context(graph, target, TurnedWeights(source, text) if plan.turned else source, plan)
     inputs = _declare_inputs(graph, text, capacity)
     table = target.store("embed_tokens", embedding(ctx, text), ctx.plan.head)
-    hidden = inject_pictures(graph, config, inputs.ids, inputs.images, table.rows(inputs.ids))
+    pictures = turned(graph, inputs.images, rotation, shape=(-1,))
+    hidden = inject_pictures(graph, config, inputs.ids, pictures, table.rows(inputs.ids))
     positions, rotary = _positions(ctx, text, capacity, inputs)
     hidden, presents = decoder_layers(ctx, text, hidden, inputs.states, positions)
     gamma = final_norm(ctx, text)
     with graph.scope("head"):
-        if with_hidden:
-            hidden = target.rms_norm(hidden, gamma, text.eps)
-            last = _last(graph, hidden, inputs.count)
-        else:
-            last = target.rms_norm(_last(graph, hidden, inputs.count), gamma, text.eps)
+        read = hidden if with_hidden else _last(graph, hidden, inputs.count)
+        normed = target.rms_norm(turned(graph, read, rotation, back=True), gamma, text.eps)
+        last = _last(graph, normed, inputs.count) if with_hidden else normed
         out = table
         if not text.tied:
             out = target.store("lm_head", head(ctx, text), ctx.plan.head)
-        logits = out.multiply(last)
+        logits = out.multiply(turned(graph, last, rotation))
         graph.output(logits, "logits", FLOAT, (1, "N", text.vocab_size))
         _declare_maxima(graph, logits, text.vocab_size)
     if with_hidden:
-        graph.output(hidden, "hidden", FLOAT, (1, "T", text.hidden_size))
+        graph.output(normed, "hidden", FLOAT, (1, "T", text.hidden_size))
     _declare_presents(graph, text, capacity, presents)
     caches = _states(text, "full_attention", "key", "value")
     others = _states(text, "linear_attention", "conv", "recurrent")
-    return graph.model(graph_metadata("text", caches, others)), Shared(table, out, rotary)
+    shared = Shared(table, out, rotary, rotation)
+    return graph.model(graph_metadata("text", caches, others)), shared
+
+
+def turned(
+    graph: Graph,
+    rows: ir.Value,
+    rotation: Rotation | None,
+    *,
+    back: bool = False,
+    shape: tuple[int, ...] = (1, -1),
+) -> ir.Value:
+    """`rows` `[*shape, H]` times the rotation's Q, or `back` times its transpose; without one as
+    they are."""
+    if rotation is None:
+        return rows
+    left, right = rotation.left, rotation.right
+    factors = (left, right.T) if back else (left.T, right)
+    first, second = (graph.constant(np.ascontiguousarray(factor)) for factor in factors)
+    with graph.scope("turn"):
+        grid = graph.reshape(rows, -1, len(left), len(right))
+        product = graph.op("MatMul", first, graph.op("MatMul", grid, second))
+        return graph.reshape(product, *shape, len(left) * len(right))
 
 
 def _states(config: TextConfig, kind: str, *parts: str) -> list[str]:

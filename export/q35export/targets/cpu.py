@@ -6,6 +6,8 @@ The contracts are those of ONNX Runtime's operator schemas (`docs/ContribOperato
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
@@ -13,7 +15,7 @@ import onnx_ir as ir
 from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
-from q35export.precision import Quantisation
+from q35export.precision import Quantisation, StoredAs
 from q35export.targets.base import AttentionHeads, DeltaHeads, HeadNorms, PatchHeads, Values
 from q35export.targets.cpu_weights import MS, StoredMatrix, store
 
@@ -24,14 +26,15 @@ Float32 = npt.NDArray[np.float32]
 class CpuTarget:
     """Adds ONNX Runtime CPU nodes to a graph."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, matrices: Mapping[str, StoredAs] | None = None) -> None:
         self.graph = graph
+        self.matrices = matrices or {}
 
     # Projections -----------------------------------------------------------------------------
 
     def store(self, name: str, weights: Matrix, quantised: Quantisation | None) -> StoredMatrix:
         """Write a matrix that is used more than once."""
-        return store(self.graph, name, weights, quantised)
+        return store(self.graph, name, weights, quantised, self.matrices)
 
     def project(
         self,

@@ -6,7 +6,7 @@ embedding is in the file once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from q35export.graph import Graph
 from q35export.matrix import Matrix
-from q35export.precision import Quantisation
+from q35export.precision import Quantisation, StoredAs
 from q35export.quantize import BlockFormat, quantize
 from q35export.weights import Stored
 
@@ -108,14 +108,25 @@ class BlockMatrix:
 StoredMatrix = FloatMatrix | BlockMatrix
 
 
-def store(graph: Graph, name: str, weights: Matrix, quantised: Quantisation | None) -> StoredMatrix:
-    """Read, convert and write a matrix piece by piece."""
+def store(
+    graph: Graph,
+    name: str,
+    weights: Matrix,
+    quantised: Quantisation | None,
+    decided: Mapping[str, StoredAs],
+) -> StoredMatrix:
+    """Read, convert and write a matrix piece by piece, as `decided` by its name or `quantised`."""
     if quantised is None:
         return _store_float(graph, name, weights)
-    fmt = quantised.format_of(weights.n, weights.k)
+    known = decided.get(graph.scoped(name)) or StoredAs(quantised.format_of(weights.n, weights.k))
+    fmt, read = known.fmt, known.read
     scales = np.ones((weights.n, fmt.blocks(weights.k)), np.float32)
 
     def pieces() -> Iterator[npt.NDArray[Any]]:
+        if read is not None:
+            codes, scales[:] = read()
+            yield codes
+            return
         for start, stop in _spans(weights):
             codes, scales[start:stop] = quantize(weights.rows(start, stop), fmt)
             yield codes

@@ -1,0 +1,73 @@
+"""The text that a calibration reads: our own, or the user's, as the checkpoint's tokens.
+
+`text.md` and `held_out.md` hold samples between lines of `%%%%`; in a sample `%% text` begins plain
+text, and `%% system`, `%% user`, `%% thought` and `%% assistant` a part of a conversation, which
+the checkpoint's own template spells. A file without such lines is one plain text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from q35chat.errors import UsageError
+from q35export.calibration.calibrate import Window
+
+BUILT_IN = Path(__file__).with_name("text.md")
+HELD_OUT = Path(__file__).with_name("held_out.md")
+LENGTH = 512
+"""Tokens of a window."""
+_LEAST = 16
+_PART = re.compile(r"^%% (text|system|user|thought|assistant)\n", re.MULTILINE)
+
+
+def digest(path: Path) -> str:
+    """What tells one text from another, in a manifest."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def read_windows(path: Path, checkpoint: Path, length: int = LENGTH) -> list[Window]:
+    """The text as windows of at most `length` tokens. Raises UsageError for a file that cannot be
+    read or is too short."""
+    from transformers import AutoTokenizer  # noqa: PLC0415
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the calibration text {path}: {error}") from error
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    ids: list[int] = []
+    for sample in re.split(r"^%%%%\n", text, flags=re.MULTILINE):
+        ids += tokenizer(_spelled(sample, tokenizer), add_special_tokens=False)["input_ids"]
+    cut = [np.array(ids[start : start + length]) for start in range(0, len(ids), length)]
+    kept = [window for window in cut if len(window) >= min(_LEAST, length)]
+    if not kept:
+        raise UsageError(
+            f"the calibration text {path} has {len(ids)} tokens: give at least {_LEAST}, "
+            "better some thousands"
+        )
+    return [Window(window, np.tile(np.arange(len(window)), (3, 1))) for window in kept]
+
+
+def _spelled(sample: str, tokenizer: Any) -> str:  # noqa: ANN401 - transformers is not typed
+    _, *parts = _PART.split(sample)
+    if not parts:
+        return sample
+    if parts[0] == "text":
+        return parts[1]
+    messages: list[dict[str, str]] = []
+    thought = ""
+    for role, said in zip(parts[::2], parts[1::2], strict=True):
+        if role == "thought":
+            thought = said.strip()
+            continue
+        message = {"role": role, "content": said.strip()}
+        if thought:
+            message["reasoning_content"], thought = thought, ""
+        messages.append(message)
+    spelled: str = tokenizer.apply_chat_template(messages, tokenize=False)
+    return spelled

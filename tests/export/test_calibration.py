@@ -1,0 +1,126 @@
+"""Rounding with feedback: what it promises of one matrix and of a whole decoder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from q35export.calibration.calibrate import Window, calibrate
+from q35export.calibration.feedback import feedback_of, round_rows
+from q35export.checkpoint import Checkpoint
+from q35export.config import ModelConfig, load_config
+from q35export.graphs.text import build_text_graph
+from q35export.precision import FLOAT_PLAN, PrecisionPlan, Quantisation, precision_plan
+from q35export.quantize import BlockFormat, dequantize, quantize
+from q35export.weights import FileSink
+from tests.export.test_text_graph import CAPACITY, Decoder
+from tests.support.checkpoints import SHAPES, make_checkpoint
+
+FMT = BlockFormat(4, 32)
+
+
+def _windows(count: int, length: int = CAPACITY) -> list[Window]:
+    """Few different tokens, so that inputs have directions that matter more than others."""
+    ids = np.random.default_rng(1).integers(40, 60, (count, length))
+    return [Window(row, np.tile(np.arange(length), (3, 1))) for row in ids]
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 64), (40, 160), (33, 100)])
+def test_errors_of_columns_cancel_on_the_inputs(n: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    mixed = rng.normal(size=(4 * k, k // 4)) @ rng.normal(size=(k // 4, k))
+    inputs = (mixed + 0.1 * rng.normal(size=mixed.shape)).astype(np.float32)
+    weights = rng.normal(size=(n, k)).astype(np.float32)
+    feedback = feedback_of(inputs.T @ inputs)
+
+    def error(rounded: tuple[np.ndarray, np.ndarray]) -> float:
+        return float(np.linalg.norm(inputs @ (dequantize(*rounded, k, FMT) - weights).T))
+
+    whole = round_rows(weights, feedback, FMT)
+    assert error(whole) < 0.6 * error(quantize(weights, FMT))
+    halves = [round_rows(part, feedback, FMT) for part in (weights[:3], weights[3:])]
+    assert np.array_equal(whole[0], np.concatenate([codes for codes, _ in halves]))
+
+
+def test_inputs_that_never_came_leave_the_weights_rounded() -> None:
+    weights = np.random.default_rng(0).normal(size=(6, 64)).astype(np.float32)
+    rounded = round_rows(weights, feedback_of(np.zeros((64, 64), np.float32)), FMT)
+    assert np.abs(dequantize(*rounded, 64, FMT) - weights).max() < 0.5
+
+
+def _graph(folder: Path, config: ModelConfig, source: Checkpoint, plan: PrecisionPlan) -> Decoder:
+    folder.mkdir()
+    with FileSink(folder / "model.bin", lambda _: None) as sink:
+        model = build_text_graph(config, source, sink, capacity=CAPACITY, plan=plan)
+    ir.save(model, folder / "model.onnx")
+    return Decoder(folder)
+
+
+def _divergence(wanted: np.ndarray, found: np.ndarray) -> float:
+    """Mean Kullback-Leibler divergence of rows of logits."""
+    first, second = (
+        logits - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
+        - logits.max(-1, keepdims=True)
+        for logits in (wanted.astype(np.float64), found.astype(np.float64))
+    )  # fmt: skip
+    return float((np.exp(first) * (first - second)).sum(-1).mean())
+
+
+@pytest.mark.parametrize("shape", ["plain", "even", "full_first"])
+def test_a_calibrated_decoder_keeps_more_than_one_rounded_to_nearest(
+    tmp_path: Path, shape: str
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", shape, seed=5)
+    config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
+    eight = Quantisation(8, 32)
+    plain = replace(precision_plan("int4", 32), head=eight)  # its error would hide the others'
+    (work := tmp_path / "work").mkdir()
+    calibrated = calibrate(config.text, source, plain, _windows(60), work, lambda _: None)
+    nothing = np.zeros((0, config.text.hidden_size))
+    rows = {}
+    for name, plan in (("fp32", FLOAT_PLAN), ("plain", plain), ("calibrated", calibrated)):
+        decoder = _graph(tmp_path / name, config, source, plan)
+        rows[name] = decoder.rows(
+            np.random.default_rng(9).integers(40, 60, 24).tolist(), nothing, 24
+        )
+    kept = _divergence(rows["fp32"], rows["calibrated"])
+    assert kept < 0.6 * _divergence(rows["fp32"], rows["plain"])
+
+
+def test_a_calibration_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
+    said: list[str] = []
+
+    def stop(text: str) -> None:
+        said.append(text)
+        if "layer 3" in text and len(said) < 4:
+            raise KeyboardInterrupt
+
+    def run(work: Path) -> dict[str, bytes]:
+        work.mkdir(exist_ok=True)
+        plan = precision_plan("int4", 32)
+        calibrate(config.text, source, plan, _windows(4), work, stop)
+        return {path.name: path.read_bytes() for path in sorted(work.glob("*.npy"))}
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "stopped")
+    assert run(tmp_path / "stopped") == run(tmp_path / "whole")
+    assert [text for text in said if "layer 1 " in text] == ["calibrating layer 1 of 4"] * 2
+
+
+def test_every_quantised_matrix_of_every_shape_is_decided_on(tmp_path: Path) -> None:
+    for shape in SHAPES:
+        checkpoint = make_checkpoint(tmp_path / shape, shape, seed=5)
+        config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
+        (work := tmp_path / f"{shape} work").mkdir()
+        plan = precision_plan("int4", 32)
+        plan = calibrate(config.text, source, plan, _windows(1), work, lambda _: None)
+        layers = {name.split("/")[0] for name in plan.matrices}
+        expected = {f"layer_{index}" for index in range(len(config.text.layer_types))}
+        assert layers == expected | {"embed_tokens"} | (set() if config.text.tied else {"head"})
+        assert len(plan.matrices) == 4 * len(expected) + (1 if config.text.tied else 2)
