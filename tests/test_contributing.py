@@ -33,5 +33,5 @@ def test_five_journeys_name_their_files_once_and_in_order() -> None:
 def test_a_prompt_passes_at_most_twenty_files() -> None:
     files = journey("A prompt")
     assert files[0].startswith("q35chat/tui/widgets/")
-    assert files[-1] == "q35chat/engine/sampling.py"
+    assert files[-1] == "q35chat/chat/turn/answer.py"
     assert len(files) <= 20
