@@ -45,18 +45,6 @@ class WeightSink(Protocol):
         """A graph tensor over stored bytes; several may share them."""
 
 
-def _external(
-    location: str, name: str, stored: Stored, shape: tuple[int, ...], dtype: ir.DataType
-) -> ir.ExternalTensor:
-    return ir.ExternalTensor(
-        location, stored.offset, stored.length, dtype, shape=ir.Shape(shape), name=name
-    )
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 class CountingSink:
     """Adds up the sizes; never calls for the contents."""
 
@@ -73,19 +61,24 @@ class CountingSink:
     def tensor(
         self, name: str, stored: Stored, shape: tuple[int, ...], dtype: ir.DataType
     ) -> ir.ExternalTensor:
-        """A graph tensor over reserved bytes."""
-        return _external(self._location, name, stored, shape, dtype)
+        """A graph tensor over stored bytes."""
+        return ir.ExternalTensor(
+            self._location, stored.offset, stored.length, dtype, shape=ir.Shape(shape), name=name
+        )
 
 
-class FileSink:
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class FileSink(CountingSink):
     """Writes the file at `path`; `sha256` and `size` are final once it is closed.
 
     `on_bytes` is told after each piece how many bytes were written.
     """
 
     def __init__(self, path: Path, on_bytes: Callable[[int], None]) -> None:
-        self.size = 0
-        self._path = path
+        super().__init__(path.name)
         self._on_bytes = on_bytes
         self._digest = hashlib.sha256()
         self._file = path.open("wb")
@@ -119,12 +112,6 @@ class FileSink:
         if self.size - offset != length:
             raise ValueError(f"a tensor of {length} bytes came as {self.size - offset}")
         return Stored(offset, length)
-
-    def tensor(
-        self, name: str, stored: Stored, shape: tuple[int, ...], dtype: ir.DataType
-    ) -> ir.ExternalTensor:
-        """A graph tensor over written bytes."""
-        return _external(self._path.name, name, stored, shape, dtype)
 
     def _write(self, data: bytes | memoryview) -> None:
         self._file.write(data)

@@ -18,9 +18,9 @@ from q35chat.engine.contract import shared_names
 from q35chat.engine.decoder import extend
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.one_graph import DEFAULT_CHUNK, OneGraphDecoder
-from q35chat.engine.session import BoundRun, Buffer, GraphSession, TensorSpec
+from q35chat.engine.session import Buffer
 from q35chat.errors import BundleError
-from q35chat.runtimes.onnxruntime import OrtSession
+from q35chat.runtimes.onnxruntime import OrtRun, OrtSession
 from q35chat.vision.geometry import geometry
 from q35chat.vision.positions import mrope_positions
 from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Patches, Prefilled
@@ -36,7 +36,7 @@ class Candidate:
     def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
         self._facts = facts = bundle.manifest.model
         self._vision = OrtSession(bundle.graph_path("vision"), threads=threads)
-        self._text = WatchedSession(OrtSession(bundle.graph_path("text"), threads=threads))
+        self._text = WatchedSession(bundle.graph_path("text"), threads=threads)
         self._encoder = VisionEncoder(self._vision, facts.spatial_merge_size)
         self._decoder = self.new_decoder()
 
@@ -103,42 +103,22 @@ class Candidate:
         return {name.removeprefix("past_"): states[name] for name in states}
 
 
-class WatchedSession:
-    """Passes every call on. `caches` are the buffers that the graph works on in place by promise,
-    by input name: those of states that it may only overwrite are in a snapshot."""
+class WatchedSession(OrtSession):
+    """A session that remembers the KV caches bound to it, which the engine keeps to itself.
 
-    def __init__(self, session: GraphSession) -> None:
-        self._session = session
+    `caches` are the buffers that the graph works on in place by promise, by input name: those of
+    states that it may only overwrite are in a snapshot.
+    """
+
+    def __init__(self, path: Path, *, threads: int | None = None) -> None:
+        super().__init__(path, threads=threads)
         self.caches: dict[str, Buffer] = {}
 
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """Declared inputs, in graph order."""
-        return self._session.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """Declared outputs, in graph order."""
-        return self._session.outputs
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """Key-value pairs stored in the graph by the exporter."""
-        return self._session.metadata
-
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Buffer:
-        """A zero-filled buffer on this session's device."""
-        return self._session.allocate(shape, dtype)
-
-    def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> BoundRun:
+    def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> OrtRun:
         """Bind, and note the caches."""
         in_place, _ = shared_names(self.metadata)
         self.caches |= {name: item for name, item in inputs.items() if name in in_place}
-        return self._session.bind(inputs, outputs)
-
-    def close(self) -> None:
-        """Free the graph and its device memory; further calls are errors."""
-        self._session.close()
+        return super().bind(inputs, outputs)
 
 
 @contextmanager
