@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -31,15 +31,14 @@ from q35chat.ascend.prefill import PrefillCall, check_stacked, read_prefill
 from q35chat.engine.calls import Call, Logits
 from q35chat.engine.contract import read_contract
 from q35chat.engine.session import Array, Buffer, GraphSession
-from q35chat.engine.slots import Slots
+from q35chat.engine.slots import Slots, check_prompt
 from q35chat.engine.states import Snapshot, StateBuffers
 from q35chat.engine.tokens import Tokens
 
 DEFAULT_LONGEST = 4096
 
 
-@runtime_checkable
-class Swappable(Protocol):
+class LoadableSession(GraphSession, Protocol):
     """A session whose graph may have to be loaded before it runs: not all fit a device at once."""
 
     @property
@@ -83,8 +82,8 @@ class GearedDecoder:
 
     def __init__(
         self,
-        decode: GraphSession,
-        prefill: GraphSession,
+        decode: LoadableSession,
+        prefill: LoadableSession,
         *,
         image_token_id: int | None = None,
         longest: int = DEFAULT_LONGEST,
@@ -139,23 +138,15 @@ class GearedDecoder:
         positions: Array,
         image_embeds: Array | None = None,
         *,
-        attention_mask: Array | None = None,
         keys: Array | None = None,
     ) -> Iterator[int]:
-        """Read `ids` [T] or [1, T] at `positions` [3, T]; yield how many, call by call.
+        """Read `ids` [T] at `positions` [3, T]; yield how many, call by call.
 
         All as `Decoder.chunks` has it; each part goes through the graph that is cheaper for it.
         Raises PromptGearError as well.
         """
-        new = Tokens.checked(
-            ids,
-            positions,
-            image_embeds,
-            attention_mask,
-            keys,
-            image_token_id=self._image_token_id,
-            room=(self.used, self.capacity),
-        )
+        check_prompt(len(ids), self.used, self.capacity)
+        new = Tokens.of(ids, positions, image_embeds, keys, self._image_token_id)
         before, rope = self.used, self.rope_position
         todo, route, offset = self._plan(new)
         for number, stretch in enumerate(route.stretches):
@@ -276,12 +267,12 @@ class GearedDecoder:
             self._calls[gear] = PrefillCall(
                 self._prefill, contract, self._states, self._caches, self._logits.values, gear
             )
-        _make_ready(self._prefill)
+        self._prefill.make_ready()
         return self._calls[gear]
 
     def _decode_one(self, one: Tokens) -> None:
         """Read one text token through the decode graph."""
-        _make_ready(self._decode)  # its clock must not run while its graph is loaded
+        self._decode.make_ready()  # its clock must not run while its graph is loaded
         self._step.load(one.ids, one.positions, self.used, None)
         self._run(self._step, 1)
         self._last_row = self._own_row
@@ -310,22 +301,8 @@ class GearedDecoder:
         self.rope_position = max(self.rope_position, int(part.positions.max()) + 1)
 
     def _loads(self) -> Loads:
-        ready: Graph | None = None
-        if _is_loaded(self._decode):
-            ready = "decode"
-        elif _is_loaded(self._prefill):
+        decode, prefill = self._decode, self._prefill
+        ready: Graph | None = "decode" if decode.is_loaded else None
+        if ready is None and prefill.is_loaded:
             ready = "prefill"
-        return Loads(ready, _reload_ms(self._prefill), _reload_ms(self._decode))
-
-
-def _make_ready(session: GraphSession) -> None:
-    if isinstance(session, Swappable):
-        session.make_ready()
-
-
-def _is_loaded(session: GraphSession) -> bool:
-    return session.is_loaded if isinstance(session, Swappable) else True
-
-
-def _reload_ms(session: GraphSession) -> float:
-    return session.reload_ms if isinstance(session, Swappable) else 0.0
+        return Loads(ready, prefill.reload_ms, decode.reload_ms)

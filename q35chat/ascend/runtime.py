@@ -55,6 +55,8 @@ class NpuRuntime:
     def decoder(self, opened: Callable[[str], GraphSession], model: TextModel) -> GearedDecoder:
         """Over the graphs "decode" and "prefill"; nothing drafts here."""
         decode, prefill = opened("decode"), opened("prefill")  # a small device keeps the last one
+        assert isinstance(decode, LiteSession)
+        assert isinstance(prefill, LiteSession)
         return GearedDecoder(
             decode,
             prefill,

@@ -11,16 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import PictureEncoder
 from q35chat.engine.session import Array, GraphSession
 from q35chat.engine.states import Snapshot
 
 OpenGraph = Callable[[Path], GraphSession]
-OnProgress = Callable[[int, int], None]
-ShouldStop = Callable[[], bool]
 
 
 class Decoder(Protocol):
@@ -75,16 +71,14 @@ class Decoder(Protocol):
         positions: Array,
         image_embeds: Array | None = None,
         *,
-        attention_mask: Array | None = None,
         keys: Array | None = None,
     ) -> Iterator[int]:
-        """Read `ids` [T] or [1, T] after what is already there; yield how many, chunk by chunk.
+        """Read `ids` [T] after what is already there; yield how many, chunk by chunk.
 
         `positions` [3, T] are mRoPE positions, `image_embeds` [M, H] the rows of the M picture
-        tokens among `ids`, `attention_mask` [1, T] marks right padding, `keys` [T] replaces the
-        ids as the identity of the slots. Dropped between two chunks, the state is that of the
-        tokens read. Raises before anything runs: a refusal of `slots`, or ValueError for no token
-        at all.
+        tokens among `ids`, `keys` [T] replaces the ids as the identity of the slots. Dropped
+        between two chunks, the state is that of the tokens read. Raises before anything runs:
+        PromptTooLongError, ImageRowsError, or ValueError for no token at all.
         """
 
     def step(self, token: int) -> Array:
@@ -169,22 +163,9 @@ def extend(
     positions: Array,
     image_embeds: Array | None = None,
     *,
-    attention_mask: Array | None = None,
     keys: Array | None = None,
-    on_progress: OnProgress | None = None,
-    should_stop: ShouldStop | None = None,
-) -> Array | None:
-    """Read `ids` as `Decoder.chunks` does; the logits [V] of the last token, a view.
-
-    `on_progress(done, total)` follows each chunk; `should_stop` is asked before each. None when
-    stopped: then `used` tells how far it came.
-    """
-    total = np.asarray(ids).size if attention_mask is None else int(attention_mask.sum())
-    chunks = decoder.chunks(ids, positions, image_embeds, attention_mask=attention_mask, keys=keys)
-    while should_stop is None or not should_stop():
-        done = next(chunks)
-        if on_progress is not None:
-            on_progress(done, total)
-        if done == total:
-            return decoder.logits()
-    return None
+) -> Array:
+    """Read `ids` [T] whole, as `Decoder.chunks` does; the logits [V] of the last, a view."""
+    for _ in decoder.chunks(ids, positions, image_embeds, keys=keys):
+        pass
+    return decoder.logits()

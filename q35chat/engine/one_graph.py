@@ -19,7 +19,7 @@ from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.lookahead import LookAhead
 from q35chat.engine.session import Array, GraphSession
-from q35chat.engine.slots import Slots
+from q35chat.engine.slots import Slots, check_prompt
 from q35chat.engine.states import Snapshot, StateBuffers
 from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
@@ -128,22 +128,14 @@ class OneGraphDecoder:
         positions: Array,
         image_embeds: Array | None = None,
         *,
-        attention_mask: Array | None = None,
         keys: Array | None = None,
     ) -> Iterator[int]:
-        """Read `ids` [T] or [1, T] at `positions` [3, T]; yield how many, chunk by chunk.
+        """Read `ids` [T] at `positions` [3, T]; yield how many, chunk by chunk.
 
         All as `Decoder.chunks` has it.
         """
-        new = Tokens.checked(
-            ids,
-            positions,
-            image_embeds,
-            attention_mask,
-            keys,
-            image_token_id=self._image_token_id,
-            room=(self.used, self.capacity),
-        )
+        check_prompt(len(ids), self.used, self.capacity)
+        new = Tokens.of(ids, positions, image_embeds, keys, self._image_token_id)
         self._ahead.catch_up(self.used, self.rope_position)
         for start in range(0, len(new), self._chunk):
             end = min(start + self._chunk, len(new))

@@ -1,8 +1,8 @@
 """The slots of a sequence: the prefix mask over them, what each holds, and the refusals.
 
-The sum of the mask is the position the graph writes to, so a mask that is not a run of ones from
-the start would make that sum lie: every check runs before anything is uploaded. Knows no buffers.
-A row beyond the mask may still hold what a snapshot goes back to.
+The sum of the mask is the position the graph writes to, so it is always a run of ones from the
+start; checks run before anything is uploaded. Knows no buffers. A row beyond the mask may still
+hold what a snapshot goes back to.
 """
 
 from __future__ import annotations
@@ -15,24 +15,12 @@ from q35chat.errors import CapacityError, Q35Error, Remedy
 _EMPTY = np.iinfo(np.int64).min
 
 
-class BatchError(Q35Error, ValueError):
-    """More than one sequence."""
-
-
 class PromptTooLongError(CapacityError, ValueError):
     """More tokens than the KV cache has slots."""
 
 
 class CapacityMismatchError(Q35Error, ValueError):
     """The prefill graph and the decode graph have caches of different sizes."""
-
-
-class MaskValueError(Q35Error, ValueError):
-    """A mask entry other than 0 and 1."""
-
-
-class MaskGapError(Q35Error, ValueError):
-    """A mask whose ones are not one run from the start."""
 
 
 class NoSlotError(CapacityError, ValueError):
@@ -51,36 +39,14 @@ def check_capacities(prefill: int, decode: int) -> None:
         )
 
 
-def check_prompt(ids: Array, mask: Array, used: int, capacity: int) -> int:
-    """Check `ids` and `mask` [1, T] before they are read; return the number of valid tokens.
-
-    `used` slots of `capacity` are already taken.
-    """
-    if ids.ndim != 2 or ids.shape[0] != 1 or mask.shape != ids.shape:
-        raise BatchError(
-            f"input_ids {ids.shape} with attention_mask {mask.shape}: one sequence [1, T] at a time"
-        )
-    count = prefix_length(mask)
-    if used + count > capacity:
+def check_prompt(tokens: int, used: int, capacity: int) -> None:
+    """Refuse a prompt of no token, or of more than are left of `capacity` beside `used` slots."""
+    if tokens == 0:
+        raise ValueError("there is no token to read")
+    if used + tokens > capacity:
         raise PromptTooLongError(
-            f"prompt needs {used + count} slots, capacity {capacity}:", Remedy.SHORTEN
+            f"prompt needs {used + tokens} slots, capacity {capacity}:", Remedy.SHORTEN
         )
-    return count
-
-
-def prefix_length(mask: Array) -> int:
-    """The number of ones of a prefix mask [1, N], which is the next position."""
-    row = np.asarray(mask)[0]
-    bad = row[(row != 0) & (row != 1)]
-    if bad.size:
-        raise MaskValueError(f"attention_mask holds {bad[0]}: only 0 and 1 are allowed")
-    count = int(row.sum())
-    if not row[:count].all():
-        raise MaskGapError(
-            f"attention_mask has {count} ones but a gap at {int(np.argmin(row))}: "
-            "it must be ones from the start, then zeros"
-        )
-    return count
 
 
 class PrefixMask:

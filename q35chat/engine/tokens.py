@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from q35chat.engine.session import Array
-from q35chat.engine.slots import ImageRowsError, check_prompt
+from q35chat.engine.slots import ImageRowsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,35 +22,23 @@ class Tokens:
     rows: Array | None
 
     @classmethod
-    def checked(
+    def of(
         cls,
         ids: Array,
         positions: Array,
         image_embeds: Array | None,
-        attention_mask: Array | None,
         keys: Array | None,
-        *,
         image_token_id: int | None,
-        room: tuple[int, int],
     ) -> Tokens:
-        """The arguments of `Decoder.chunks` without padding; `room` is used slots and capacity.
-
-        Raises a refusal of `slots`, ImageRowsError, and ValueError for no token at all.
-        """
-        ids = np.atleast_2d(np.asarray(ids))
-        mask = np.ones(ids.shape, np.int32) if attention_mask is None else attention_mask
-        count = check_prompt(ids, mask, *room)
-        if count == 0:
-            raise ValueError("there is no token to read")
-        ids = ids[0, :count]
+        """The arguments of `Decoder.chunks`; raises ImageRowsError where the number of picture
+        tokens is not that of the rows."""
         is_image = np.asarray(ids == image_token_id)
         pictures, rows = int(is_image.sum()), 0 if image_embeds is None else len(image_embeds)
         if pictures != rows:
             raise ImageRowsError(
                 f"prompt has {pictures} picture tokens but {rows} picture embeddings"
             )
-        keys = ids if keys is None else keys[:count]
-        return cls(ids, np.asarray(positions)[:, :count], keys, is_image, image_embeds)
+        return cls(ids, positions, ids if keys is None else keys, is_image, image_embeds)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -34,7 +34,6 @@ def read(decoder: Decoder, ids: list[int], images: Array | None = None) -> Array
     start = decoder.rope_position
     positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
     logits = extend(decoder, np.array(ids), positions, images)
-    assert logits is not None
     return logits.copy()
 
 

@@ -24,7 +24,6 @@ def decoder(session: NumpySession | None = None, chunk: int = 128) -> OneGraphDe
 
 def read(engine: OneGraphDecoder) -> Array:
     logits = extend(engine, PROMPT, POSITIONS, PICTURES)
-    assert logits is not None
     return logits.copy()
 
 
@@ -32,7 +31,6 @@ def text(engine: OneGraphDecoder, *ids: int) -> Array:
     start = engine.rope_position
     positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
     logits = extend(engine, np.array(ids), positions)
-    assert logits is not None
     return logits.copy()
 
 
@@ -152,23 +150,14 @@ def test_reading_nothing_is_refused() -> None:
         extend(decoder(), np.array([], np.int64), np.zeros((3, 0), np.int64))
 
 
-def test_progress_follows_each_chunk() -> None:
-    seen: list[tuple[int, int]] = []
-
-    extend(
-        decoder(chunk=4), PROMPT, POSITIONS, PICTURES, on_progress=lambda *done: seen.append(done)
-    )
-
-    assert seen == [(4, 9), (8, 9), (9, 9)]
+def test_a_prompt_is_told_chunk_by_chunk() -> None:
+    assert list(decoder(chunk=4).chunks(PROMPT, POSITIONS, PICTURES)) == [4, 8, 9]
 
 
 def test_stopping_between_chunks_leaves_a_state_to_go_on_from() -> None:
     engine = decoder(chunk=4)
-    answers = iter([False, True])
 
-    stopped = extend(engine, PROMPT, POSITIONS, PICTURES, should_stop=lambda: next(answers))
-
-    assert stopped is None
+    assert next(engine.chunks(PROMPT, POSITIONS, PICTURES)) == 4
     assert engine.keys.tolist() == PROMPT[:4].tolist()
     rest = extend(engine, PROMPT[4:], POSITIONS[:, 4:], PICTURES[2:])
     np.testing.assert_array_equal(rest, read(decoder()))

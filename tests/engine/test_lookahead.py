@@ -21,7 +21,6 @@ def read(engine: OneGraphDecoder, ids: Array = PROMPT) -> Array:
     start = engine.rope_position
     positions = np.tile(np.arange(start, start + len(ids)), (3, 1))
     logits = extend(engine, ids, positions)
-    assert logits is not None
     return logits.copy()
 
 
