@@ -1,8 +1,8 @@
-"""MindSpore Lite behind `GraphSession`, on an Ascend NPU or on the CPU.
+"""MindSpore Lite behind `GraphSession`, on an Ascend NPU.
 
-States, inputs and logits live in device buffers where the library writes outputs in place: on an
-NPU through the default provider. Everywhere else, and with `host_states`, they are host arrays and
-results are copied out of the library's own. Knows no tensor's meaning.
+States, inputs and logits live in device buffers, into which the library writes outputs in place.
+With `host_states` they are host arrays, and results are copied out of the library's own. Knows no
+tensor's meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from traceback import clear_frames
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +27,9 @@ from q35chat.ascend.tensors import (
     DeviceMemoryError,
     HostBuffer,
     LiteBuffer,
-    name_output,
     numpy_type,
 )
-from q35chat.engine.session import Buffer, Lifetime, TensorSpec
+from q35chat.engine.session import Buffer, Lifetime, TensorSpec, check_bound
 from q35chat.errors import Remedy, RuntimeFailure
 from q35chat.processes import program
 
@@ -69,18 +68,10 @@ _ADVICE: tuple[tuple[str, str | Remedy], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class LiteDevice:
-    """Where a graph runs. `provider` "ge" and `host_states` keep everything in host memory."""
+    """The NPU that a graph runs on; `host_states` keeps everything in host memory."""
 
-    target: Literal["ascend", "cpu"] = "ascend"
     device_id: int = 0
-    provider: str = ""
     host_states: bool = False
-    threads: int | None = None
-
-    @property
-    def keeps_states(self) -> bool:
-        """Whether the library writes outputs into device buffers that are handed to it."""
-        return self.target == "ascend" and not self.provider and not self.host_states
 
     @property
     def name(self) -> str:
@@ -212,7 +203,7 @@ class LiteSession:
         """A zero-filled buffer on this session's device. Raises RuntimeFailure where it does not
         fit."""
         self._life.check()
-        if not self._device.keeps_states:
+        if self._device.host_states:
             return HostBuffer(self._library, shape, dtype, self._life)
         return self._residency.with_room(self, lambda: self._on_device(shape, dtype))
 
@@ -220,15 +211,10 @@ class LiteSession:
         """Bind every input and output by name. Raises ValueError where that is not what is given,
         or where one buffer is on both sides."""
         self._life.check()
-        for given, declared in ((inputs, self._inputs), (outputs, self._outputs)):
-            if different := set(given) ^ {spec.name for spec in declared}:
-                raise ValueError(f"not bound one to one: {', '.join(sorted(different))}")
+        check_bound(self, inputs, outputs)
         reads = [_ours(inputs[spec.name]) for spec in self._inputs]
         writes = [_ours(outputs[spec.name]) for spec in self._outputs]
-        written = {id(buffer) for buffer in writes}
         for spec, buffer in zip(self._inputs, reads, strict=True):
-            if id(buffer) in written:
-                raise ValueError(f"{spec.name} would be read and written in one run")
             if buffer.dtype != spec.dtype:
                 raise ValueError(f"{spec.name} is {spec.dtype}, its buffer {buffer.dtype}")
         return LiteRun(self, self._life, reads, writes)
@@ -306,7 +292,7 @@ class LiteSession:
 
     def _predict(self, run: LiteRun) -> None:
         tensors = [buffer.tensor for buffer in run.reads]
-        if self._device.keeps_states:
+        if not self._device.host_states:
             self._model.predict(tensors, [buffer.tensor for buffer in run.writes])
             self._last = run  # the library's own outputs now are these buffers: keep them alive
             return
@@ -321,26 +307,21 @@ class LiteSession:
         """Give device buffers the names and formats of the outputs they are bound to."""
         for buffer, described in zip(buffers, self._outputs_meta, strict=True):
             if isinstance(buffer, DeviceBuffer):
-                name_output(buffer.tensor, described)
+                buffer.tensor.name = described.name
+                buffer.tensor.format = described.format
 
     def _on_device(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceBuffer:
         name = self._device.name
         return DeviceBuffer(self._library, shape, dtype, self._life, name, self._log)
 
     def _built(self) -> Any:  # noqa: ANN401
-        model = self._library.Model()
-        model.build_from_file(str(self._path), self._library.ModelType.MINDIR, self._context())
-        return model
-
-    def _context(self) -> Any:  # noqa: ANN401
         context = self._library.Context()
-        context.target = [self._device.target]
-        if self._device.target == "ascend":
-            context.ascend.device_id = self._device.device_id
-            context.ascend.provider = self._device.provider
-        elif self._device.threads:
-            context.cpu.thread_num = self._device.threads
-        return context
+        context.target = ["ascend"]
+        context.ascend.device_id = self._device.device_id
+        context.ascend.provider = ""  # the default one, which writes outputs in place
+        model = self._library.Model()
+        model.build_from_file(str(self._path), self._library.ModelType.MINDIR, context)
+        return model
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:

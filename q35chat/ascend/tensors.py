@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from q35chat.ascend.native_log import NativeLog
-from q35chat.engine.session import Array, Lifetime
+from q35chat.engine.session import Array, Lifetime, check_fit
 from q35chat.errors import Remedy, RuntimeFailure
 
 _TYPES = {
@@ -77,10 +77,7 @@ class _Buffer:
 
     def _checked(self, array: Array) -> Array:
         """`array` in C order: the library looks at neither shape nor order."""
-        if array.shape != self.shape or array.dtype != self.dtype:
-            raise ValueError(
-                f"buffer is {self.dtype}{self.shape}, array is {array.dtype}{array.shape}"
-            )
+        check_fit(array, self.shape, self.dtype)
         return np.ascontiguousarray(array)
 
 
@@ -175,9 +172,3 @@ class DeviceMemoryError(RuntimeFailure, MemoryError):
 
 
 LiteBuffer = HostBuffer | DeviceBuffer
-
-
-def name_output(tensor: Any, described: Any) -> None:  # noqa: ANN401
-    """Give a device tensor the name and format that the graph declares for its output."""
-    tensor.name = described.name
-    tensor.format = described.format

@@ -9,9 +9,10 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from PIL import Image, ImageDraw, ImageFont
+
+from q35chat.bench.measure import DecodeRun
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SIZE, _MARGINS = (960, 540), (70, 24, 24, 56)
@@ -19,15 +20,7 @@ _INK, _GRID, _PAPER = "#22262b", "#dde1e6", "#ffffff"
 _COLOURS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#0e7490")
 
 
-class Steps(Protocol):
-    """One round of decode steps."""
-
-    @property
-    def wall_ms(self) -> tuple[float, ...]:
-        """Milliseconds of each step."""
-
-
-def latencies(rounds: Sequence[Steps]) -> list[float]:
+def latencies(rounds: Sequence[DecodeRun]) -> list[float]:
     """The median over the rounds, step by step; rounds are equally long."""
     steps = zip(*(round_.wall_ms for round_ in rounds), strict=True)
     return [statistics.median(step) for step in steps]

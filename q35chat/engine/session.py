@@ -81,6 +81,29 @@ class GraphSession(Protocol):
         further calls raise RuntimeFailure."""
 
 
+def check_fit(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raises ValueError where `array` has another shape or dtype than its buffer."""
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"buffer is {dtype}{shape}, array is {array.dtype}{array.shape}")
+
+
+def check_bound(
+    session: GraphSession,
+    inputs: Mapping[str, Buffer],
+    outputs: Mapping[str, Buffer],
+    may_share: frozenset[str] = frozenset(),
+) -> None:
+    """Raises ValueError where not each input and output of the graph is given, or where a buffer
+    is on both sides and its input is none of `may_share`."""
+    for given, declared in ((inputs, session.inputs), (outputs, session.outputs)):
+        if different := set(given) ^ {spec.name for spec in declared}:
+            raise ValueError(f"not bound one to one: {', '.join(sorted(different))}")
+    written = {id(buffer) for buffer in outputs.values()}
+    for name, buffer in inputs.items():
+        if id(buffer) in written and name not in may_share:
+            raise ValueError(f"{name} would be read and written in one run")
+
+
 class Releasable(Protocol):
     """What holds native memory."""
 

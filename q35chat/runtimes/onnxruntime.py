@@ -19,7 +19,14 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from q35chat.engine.contract import shared_names
-from q35chat.engine.session import Array, Buffer, Lifetime, TensorSpec
+from q35chat.engine.session import (
+    Array,
+    Buffer,
+    Lifetime,
+    TensorSpec,
+    check_bound,
+    check_fit,
+)
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.threads import usable_cpus
 
@@ -67,10 +74,7 @@ class OrtBuffer:
 
     def write(self, array: Array) -> None:
         """Copy `array` in. Raises ValueError for another shape or dtype."""
-        if array.shape != self.shape or array.dtype != self.dtype:
-            raise ValueError(
-                f"buffer is {self.dtype}{self.shape}, array is {array.dtype}{array.shape}"
-            )
+        check_fit(array, self.shape, self.dtype)
         np.copyto(self.host(), array)
 
     def host(self) -> Array:
@@ -128,11 +132,15 @@ class OrtSession:
         """Bind every input and output by name. Raises ValueError where that is not what is given,
         or where one buffer is on both sides and the graph does not promise it."""
         self._life.check()
-        self._check(inputs, outputs)
+        check_bound(self, inputs, outputs, self._may_share)
         reads = {name: _ours(buffer) for name, buffer in inputs.items()}
         writes = {name: _ours(buffer) for name, buffer in outputs.items()}
         with _translated(f"cannot bind the {self._name} graph"):
-            binding = _bound(self._session, reads, writes)
+            binding = ort.IOBinding(self._session)
+            for name, buffer in reads.items():
+                binding.bind_ortvalue_input(name, buffer.value)
+            for name, buffer in writes.items():
+                binding.bind_ortvalue_output(name, buffer.value)
         return OrtRun(self, self._life, binding, (*reads.values(), *writes.values()))
 
     def run(self, run: OrtRun) -> None:
@@ -156,15 +164,6 @@ class OrtSession:
         self._outputs = tuple(_spec(node) for node in self._session.get_outputs())
         self._metadata = dict(self._session.get_modelmeta().custom_metadata_map)
         self._may_share = frozenset().union(*shared_names(self._metadata))
-
-    def _check(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> None:
-        for given, declared in ((inputs, self._inputs), (outputs, self._outputs)):
-            if different := set(given) ^ {spec.name for spec in declared}:
-                raise ValueError(f"not bound one to one: {', '.join(sorted(different))}")
-        written = {id(buffer) for buffer in outputs.values()}
-        for name, buffer in inputs.items():
-            if id(buffer) in written and name not in self._may_share:
-                raise ValueError(f"{name} would be read and written in one run")
 
 
 class OrtRun:
@@ -208,19 +207,6 @@ def _options(threads: int) -> ort.SessionOptions:
     options.enable_mem_pattern = False  # it plans for one shape, chunks have many
     options.add_session_config_entry("session.force_spinning_stop", "1")  # idle means idle
     return options
-
-
-def _bound(
-    session: ort.InferenceSession,
-    reads: Mapping[str, OrtBuffer],
-    writes: Mapping[str, OrtBuffer],
-) -> ort.IOBinding:
-    binding = ort.IOBinding(session)
-    for name, buffer in reads.items():
-        binding.bind_ortvalue_input(name, buffer.value)
-    for name, buffer in writes.items():
-        binding.bind_ortvalue_output(name, buffer.value)
-    return binding
 
 
 def _spec(node: Any) -> TensorSpec:  # noqa: ANN401  (onnxruntime is untyped)

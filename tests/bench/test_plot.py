@@ -1,19 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
+from q35chat.bench.measure import DecodeRun
 from q35chat.bench.plot import blocks, latencies, picture
 
 
-@dataclass(frozen=True)
-class Round:
-    wall_ms: tuple[float, ...]
-
-
 def test_a_step_is_drawn_at_the_median_of_its_rounds() -> None:
-    rounds = [Round((1.0, 9.0)), Round((2.0, 1.0)), Round((3.0, 2.0))]
+    times = ((1.0, 9.0), (2.0, 1.0), (3.0, 2.0))
+    rounds = [DecodeRun(0, wall, wall, wall, 0) for wall in times]
 
     assert latencies(rounds) == [2.0, 2.0]
 
