@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from q35chat.ascend.gears import Gear
-from q35chat.ascend.prefill import PrefillContract, read_prefill
+from q35chat.ascend.prefill import PrefillContract, check_stacked, read_prefill
 from q35chat.engine.contract import TextContract, read_contract
 from q35chat.engine.session import GraphSession, TensorSpec
 from q35chat.engine.slots import CapacityMismatchError
@@ -184,3 +184,11 @@ def test_another_kind_of_graph_is_refused() -> None:
 
     with pytest.raises(BundleError, match="expected a prefill graph, found a vision graph"):
         read(wrong)
+
+
+@pytest.mark.parametrize("more", [(), ("present_recurrent_states", "extra")])
+def test_stacked_states_come_out_of_exactly_four_outputs(more: tuple[str, ...]) -> None:
+    names = ("logits", "present_conv_states", "present_kv_cache", *more)
+
+    with pytest.raises(BundleError, match=rf"{len(names)} outputs .* exactly four are wanted"):
+        check_stacked({name: TensorSpec(name, (1, 1, 1), HALF) for name in names})

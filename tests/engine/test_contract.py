@@ -58,26 +58,6 @@ def test_states_are_written_over_only_where_all_of_them_can_be(
     assert read_contract(session).may_overwrite is (in_place and "recurrent" in aliases)
 
 
-class Stacked(NumpySession):
-    """A graph with stacked states and what `more` adds to its outputs."""
-
-    more: tuple[str, ...] = ()
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        names = ("logits", "present_conv_states", "present_kv_cache", *self.more)
-        return tuple(TensorSpec(name, (1, 1, 1), np.dtype(np.float16)) for name in names)
-
-
-@pytest.mark.parametrize("more", [(), ("present_recurrent_states", "extra")])
-def test_stacked_states_come_out_of_exactly_four_outputs(more: tuple[str, ...]) -> None:
-    session = Stacked()
-    session.more = more
-
-    with pytest.raises(BundleError, match=rf"{3 + len(more)} outputs .* exactly four are wanted"):
-        read_contract(session)
-
-
 class Growing(NumpySession):
     """A graph whose cache has no fixed number of slots; `present` is its declared shape."""
 
