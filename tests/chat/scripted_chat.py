@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import StoredConversation
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import ChatSettings
@@ -15,8 +16,16 @@ from tests.doubles.scripted_backend import ScriptedBackend
 SETTINGS = ChatSettings(system_prompt="Be kind.")
 
 
-def open_workspace(folder: Path, backend: ScriptedBackend) -> StoredWorkspace:
-    workspace = StoredWorkspace(Store(folder / "data"), lambda: (backend, SETTINGS))
+def open_workspace(
+    folder: Path,
+    backend: ChatBackend,
+    settings: ChatSettings = SETTINGS,
+    *,
+    reads_ahead: bool = True,
+) -> StoredWorkspace:
+    """The conversations in a store of which `folder` holds the data."""
+    store = Store(folder / "data")
+    workspace = StoredWorkspace(store, lambda: (backend, settings), reads_ahead=reads_ahead)
     workspace.load()
     return workspace
 

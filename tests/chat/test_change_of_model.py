@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.events import Event
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import BundleError, RuntimeFailure, UsageError
 from q35chat.store import Store
+from tests.chat.scripted_chat import finish
 from tests.doubles.scripted_backend import ScriptedBackend
 
 SETTINGS = ChatSettings(sampling=SamplingSettings(temperature=0.1))
@@ -54,11 +54,6 @@ def workspace(models: Models, tmp_path: Path) -> Iterator[StoredWorkspace]:
         space = StoredWorkspace(store, models.load, models.load_bundle, reads_ahead=False)
         space.load()
         yield space
-
-
-def finish(events: Iterator[Event]) -> None:
-    for _ in events:
-        pass
 
 
 def test_a_restart_loads_anew_and_frees_the_former_model(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.conversation import StoredConversation
-from q35chat.chat.events import Finished, VisionProgress
+from q35chat.chat.events import Finished
 from q35chat.chat.values import Attachment, ChatSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import StoreError
@@ -45,12 +45,6 @@ def test_a_follow_up_sends_the_whole_conversation_with_the_models_own_ids(
     assert turns[1].token_ids == first.token_ids
 
 
-def test_a_follow_up_reads_only_what_is_new(chat: StoredConversation) -> None:
-    finish(chat.send("One"))
-    usage = finish(chat.send("Two")).usage
-    assert usage.prompt_tokens - usage.reused_tokens == len("[Two][")
-
-
 def test_an_empty_conversation_is_not_stored(workspace: StoredWorkspace) -> None:
     chat = workspace.new()
     chat.change_settings(ChatSettings(thinking=True))
@@ -70,15 +64,6 @@ def test_the_title_is_the_first_question_until_it_is_renamed(
     finish(chat.send("More"))
     assert chat.title == "Weather"
     assert_reopens_as_it_is(workspace, chat)
-
-
-def test_a_picture_is_encoded_once_over_many_turns(
-    chat: StoredConversation, picture: Attachment
-) -> None:
-    first = list(chat.send("See", [picture]))
-    second = list(chat.send("Again", [picture]))
-    assert sum(isinstance(event, VisionProgress) for event in first) == 1
-    assert sum(isinstance(event, VisionProgress) for event in second) == 0
 
 
 def test_a_lost_picture_is_named_and_the_chat_stays_readable(

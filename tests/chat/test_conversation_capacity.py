@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,15 +135,6 @@ def test_a_dropped_question_is_asked_again_as_a_new_branch(
     finish(chat.regenerate())
     assert [turn.text for turn in backend.prompts[-1]] == ["one"]
     assert (chat.steps[-1].branch, chat.steps[0].left_out) == (1, False)
-
-
-def test_used_slots_follow_settings_and_branch(chat: StoredConversation) -> None:
-    assert chat.used_slots == 0
-    usage = finish(chat.send("one")).usage
-    assert chat.used_slots == usage.capacity_used
-    chat.change_settings(replace(SETTINGS, system_prompt=""))
-    chat.flush()
-    assert chat.used_slots == usage.capacity_used - len("Be kind.") - 2
 
 
 def test_an_edited_question_is_forecast_in_its_place(chat: StoredConversation) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import StoreError
 from q35chat.store import Store
+from tests.chat.scripted_chat import finish
 from tests.doubles.scripted_backend import ScriptedBackend
 from tests.store.damages import ALL, FIELDS, TEXTS, UNSEEN, damaged
 
@@ -26,8 +26,7 @@ def test_a_damaged_chat_is_shown_and_gone_on_with(tmp_path: Path, statement: str
         workspace.load()
         chat = workspace.open("c1")
         assert [step.turn.text for step in chat.steps] == TEXTS
-        (*_, finished) = chat.send("And then?")
-        assert isinstance(finished, Finished)
+        finished = finish(chat.send("And then?"))
         workspace.stop_idle()
         texts = [*TEXTS, "And then?", finished.text]
         assert [step.turn.text for step in chat.steps] == texts
@@ -47,6 +46,5 @@ def test_a_question_whose_picture_has_no_name_any_more_is_asked_again_without_it
         chat = workspace.open("c1")
         with pytest.raises(StoreError, match="Edit that question and attach it again"):
             next(chat.send("And then?"))
-        (*_, finished) = chat.edit(chat.steps[0].id, "Without it")
-        assert isinstance(finished, Finished)
+        finish(chat.edit(chat.steps[0].id, "Without it"))
         workspace.stop_idle()

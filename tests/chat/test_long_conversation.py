@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.events import Finished
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import CapacityError
 from q35chat.store import Store
+from tests.chat.scripted_chat import finish, open_workspace
 from tests.doubles.chat_model import END, GREEDY, ChatModel
 
 TURNS = 200
@@ -54,8 +54,7 @@ def test_a_turn_costs_the_same_however_long_the_conversation_is(
     reasons: set[str] = set()
     for number in range(TURNS):
         tokens_before = sum(model.text.runs)
-        *_, finished = chat.send(f"Question {number:03}")
-        assert isinstance(finished, Finished)
+        finished = finish(chat.send(f"Question {number:03}"))
         workspace.wait_idle()
         reasons.add(finished.reason)
         read.append(sum(model.text.runs) - tokens_before)
@@ -75,21 +74,16 @@ def test_a_turn_costs_the_same_however_long_the_conversation_is(
 
 def test_a_conversation_that_is_full_keeps_all_it_said(processor: Path, tmp_path: Path) -> None:
     model = ChatModel(processor, capacity=160)
-    workspace = StoredWorkspace(Store(tmp_path), lambda: (model.engine, GREEDY))
-    workspace.load()
-    chat = workspace.new()
+    chat = open_workspace(tmp_path, model.engine, GREEDY).new()
     reasons: list[str] = []
     while "capacity" not in reasons:
-        *_, finished = chat.send("Tell me more and more")
-        assert isinstance(finished, Finished)
-        reasons.append(finished.reason)
+        reasons.append(finish(chat.send("Tell me more and more")).reason)
     with pytest.raises(CapacityError):
         next(chat.send("Tell me more and more"))
     assert chat.used_slots == 160
     assert len(chat.steps) == 2 * len(reasons)
     chat.drop_oldest(1)
     forecast = chat.forecast("Tell me more and more")
-    *_, finished = chat.send("Tell me more and more")
-    assert isinstance(finished, Finished)
+    finished = finish(chat.send("Tell me more and more"))
     assert forecast.fits
     assert finished.usage.prompt_tokens == forecast.used_slots + forecast.turn_slots

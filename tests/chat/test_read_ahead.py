@@ -15,8 +15,7 @@ from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import RuntimeFailure
-from q35chat.store import Store
-from tests.chat.scripted_chat import finish
+from tests.chat.scripted_chat import finish, open_workspace
 from tests.doubles.chat_model import (
     END,
     GREEDY,
@@ -113,9 +112,7 @@ def test_nothing_is_read_where_the_state_cannot_go_back(processor: Path) -> None
 class TestInAConversation:
     @pytest.fixture
     def workspace(self, model: ChatModel, tmp_path: Path) -> StoredWorkspace:
-        workspace = StoredWorkspace(Store(tmp_path), lambda: (model.engine, GREEDY))
-        workspace.load()
-        return workspace
+        return open_workspace(tmp_path, model.engine, GREEDY)
 
     @pytest.fixture
     def chat(self, workspace: StoredWorkspace, model: ChatModel) -> StoredConversation:
@@ -144,16 +141,9 @@ class TestInAConversation:
         assert finished.token_ids == fresh.finish(turns, GREEDY).token_ids
 
 
-def opened(folder: Path, backend: ScriptedBackend, *, reads_ahead: bool = True) -> StoredWorkspace:
-    store = Store(folder)
-    workspace = StoredWorkspace(store, lambda: (backend, ChatSettings()), reads_ahead=reads_ahead)
-    workspace.load()
-    return workspace
-
-
 def test_an_answer_that_may_go_on_keeps_its_live_state(tmp_path: Path) -> None:
     backend = ScriptedBackend()
-    workspace = opened(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend)
     chat = workspace.new()
     backend.before_token = lambda number: chat.cancel() if number == 4 else None
     finish(chat.send("one"))
@@ -168,7 +158,7 @@ def test_an_answer_that_may_go_on_keeps_its_live_state(tmp_path: Path) -> None:
 
 def test_a_turn_that_nobody_hears_to_its_end_reads_nothing_ahead(tmp_path: Path) -> None:
     backend = ScriptedBackend()
-    workspace = opened(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend)
     events = workspace.new().send("one")
     for event in events:
         if isinstance(event, Finished):
@@ -181,7 +171,7 @@ def test_a_turn_that_nobody_hears_to_its_end_reads_nothing_ahead(tmp_path: Path)
 
 def test_a_workspace_may_be_told_to_read_nothing_ahead(tmp_path: Path) -> None:
     backend = ScriptedBackend()
-    workspace = opened(tmp_path, backend, reads_ahead=False)
+    workspace = open_workspace(tmp_path, backend, reads_ahead=False)
     finish(workspace.new().send("one"))
     workspace.wait_idle()
 
@@ -193,7 +183,7 @@ def test_a_runtime_that_fails_between_turns_is_met_by_the_next_one(tmp_path: Pat
         def read_ahead(self, *_: object) -> None:
             raise RuntimeFailure("The runtime died.")
 
-    workspace = opened(tmp_path, Failing())
+    workspace = open_workspace(tmp_path, Failing())
     chat = workspace.new()
     finish(chat.send("one"))
     workspace.wait_idle()
@@ -214,7 +204,7 @@ def test_a_question_stops_what_is_read_ahead(tmp_path: Path) -> None:
                 pause.wait(0.001)
             stopped.set()
 
-    workspace = opened(tmp_path, Slow())
+    workspace = open_workspace(tmp_path, Slow())
     chat = workspace.new()
     finish(chat.send("one"))
     assert began.wait(30)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from q35chat.chat.events import Finished, Notice, Token
 from q35chat.chat.history.recorder import AnswerRecorder, pause_s
 from q35chat.chat.values import ChatSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import StoreError
 from q35chat.store import Store, TurnRecord
+from tests.chat.scripted_chat import open_workspace
 from tests.doubles.scripted_backend import ScriptedBackend
 
 BASE = TurnRecord("a", "q", Turn("assistant", ""), 1.0, tokenizer="letters")
@@ -102,9 +102,7 @@ def test_trouble_is_said_once_and_writing_goes_on() -> None:
 def test_an_answer_that_cannot_be_written_is_said_kept_and_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = StoredWorkspace(Store(tmp_path), lambda: (ScriptedBackend(), ChatSettings()))
-    workspace.load()
-    chat = workspace.new()
+    chat = open_workspace(tmp_path, ScriptedBackend(), ChatSettings()).new()
     save = Store.save
 
     def full(self: Store, record: object, turns: object, *, since: object, wait: bool) -> int:
@@ -123,7 +121,7 @@ def test_an_answer_that_cannot_be_written_is_said_kept_and_written_later(
     assert chat.steps == before
     monkeypatch.setattr(Store, "save", save)
     list(chat.send("two"))
-    with Store(tmp_path) as store:
+    with Store(tmp_path / "data") as store:
         _, turns = store.load(chat.id)
     texts = [turn.turn.text for turn in turns]
     assert texts == ["one", finished.text, "two", "Answer 2 to: two"]

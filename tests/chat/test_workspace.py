@@ -12,16 +12,10 @@ from q35chat.chat.values import HEADING, ChatSettings, Turn
 from q35chat.chat.workspace import StoredWorkspace
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
-from tests.chat.scripted_chat import finish, texts
+from tests.chat.scripted_chat import finish, open_workspace, texts
 from tests.doubles.scripted_backend import Reply, ScriptedBackend, echo
 
 SETTINGS = ChatSettings(system_prompt="Be kind.", thinking=True)
-
-
-def workspace_of(folder: Path, backend: ScriptedBackend) -> StoredWorkspace:
-    workspace = StoredWorkspace(Store(folder), lambda: (backend, SETTINGS))
-    workspace.load()
-    return workspace
 
 
 def summarising(turns: Sequence[Turn]) -> Reply:
@@ -56,7 +50,7 @@ def test_the_model_is_loaded_where_the_search_index_cannot_be_written(
         raise StoreError("disk full")
 
     monkeypatch.setattr(Store, "index", full)
-    workspace = workspace_of(tmp_path, ScriptedBackend())
+    workspace = open_workspace(tmp_path, ScriptedBackend(), SETTINGS)
     assert finish(workspace.new().send("one")).reason == "stop"
     assert "disk full" in caplog.text
     with pytest.raises(StoreError, match="disk full"):
@@ -64,7 +58,7 @@ def test_the_model_is_loaded_where_the_search_index_cannot_be_written(
 
 
 def test_pick_takes_the_named_the_latest_or_a_new_conversation(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, ScriptedBackend())
+    workspace = open_workspace(tmp_path, ScriptedBackend(), SETTINGS)
     with pytest.raises(StoreError, match="no chat yet"):
         workspace.pick(latest=True)
     first, second = workspace.new(), workspace.new()
@@ -77,33 +71,11 @@ def test_pick_takes_the_named_the_latest_or_a_new_conversation(tmp_path: Path) -
         workspace.pick("nope")
 
 
-def test_an_open_conversation_is_opened_once(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, ScriptedBackend())
-    chat = workspace.new()
-    finish(chat.send("one"))
-    assert workspace.open(chat.id) is chat
-
-
-def test_a_conversation_open_twice_sees_what_the_other_wrote(tmp_path: Path) -> None:
-    here = workspace_of(tmp_path, ScriptedBackend())
-    chat = here.new()
-    finish(chat.send("one"))
-    there = workspace_of(tmp_path, ScriptedBackend()).open(chat.id)
-    finish(chat.send("two"))
-    finish(there.edit(there.steps[0].id, "uno"))
-    assert there.steps[0].turn.text == "uno"
-    finish(chat.send("three"))
-    assert [step.turn.text for step in chat.steps][::2] == ["one", "two", "three"]
-    assert (chat.steps[-1].branch, chat.steps[-1].branches) == (0, 2)
-    with Store(tmp_path) as store:
-        assert len(store.load(chat.id)[1]) == 8
-
-
 def test_a_conversation_answers_in_one_process_at_a_time(tmp_path: Path) -> None:
-    here = workspace_of(tmp_path, ScriptedBackend())
+    here = open_workspace(tmp_path, ScriptedBackend(), SETTINGS)
     chat = here.new()
     finish(chat.send("one"))
-    there = workspace_of(tmp_path, ScriptedBackend()).open(chat.id)
+    there = open_workspace(tmp_path, ScriptedBackend(), SETTINGS).open(chat.id)
     running = chat.send("two")
     next(running)
     with pytest.raises(StoreError, match="answer is being written"):
@@ -114,17 +86,17 @@ def test_a_conversation_answers_in_one_process_at_a_time(tmp_path: Path) -> None
 
 
 def test_a_deleted_conversation_takes_no_more_turns(tmp_path: Path) -> None:
-    here = workspace_of(tmp_path, ScriptedBackend())
+    here = open_workspace(tmp_path, ScriptedBackend(), SETTINGS)
     chat = here.new()
     finish(chat.send("one"))
-    workspace_of(tmp_path, ScriptedBackend()).delete(chat.id)
+    open_workspace(tmp_path, ScriptedBackend(), SETTINGS).delete(chat.id)
     with pytest.raises(StoreError, match="no chat"):
         next(chat.send("two"))
     assert here.sessions() == []
 
 
 def test_rename_and_delete_reach_the_open_conversation(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, ScriptedBackend())
+    workspace = open_workspace(tmp_path, ScriptedBackend(), SETTINGS)
     chat = workspace.new()
     finish(chat.send("one"))
     workspace.rename(chat.id, "Better")
@@ -136,7 +108,7 @@ def test_rename_and_delete_reach_the_open_conversation(tmp_path: Path) -> None:
 
 
 def test_export_goes_through(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path / "data", ScriptedBackend())
+    workspace = open_workspace(tmp_path / "data", ScriptedBackend(), SETTINGS)
     chat = workspace.new()
     finish(chat.send("one"))
     assert "Answer 1" in workspace.export_markdown(chat.id, tmp_path / "out").read_text()
@@ -144,7 +116,7 @@ def test_export_goes_through(tmp_path: Path) -> None:
 
 def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) -> None:
     backend = ScriptedBackend(summarising)
-    workspace = workspace_of(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend, SETTINGS)
     old = workspace.new()
     finish(old.send("I like tea"))
     steps = old.steps
@@ -157,7 +129,7 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     assert fresh.settings() == SETTINGS
     assert fresh.title == "I like tea (continued)"
     assert [session.id for session in workspace.sessions()] == [fresh.id, old.id]
-    assert workspace_of(tmp_path, backend).open(fresh.id).summary == "They like tea."
+    assert open_workspace(tmp_path, backend, SETTINGS).open(fresh.id).summary == "They like tea."
     finish(fresh.send("What do I like?"))
     assert [turn.text for turn in backend.prompts[-1]] == ["What do I like?"]
     assert backend.systems[-1] == f"Be kind.\n\n{HEADING}:\nThey like tea."
@@ -178,7 +150,7 @@ def gone_on_from_a_summary(workspace: StoredWorkspace) -> StoredConversation:
 
 def test_the_first_forecast_says_what_of_it_is_the_summary(tmp_path: Path) -> None:
     backend = ScriptedBackend(summarising)
-    workspace = workspace_of(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend, SETTINGS)
     fresh = gone_on_from_a_summary(workspace)
     first, without = fresh.forecast("What?"), workspace.new().forecast("What?")
     assert (first.used_slots, without.summary_slots) == (0, 0)
@@ -190,7 +162,7 @@ def test_the_first_forecast_says_what_of_it_is_the_summary(tmp_path: Path) -> No
 
 def test_another_system_prompt_leaves_the_summary(tmp_path: Path) -> None:
     backend = ScriptedBackend(summarising)
-    workspace = workspace_of(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend, SETTINGS)
     fresh = gone_on_from_a_summary(workspace)
     fresh.change_settings(ChatSettings(system_prompt="Be brief."))
     plan = fresh.forecast("What do I like?")
@@ -206,7 +178,7 @@ def test_a_summary_is_all_of_the_system_prompt_where_there_is_no_other() -> None
 
 def test_a_full_conversation_is_summarised_in_parts(tmp_path: Path) -> None:
     backend = ScriptedBackend(summarising, capacity=900)
-    workspace = workspace_of(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend, SETTINGS)
     chat = workspace.new()
     chat.change_settings(ChatSettings())
     questions = [f"Question {number} " + "?" * 80 for number in range(4)]
@@ -227,7 +199,7 @@ def test_a_full_conversation_is_summarised_in_parts(tmp_path: Path) -> None:
 
 def test_a_stopped_summary_changes_nothing(tmp_path: Path) -> None:
     backend = ScriptedBackend(summarising)
-    workspace = workspace_of(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend, SETTINGS)
     old = workspace.new()
     finish(old.send("I like tea"))
     fresh, events = workspace.new_from_summary(old)
@@ -244,7 +216,7 @@ def test_a_summary_that_cannot_be_is_said(tmp_path: Path, why: str) -> None:
         lambda turns: Reply("" if turns[-1].text == REQUEST else "yes"),
         capacity=len(REQUEST) + (60 if why == "no room" else 600),
     )
-    workspace = workspace_of(tmp_path, backend)
+    workspace = open_workspace(tmp_path, backend, SETTINGS)
     chat = workspace.new()
     if why != "nothing said":
         finish(chat.send("x" * 50))
