@@ -55,7 +55,20 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(handle, wait=wait)
         yield
     finally:
         os.close(handle)
+
+
+def lock(descriptor: int, *, wait: bool = True) -> None:
+    """Hold an open file until it is closed. Waits for another holder, or raises BlockingIOError."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file still is the one at `path`: its last holder may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False

@@ -6,7 +6,7 @@ way. Nothing is read before `rows` is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,8 @@ TEXT = "model.language_model."
 VISION = "model.visual."
 HEAD = "lm_head.weight"
 MTP = "mtp."
+
+_PIECE_VALUES = 1 << 22
 
 
 class TensorSource(Protocol):
@@ -43,6 +45,12 @@ class Matrix:
     n: int
     k: int
     rows: Callable[[int, int], Float32]
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The first row and the one after the last of pieces of about 4 million values."""
+        step = max(1, _PIECE_VALUES // self.k)
+        for start in range(0, self.n, step):
+            yield start, min(start + step, self.n)
 
 
 def matrix(source: TensorSource, name: str, shape: Shape) -> Matrix:

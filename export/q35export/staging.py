@@ -11,7 +11,6 @@ its manifest.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from typing import TextIO
 
 from q35chat.bundle.bundle import MANIFEST_NAME, Manifest, is_bundle
 from q35chat.errors import ExportError
+from q35chat.files import is_at, lock
 
 LOCK_INSIDE = ".q35-lock"
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -44,7 +44,7 @@ def exclusive(out: Path, work: str = "an export") -> Iterator[None]:
     path = out / LOCK_INSIDE if stands_alone else _beside(out, "lock")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        lock = _acquire(path, out, work)
+        held = _acquire(path, out, work)
     except OSError as error:
         raise ExportError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
@@ -54,7 +54,7 @@ def exclusive(out: Path, work: str = "an export") -> Iterator[None]:
     finally:
         with undisturbed():
             path.unlink(missing_ok=True)
-            lock.close()
+            held.close()
 
 
 @contextlib.contextmanager
@@ -103,28 +103,20 @@ def _is_occupied(out: Path) -> bool:
 
 def _acquire(path: Path, out: Path, work: str) -> TextIO:
     while True:
-        lock = path.open("a+", encoding="ascii")
+        held = path.open("a+", encoding="ascii")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(held.fileno(), wait=False)
         except BlockingIOError as error:
-            lock.seek(0)
-            owner = lock.read().strip() or "another process"
-            lock.close()
+            held.seek(0)
+            owner = held.read().strip() or "another process"
+            held.close()
             raise ExportError(f"{owner} is writing {out}; wait for it or stop it") from error
-        if _is_still(path, lock):
-            lock.truncate(0)
-            lock.write(f"{work} (process {os.getpid()})\n")
-            lock.flush()
-            return lock
-        lock.close()
-
-
-def _is_still(path: Path, lock: TextIO) -> bool:
-    """Whether the locked file is the one at `path`: its last owner may have removed it."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(lock.fileno()))
-    except FileNotFoundError:
-        return False
+        if is_at(held.fileno(), path):
+            held.truncate(0)
+            held.write(f"{work} (process {os.getpid()})\n")
+            held.flush()
+            return held
+        held.close()
 
 
 def _beside(out: Path, what: str) -> Path:

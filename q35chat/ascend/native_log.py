@@ -7,7 +7,6 @@ Knows the form of log lines of MindSpore Lite and CANN and nothing else of them.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import itertools
 import logging
@@ -19,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
+
+from q35chat.files import is_at, lock
 
 _STDERR = 2
 _KEPT_BYTES = 8 << 20
@@ -143,7 +144,7 @@ def _claimed(family: Path) -> tuple[int, Path]:
     """A descriptor of the process's file, which is locked as long as that is open anywhere."""
     for path in _names(family):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        if _lock(descriptor) and _is_at(descriptor, path):
+        if _lock(descriptor) and is_at(descriptor, path):
             return descriptor, path
         os.close(descriptor)
     raise AssertionError
@@ -169,18 +170,10 @@ def _lock(descriptor: int) -> bool:
     """Whether nobody else has the file, as far as the file system knows locks."""
     with suppress(OSError):
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor, wait=False)
         except BlockingIOError:
             return False
     return True
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file still is the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        return False
 
 
 def native_log(family: Path) -> NativeLog:

@@ -23,7 +23,6 @@ from q35export.weights import Stored
 MS = "com.microsoft"
 
 # Rows are read, converted and written in pieces of about this many values.
-_PIECE_VALUES = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ def store(
             codes, scales[:] = read()
             yield codes
             return
-        for start, stop in _spans(weights):
+        for start, stop in weights.spans():
             codes, scales[start:stop] = quantize(weights.rows(start, stop), fmt)
             yield codes
 
@@ -138,14 +137,8 @@ def store(
 
 def _store_float(graph: Graph, name: str, weights: Matrix) -> FloatMatrix:
     def pieces() -> Iterator[npt.NDArray[Any]]:
-        for start, stop in _spans(weights):
+        for start, stop in weights.spans():
             yield np.ascontiguousarray(weights.rows(start, stop), dtype=np.float32)
 
     shape = (weights.n, weights.k)
     return FloatMatrix(graph, graph.streamed(name, shape, ir.DataType.FLOAT, pieces))
-
-
-def _spans(weights: Matrix) -> Iterator[tuple[int, int]]:
-    step = max(1, _PIECE_VALUES // weights.k)
-    for start in range(0, weights.n, step):
-        yield start, min(start + step, weights.n)

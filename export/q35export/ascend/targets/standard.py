@@ -31,7 +31,6 @@ from q35export.targets.base import (
 
 OPSET = 14
 FLOAT, FLOAT16, INT32 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT32
-_PIECE_VALUES = 1 << 22  # rows are read and converted in pieces of about so many values
 BLOCKED = np.float32(np.finfo(np.float16).min)  # added to a score that must not count
 
 
@@ -376,7 +375,7 @@ def store_rows(graph: Graph, name: str, weights: Matrix, dtype: ir.DataType) -> 
     """Write `[n, k]` piece by piece; ExportError for a weight beyond the dtype's range."""
 
     def pieces() -> Iterator[Array]:
-        for start, stop in _spans(weights):
+        for start, stop in weights.spans():
             yield _converted(name, weights.rows(start, stop), dtype)
 
     return RowMatrix(graph, graph.streamed(name, (weights.n, weights.k), dtype, pieces))
@@ -387,7 +386,7 @@ def store_transposed(graph: Graph, name: str, weights: Matrix, dtype: ir.DataTyp
 
     def pieces() -> Iterator[Array]:
         whole = np.empty((weights.k, weights.n), dtype.numpy())
-        for start, stop in _spans(weights):
+        for start, stop in weights.spans():
             whole[:, start:stop] = _converted(name, weights.rows(start, stop), dtype).T
         yield whole
 
@@ -403,9 +402,3 @@ def _converted(name: str, values: Array, dtype: ir.DataType) -> Array:
             Remedy.EXPORT_FP32,
         )
     return converted
-
-
-def _spans(weights: Matrix) -> Iterator[tuple[int, int]]:
-    step = max(1, _PIECE_VALUES // weights.k)
-    for start in range(0, weights.n, step):
-        yield start, min(start + step, weights.n)
