@@ -332,7 +332,16 @@ class StoredConversation:
         if not prompt:
             raise UsageError("The last answer is left out of the prompt. Ask again.")
         begun = turn.text or turn.reasoning or turn.token_ids
-        return TurnRequest(prompt if begun else prompt[:-1], self._extended(answer))
+        ours = ids_are_ours(answer, self.backend.vocabulary)
+        extended = replace(
+            answer,
+            turn=turn if ours else replace(turn, token_ids=()),
+            model=self.backend.model.name,
+            tokenizer=self.backend.vocabulary if ours else "",
+            settings=self._journal.record.settings,
+            usage=None,
+        )
+        return TurnRequest(prompt if begun else prompt[:-1], extended)
 
     def _empty_answer(self, question: str) -> TurnRecord:
         return TurnRecord(
@@ -343,17 +352,6 @@ class StoredConversation:
             model=self.backend.model.name,
             tokenizer=self.backend.vocabulary,
             settings=self._journal.record.settings,
-        )
-
-    def _extended(self, answer: TurnRecord) -> TurnRecord:
-        ours = ids_are_ours(answer, self.backend.vocabulary)
-        return replace(
-            answer,
-            turn=answer.turn if ours else replace(answer.turn, token_ids=()),
-            model=self.backend.model.name,
-            tokenizer=self.backend.vocabulary if ours else "",
-            settings=self._journal.record.settings,
-            usage=None,
         )
 
     def _prompt_path(self) -> tuple[TurnRecord, ...]:

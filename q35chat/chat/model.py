@@ -65,11 +65,7 @@ class GenerationDefaults:
             raise BundleError(f"cannot read {path}: {error}; {_ADVICE}") from error
         if isinstance(config, dict):
             config = {name: value for name, value in config.items() if value is not None}
-        return cls.of(Fields(config, f"cannot read {path}: it", BundleError, _ADVICE))
-
-    @classmethod
-    def of(cls, fields: Fields) -> GenerationDefaults:
-        """The defaults in a decoded file."""
+        fields = Fields(config, f"cannot read {path}: it", BundleError, _ADVICE)
         ends = fields.raw("eos_token_id") if fields.has("eos_token_id") else []
         found = ends if isinstance(ends, list) else [ends]
         stop_ids = [token for token in found if isinstance(token, int)]

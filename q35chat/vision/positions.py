@@ -37,13 +37,9 @@ def mrope_positions(
         place = begin + rows * columns
         if not is_image[begin:place].all():
             raise ValueError(f"the picture at token {begin} is not {rows * columns} tokens long")
-        positions[:, begin:place] = next_position + _grid(rows, columns)
+        row, column = np.indices((rows, columns), dtype=np.int64).reshape(2, -1)
+        positions[:, begin:place] = next_position + np.stack([np.zeros_like(row), row, column])
         next_position += max(rows, columns)
         starts = starts[rows * columns :]
     positions[:, place:] = np.arange(next_position, next_position + len(is_image) - place)
     return positions, next_position - place
-
-
-def _grid(rows: int, columns: int) -> IntArray:
-    row, column = np.indices((rows, columns), dtype=np.int64).reshape(2, -1)
-    return np.stack([np.zeros_like(row), row, column])

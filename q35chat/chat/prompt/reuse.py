@@ -43,14 +43,12 @@ class PrefixCache:
 
     def rewind(self, keys: Array) -> int:
         """Put the decoder where `reusable` says and return that count."""
-        if self._is_live(keys):
-            return self._decoder.used
-        found = self._best(keys)
-        if found is None:
-            self._decoder.reset()
-            return 0
-        self._decoder.restore(found)
-        return found.count
+        if not self._is_live(keys):
+            if found := self._best(keys):
+                self._decoder.restore(found)
+            else:
+                self._decoder.reset()
+        return self._decoder.used
 
     def keep(self) -> None:
         """Take a snapshot here, and drop what is dead or over the budget."""
