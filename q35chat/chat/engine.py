@@ -12,7 +12,7 @@ from pathlib import Path
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.events import Event, PromptPlan
 from q35chat.chat.model import GenerationDefaults, Model
-from q35chat.chat.prompt.pictures import Pictures
+from q35chat.chat.prompt.pictures import ModelPictures
 from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate, Prompt
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
@@ -183,7 +183,7 @@ def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:
 
 def _pictures(
     bundle: Bundle, runtime: Runtime, vision: GraphSession | None, decoder: Decoder
-) -> Pictures:
+) -> ModelPictures:
     facts = bundle.manifest.model
     rules = PictureRules.read(bundle.processor_dir / "preprocessor_config.json")
     rules.check(
@@ -193,15 +193,15 @@ def _pictures(
     )
     if vision is None:
         missing = f"this bundle has no vision graph: {bundle.adding('vision')}"
-        return Pictures(rules, facts.position_grid_side, None, missing=missing)
+        return ModelPictures(rules, facts.position_grid_side, None, missing=missing)
     try:
         encoder = runtime.encoder(vision, facts.spatial_merge_size, decoder.image_width)
     except NoGeometryError as error:  # of other scripts; text needs no pictures
         vision.close()
-        return Pictures(rules, facts.position_grid_side, None, missing=str(error))
+        return ModelPictures(rules, facts.position_grid_side, None, missing=str(error))
     if encoder.width != decoder.image_width:
         raise BundleError(
             f"vision graph makes rows of {encoder.width} numbers, text graph takes "
             f"{decoder.image_width}: export both together"
         )
-    return Pictures(rules, facts.position_grid_side, encoder)
+    return ModelPictures(rules, facts.position_grid_side, encoder)

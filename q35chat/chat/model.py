@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from q35chat.chat.prompt.pictures import Pictures
+from q35chat.chat.prompt.pictures import ModelPictures
 from q35chat.chat.prompt.reuse import PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
@@ -33,7 +33,7 @@ class Model:
 
     tokenizer: ChatTokenizer
     template: ConversationTemplate
-    pictures: Pictures
+    pictures: ModelPictures
     decoder: Decoder
     cache: PrefixCache
     stop_ids: frozenset[int]

@@ -10,7 +10,7 @@ from types import FrameType
 import numpy as np
 import pytest
 
-from q35chat.chat.prompt.pictures import Pictures, thumbnail
+from q35chat.chat.prompt.pictures import ModelPictures, thumbnail
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.errors import BundleError, PictureError
 from q35chat.store import Store
@@ -35,14 +35,14 @@ def vision() -> VisionSession:
 
 
 @pytest.fixture
-def pictures(rules: PictureRules, vision: VisionSession) -> Pictures:
-    return Pictures(rules, 6, VisionEncoder(vision, 2))
+def pictures(rules: PictureRules, vision: VisionSession) -> ModelPictures:
+    return ModelPictures(rules, 6, VisionEncoder(vision, 2))
 
 
 @pytest.mark.parametrize("size", [(64, 96), (300, 40), (1000, 900)])
 @pytest.mark.parametrize("cap", [1024, 9])
 def test_the_place_measured_is_the_place_encoded(
-    pictures: Pictures, size: tuple[int, int], cap: int
+    pictures: ModelPictures, size: tuple[int, int], cap: int
 ) -> None:
     place = pictures.place(picture(*size), cap)
 
@@ -50,7 +50,9 @@ def test_the_place_measured_is_the_place_encoded(
     assert place.tokens <= cap
 
 
-def test_a_picture_costs_the_vision_graph_once(pictures: Pictures, vision: VisionSession) -> None:
+def test_a_picture_costs_the_vision_graph_once(
+    pictures: ModelPictures, vision: VisionSession
+) -> None:
     place = pictures.place(picture(64, 64), 1024)
     assert not pictures.is_encoded(place)
     first = pictures.embeds(place)
@@ -62,7 +64,7 @@ def test_a_picture_costs_the_vision_graph_once(pictures: Pictures, vision: Visio
     np.testing.assert_array_equal(first, again)
 
 
-def test_keys_tell_contents_and_sizes_apart_and_are_no_token_ids(pictures: Pictures) -> None:
+def test_keys_tell_contents_and_sizes_apart_and_are_no_token_ids(pictures: ModelPictures) -> None:
     red, blue = picture(640, 640), picture(640, 640, "blue")
     places = [pictures.place(red, 1024), pictures.place(blue, 1024), pictures.place(red, 9)]
 
@@ -73,7 +75,7 @@ def test_keys_tell_contents_and_sizes_apart_and_are_no_token_ids(pictures: Pictu
 def test_embeddings_over_the_budget_go_oldest_used_first(
     rules: PictureRules, vision: VisionSession
 ) -> None:
-    store = Pictures(rules, 6, VisionEncoder(vision, 2), cache_bytes=2 * 4 * ROW_BYTES)
+    store = ModelPictures(rules, 6, VisionEncoder(vision, 2), cache_bytes=2 * 4 * ROW_BYTES)
     red, blue, green = (
         store.place(picture(64, 64, color), 4) for color in ("red", "blue", "green")
     )
@@ -86,12 +88,12 @@ def test_embeddings_over_the_budget_go_oldest_used_first(
 def test_a_picture_over_the_whole_budget_still_works(
     rules: PictureRules, vision: VisionSession
 ) -> None:
-    store = Pictures(rules, 6, VisionEncoder(vision, 2), cache_bytes=1)
+    store = ModelPictures(rules, 6, VisionEncoder(vision, 2), cache_bytes=1)
 
     assert store.embeds(store.place(picture(64, 64), 1024)).shape[1] == 6
 
 
-def test_attaching_reads_and_measures_a_file(pictures: Pictures, tmp_path: Path) -> None:
+def test_attaching_reads_and_measures_a_file(pictures: ModelPictures, tmp_path: Path) -> None:
     path = tmp_path / "red.png"
     path.write_bytes(picture(64, 96).data)
 
@@ -103,7 +105,7 @@ def test_attaching_reads_and_measures_a_file(pictures: Pictures, tmp_path: Path)
 
 
 def test_a_file_whose_name_is_not_utf8_is_attached_under_a_name_that_is(
-    pictures: Pictures, tmp_path: Path
+    pictures: ModelPictures, tmp_path: Path
 ) -> None:
     path = tmp_path / "r\udce9d\n.png"
     path.write_bytes(picture(64, 96).data)
@@ -135,7 +137,7 @@ def decodings() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_a_picture_is_decoded_once_from_its_file_to_its_embeddings(
-    pictures: Pictures, tmp_path: Path, kind: str
+    pictures: ModelPictures, tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "photo"
     path.write_bytes(sample(kind, 1500, 1100))
@@ -152,19 +154,19 @@ def test_a_picture_is_decoded_once_from_its_file_to_its_embeddings(
 
 
 def test_a_picture_of_another_day_is_read_as_one_just_attached(
-    rules: PictureRules, pictures: Pictures, tmp_path: Path
+    rules: PictureRules, pictures: ModelPictures, tmp_path: Path
 ) -> None:
     path = tmp_path / "photo"
     path.write_bytes(sample("JPEG", 300, 200))
     attachment = pictures.attach(path, 1024)
     place = pictures.place(attachment, 1024)
-    fresh = Pictures(rules, 6, VisionEncoder(VisionSession(), 2))
+    fresh = ModelPictures(rules, 6, VisionEncoder(VisionSession(), 2))
 
     np.testing.assert_array_equal(fresh.embeds(place), pictures.embeds(place))
 
 
 def test_a_larger_picture_than_is_kept_for_screens_is_decoded_for_one(
-    pictures: Pictures, tmp_path: Path
+    pictures: ModelPictures, tmp_path: Path
 ) -> None:
     path = tmp_path / "photo"
     path.write_bytes(sample("PNG", 1500, 1100))
@@ -175,7 +177,7 @@ def test_a_larger_picture_than_is_kept_for_screens_is_decoded_for_one(
     assert shown.size == (1400, 1027)
 
 
-def test_attaching_what_is_no_picture_is_refused(pictures: Pictures, tmp_path: Path) -> None:
+def test_attaching_what_is_no_picture_is_refused(pictures: ModelPictures, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("hello")
 
@@ -184,7 +186,7 @@ def test_attaching_what_is_no_picture_is_refused(pictures: Pictures, tmp_path: P
 
 
 def test_without_a_vision_graph_pictures_are_refused(rules: PictureRules) -> None:
-    store = Pictures(rules, 6, None)
+    store = ModelPictures(rules, 6, None)
 
     with pytest.raises(BundleError, match="has no vision graph"):
         store.embeds(store.place(picture(64, 64), 1024))
@@ -194,7 +196,7 @@ def test_a_picture_that_cannot_be_shown_is_refused_when_it_is_attached_with_the_
     rules: PictureRules, tmp_path: Path
 ) -> None:
     (tmp_path / "red.png").write_bytes(picture(64, 96).data)
-    store = Pictures(rules, 6, None, missing="its vision graph takes 60 patches")
+    store = ModelPictures(rules, 6, None, missing="its vision graph takes 60 patches")
 
     with pytest.raises(PictureError, match=r"red\.png cannot be shown .* takes 60 patches"):
         store.attach(tmp_path / "red.png", 1024)
@@ -210,7 +212,7 @@ def square() -> VisionSession:
 def test_a_graph_of_one_square_gets_every_picture_as_that(
     rules: PictureRules, square: VisionSession, tmp_path: Path
 ) -> None:
-    store = Pictures(rules, 6, VisionEncoder(square, 2))
+    store = ModelPictures(rules, 6, VisionEncoder(square, 2))
     (tmp_path / "long.png").write_bytes(picture(500, 40).data)
     attachment = store.attach(tmp_path / "long.png", 1024)
     place = store.place(attachment, 1024)
@@ -222,7 +224,7 @@ def test_a_graph_of_one_square_gets_every_picture_as_that(
 def test_a_graph_of_one_square_cannot_make_fewer_tokens(
     rules: PictureRules, square: VisionSession, tmp_path: Path
 ) -> None:
-    store = Pictures(rules, 6, VisionEncoder(square, 2))
+    store = ModelPictures(rules, 6, VisionEncoder(square, 2))
     (tmp_path / "red.png").write_bytes(picture(64, 64).data)
 
     with pytest.raises(PictureError, match="makes 16 tokens of every picture, no more than 9 are"):

@@ -55,7 +55,7 @@ class PlacedPicture:
         return self.rows * self.columns
 
 
-class Pictures:
+class ModelPictures:
     """The pictures of one model. `encoder` None is a bundle that reads none, `missing` says why."""
 
     def __init__(

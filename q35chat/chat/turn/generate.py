@@ -25,7 +25,7 @@ from q35chat.chat.events import (
 from q35chat.chat.model import Model
 from q35chat.chat.prompt.template import Prompt
 from q35chat.chat.turn.answer import AnswerText
-from q35chat.chat.turn.limits import Limits
+from q35chat.chat.turn.limits import TurnLimits
 from q35chat.chat.turn.reading import PromptReader
 from q35chat.chat.values import ChatSettings
 from q35chat.engine.sampling import Sampler
@@ -60,7 +60,7 @@ class TurnGenerator:
         self._text = AnswerText(model.tokenizer, opened=prompt.opened, stops=settings.stop)
         self._text.resume(prompt.written)
         self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
-        self._limits = Limits(settings, model.tokenizer)
+        self._limits = TurnLimits(settings, model.tokenizer)
         self._limits.resume(prompt.written)
         self._steps = _steps(model, prompt, settings)
         self._forced: deque[int] = deque()

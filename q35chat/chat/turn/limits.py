@@ -15,7 +15,7 @@ from q35chat.chat.values import ChatSettings
 from q35chat.text import pluralise
 
 
-class Limits:
+class TurnLimits:
     """The counts of one turn. `reached` says why the answer must end, None while it need not."""
 
     def __init__(self, settings: ChatSettings, tokenizer: ChatTokenizer) -> None:
