@@ -9,7 +9,6 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, TextIO
@@ -86,13 +85,6 @@ app = typer.Typer(
 )
 
 
-@dataclass
-class Invocation:
-    """What one run of the command line carries: it is the context's `obj`."""
-
-    debug: bool = False
-
-
 def main() -> None:
     """The console script: run the command of `sys.argv` and leave with its exit code."""
     protect_screen()
@@ -108,19 +100,19 @@ def main() -> None:
 def run(arguments: Sequence[str], console: Console | None = None) -> int:
     """Run one command line; the exit code. Failures are shown, never raised."""
     console = console or Console.standard()
-    invocation = Invocation()
+    carried = {"debug": False}
     speak(COMMAND_LINE)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            code = app(list(arguments), prog_name="q35chat", standalone_mode=False, obj=invocation)
+            code = app(list(arguments), prog_name="q35chat", standalone_mode=False, obj=carried)
         console.out.flush()
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # typer turns it into an exit
             return BROKEN_PIPE
         return error.code if isinstance(error.code, int) else 1
     except BaseException as error:  # noqa: BLE001  (the one place where failures end)
-        return report(error, console, debug=invocation.debug)
+        return report(error, console, debug=carried["debug"])
     return code if isinstance(code, int) else 0
 
 

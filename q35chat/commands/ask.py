@@ -109,6 +109,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
     from q35chat.commands import model as models
     from q35chat.commands.render import JsonRenderer, StreamRenderer, show_turn, stats_lines
+    from q35chat.commands.streaming import call_in_worker
     from q35chat.settings import load_settings
 
     prompt = _checked_prompt(options, console)
@@ -124,7 +125,8 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
         speculate=options.speculate or settings.speculate,
     )
     started = perf_counter()
-    model = _loaded(lambda: (load or models.load_model)(choice, options.threads), console)
+    with StatusLine(console).showing("loading the model"):
+        model = call_in_worker(lambda: (load or models.load_model)(choice, options.threads))
     load_ms = (perf_counter() - started) * 1000
     conversation = _conversation(store, kept_in, model, settings)
     if store is not None and store.damaged_chat:
@@ -158,12 +160,8 @@ def _checked_prompt(options: AskOptions, console: Console) -> str:
     for option, texts in (("--system", [options.system or ""]), ("--stop", options.stop or ())):
         for text in texts:
             checked_argument(text, option)
-    status = StatusLine(console)
-    status.show("reading what is piped in")
-    try:
+    with StatusLine(console).showing("reading what is piped in"):
         prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
-    finally:
-        status.clear()
     for path in options.images or ():
         header(read_file(path), str(path))
     return prompt
@@ -196,17 +194,6 @@ def _place(options: AskOptions, console: Console) -> tuple[Store | None, str | N
     if options.session is not None:
         return store, store.resolve(options.session)
     return store, store.latest() if options.continues else None
-
-
-def _loaded(load: Callable[[], LoadedModel], console: Console) -> LoadedModel:
-    from q35chat.commands.streaming import call_in_worker
-
-    status = StatusLine(console)
-    status.show("loading the model")
-    try:
-        return call_in_worker(load)
-    finally:
-        status.clear()
 
 
 def _conversation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -117,13 +117,21 @@ class _Bench:
         from q35chat.bench.measure import Progress, make_plan
         from q35chat.bench.results import Result
         from q35chat.chat.engine import open_decoder
+        from q35chat.commands.model import graph_opener
 
         yield Progress("loading the model", 0, 1)
-        before, sessions, started = memory(), _Sessions(self.bundle, self.options), perf_counter()
-        decoder = open_decoder(self.bundle, sessions.runtime, sessions)
+        asked, before = self.options, memory()
+        runtime = graph_opener(self.bundle, asked.threads, asked.npu)
+        sessions: dict[Path, GraphSession] = {}
+
+        def opened(path: Path) -> GraphSession:
+            sessions[path] = runtime.open_graph(path)
+            return sessions[path]
+
+        started = perf_counter()
+        decoder = open_decoder(self.bundle, runtime, opened)
         load_ms = (perf_counter() - started) * 1e3
         try:
-            asked = self.options
             plan = make_plan(
                 decoder.capacity,
                 prompt=asked.prompt,
@@ -138,7 +146,7 @@ class _Bench:
             decoder.close()
 
     def _measured(
-        self, decoder: Decoder, sessions: _Sessions, result: Result
+        self, decoder: Decoder, sessions: Mapping[Path, GraphSession], result: Result
     ) -> Iterator[Progress]:
         from q35chat.bench.machine import memory
         from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
@@ -149,8 +157,8 @@ class _Bench:
 
         on_cpu = self.bundle.manifest.target == "cpu"
         if on_cpu:
-            path, session = sessions.decode
-            result.traffic = traffic(path, read_contract(session).pairs)
+            path = self.bundle.graph_path("text")
+            result.traffic = traffic(path, read_contract(sessions[path]).pairs)
         facts = self.bundle.manifest.model
         rules = GenerationDefaults.read(self.bundle.processor_dir / "generation_config.json")
         measurement = Measurement(
@@ -173,27 +181,6 @@ class _Bench:
                     result.allocation = item
             result.after = memory()
         result.complete = not self.stop.is_set()
-
-
-class _Sessions:
-    """Opens the graphs of a bundle and remembers them."""
-
-    def __init__(self, bundle: Bundle, options: BenchOptions) -> None:
-        from q35chat.commands.model import graph_opener
-
-        self.runtime = graph_opener(bundle, options.threads, options.npu)
-        graphs = bundle.manifest.graphs
-        self._decode = bundle.graph_path("decode" if "decode" in graphs else "text")
-        self._sessions: dict[Path, GraphSession] = {}
-
-    def __call__(self, path: Path) -> GraphSession:
-        self._sessions[path] = session = self.runtime.open_graph(path)
-        return session
-
-    @property
-    def decode(self) -> tuple[Path, GraphSession]:
-        """The graph of decode steps."""
-        return self._decode, self._sessions[self._decode]
 
 
 def _show(

@@ -66,7 +66,7 @@ def open_chat(options: ChatOptions, console: Console) -> int:
     settings = load_settings()
     if options.plain:
         return _line_by_line(options, settings, console)
-    if not _has_terminal(console):
+    if sys.stdin is None or not (sys.stdin.isatty() and is_terminal(console.out)):
         raise UsageError(
             f'the chat needs a terminal; for one answer use {program()} ask "...", to chat line '
             f"by line {program()} chat --plain"
@@ -105,12 +105,8 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         named = _session(store, options)
         session = None if named is None else store.resolve(named)
         workspace = stored_workspace(store, options, settings, console.note)
-        status = StatusLine(console)
-        status.show("loading the model")
-        try:
+        with StatusLine(console).showing("loading the model"):
             call_in_worker(workspace.load)
-        finally:
-            status.clear()
         chat = LineChat(workspace.pick(session), workspace.new, console)
         if store.damaged_chat:
             console.note(store.damaged_chat)
@@ -153,7 +149,7 @@ def _screen(options: ChatOptions, settings: Settings) -> int:
     from q35chat.tui.app import run
 
     with Store() as store:
-        workspace = stored_workspace(store, options, settings, _say_nothing)
+        workspace = stored_workspace(store, options, settings, lambda _: None)  # it has a banner
         try:
             return run(
                 workspace,
@@ -197,26 +193,14 @@ def stored_workspace(
             speculate=options.speculate or settings.speculate,
         )
         model = load_model(choice, threads)
+        thinking = options.thinking
+        if thinking is None:
+            thinking = settings.thinking or options.thinking_budget is not None
         return model.backend, ChatSettings(
             sampling=model.sampling,
-            thinking=_thinks(options, settings),
+            thinking=thinking,
             thinking_budget=options.thinking_budget,
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 
     return StoredWorkspace(store, load, load_bundle)
-
-
-def _thinks(options: ChatOptions, settings: Settings) -> bool:
-    """Whether the model reasons in new chats."""
-    if options.thinking is not None:
-        return options.thinking
-    return settings.thinking or options.thinking_budget is not None
-
-
-def _say_nothing(_: str) -> None:
-    """The screen shows a banner for the demo itself."""
-
-
-def _has_terminal(console: Console) -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and is_terminal(console.out)

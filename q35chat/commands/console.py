@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,6 +111,15 @@ class StatusLine:
             self._err.write(f"\r\x1b[K{safe_line(text, limit=78)}")
             self._err.flush()
             self._shown = True
+
+    @contextmanager
+    def showing(self, text: str) -> Iterator[None]:
+        """Show `text` inside."""
+        self.show(text)
+        try:
+            yield
+        finally:
+            self.clear()
 
     def clear(self) -> None:
         """Take the line away."""

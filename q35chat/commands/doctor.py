@@ -21,7 +21,7 @@ from q35chat.ascend.options import log_path
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine
 from q35chat.errors import BundleError, OutputError, UsageError
-from q35chat.text import safe_line
+from q35chat.text import readable_size, safe_line
 
 if TYPE_CHECKING:
     from q35chat.diagnosis.checks import Group
@@ -95,13 +95,20 @@ def diagnose(path: Path | None, console: Console) -> list[Group]:
         run_probe("Custom operators", lambda: ascend.kernels(places)),
         run_probe("Conversion", lambda: ascend.converter(_converter_name())),
     ]
-    progress = _Progress(StatusLine(console))
+    line, read = StatusLine(console), dict[str, int]()
+
+    def tell(name: str, count: int) -> None:
+        before = read.get(name, -1)
+        read[name] = max(before, 0) + count
+        if read[name] // _SHOWN_BYTES != before // _SHOWN_BYTES:
+            line.show(f"checking {name}: {readable_size(read[name])}")
+
     try:
         pictures, demo = sample_pictures(), _made_demo() if path is None else None
-        checks = partial(bundle.bundle, path, groups, progress.tell, pictures, demo)
+        checks = partial(bundle.bundle, path, groups, tell, pictures, demo)
         return [*groups, run_probe("Bundle", checks)]
     finally:
-        progress.line.clear()
+        line.clear()
 
 
 def _made_demo() -> Path | None:
@@ -116,25 +123,6 @@ def _made_demo() -> Path | None:
     return folder if is_bundle(folder) else None
 
 
-class _Progress:
-    """Says on a status line which file is read and how far."""
-
-    def __init__(self, line: StatusLine) -> None:
-        self.line = line
-        self._name = ""
-        self._done = 0
-
-    def tell(self, name: str, count: int) -> None:
-        """So many more bytes of the file `name` were read."""
-        from q35chat.text import readable_size
-
-        before = self._done // _SHOWN_BYTES if name == self._name else -1
-        self._done = self._done + count if name == self._name else count
-        self._name = name
-        if self._done // _SHOWN_BYTES != before:
-            self.line.show(f"checking {name}: {readable_size(self._done)}")
-
-
 def run_doctor(
     option: Path | None, console: Console, *, as_json: bool, everything: bool = False
 ) -> int:
@@ -145,7 +133,7 @@ def run_doctor(
     """
     path, trouble = _chosen(option)
     groups = [*trouble, *diagnose(path, console)]
-    runs = can_run(groups)
+    runs = all(check.status in ("ok", "info") for check in groups[-1].checks)
     if as_json:
         text = _json(groups, path, runs=runs)
     else:
@@ -153,12 +141,6 @@ def run_doctor(
     console.out.write(text)
     console.out.flush()
     return 0 if runs else 1
-
-
-def can_run(groups: Sequence[Group]) -> bool:
-    """Whether the bundle lacks nothing."""
-    checks = groups[-1].checks
-    return all(check.status in ("ok", "info") for check in checks)
 
 
 def _chosen(option: Path | None) -> tuple[Path | None, list[Group]]:
@@ -310,8 +292,12 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> O
         found = worst([difference(result, wanted) for result, wanted in pairs])
     except Exception as error:  # noqa: BLE001  (the other kernels are still to be tried)
         message = " ".join(str(error).split()) or type(error).__name__
-        text = _read(log) if stage == "convert" else native.since(mark)
-        return Outcome(case.name, case.required, stage, message, log=_end(text))
+        if stage != "convert":
+            text = native.since(mark)
+        else:
+            text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+        end = "\n".join(text.splitlines()[-_LOG_LINES:])
+        return Outcome(case.name, case.required, stage, message, log=end)
     right = found.cosine >= _COSINE and found.nrmse <= _NRMSE
     ended = "passed" if right else "wrong result"
     return Outcome(case.name, case.required, ended, "", found, convert_ms, ms)
@@ -365,14 +351,6 @@ def _write(path: Path, text: str) -> None:
         raise OutputError(
             f"cannot write the report {path}: {error.strerror}; name another file with --report"
         ) from error
-
-
-def _read(log: Path) -> str:
-    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-
-
-def _end(text: str) -> str:
-    return "\n".join(text.splitlines()[-_LOG_LINES:])
 
 
 def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converter) -> str:

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from q35chat.errors import Q35Error, speak
 from q35chat.tui.wording import FORM
@@ -25,7 +25,7 @@ from q35chat.user_input import typed_path
 
 if TYPE_CHECKING:
     from q35export.config import ModelConfig
-    from q35export.request import ExportPlan, ExportRequest
+    from q35export.request import ExportRequest
     from q35export.source import LocalCheckpoint
 
 DOWNLOAD: Final = "download"
@@ -34,104 +34,99 @@ _LOOK_EVERY_S: Final = 0.25
 _UNFINISHED: Final = ".incomplete"
 
 
-class Lines:
-    """JSON objects, a line each; for any thread."""
+class WorkerReporter:
+    """The exporter's reporter: writes JSON objects, a line each, from any thread.
+
+    A line for each phase at most ten times a second. `fetched` is set once no weights are fetched
+    any more.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._lock = threading.Lock()
-
-    def say(self, kind: str, value: object) -> None:
-        """Write one."""
-        with self._lock:
-            self._stream.write(json.dumps({kind: value}) + "\n")
-            self._stream.flush()
-
-
-class Telling:
-    """The exporter's reporter: tells of each phase at most ten times a second."""
-
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
         self._done: dict[str, int] = {}
         self._totals: dict[str, int] = {}
         self._last = 0.0
-        self.watch: HubWatch | None = None
+        self.fetched = threading.Event()
+
+    def say(self, kind: str, value: object) -> None:
+        """Write one line."""
+        with self._lock:
+            self._stream.write(json.dumps({kind: value}) + "\n")
+            self._stream.flush()
 
     def note(self, text: str) -> None:
         """Remarks are for the command line."""
 
     def begin(self, component: str, total: int) -> None:
         """A component starts; what was fetched before is complete."""
-        if self.watch is not None:
-            self.watch.end()
+        self.fetched.set()
         self._totals[component], self._done[component] = total, 0
-        self._say(component)
+        self.phase(component)
 
     def advance(self, component: str, count: int) -> None:
         """A component grew."""
         self._done[component] += count
         if time.monotonic() - self._last > _EVERY_S:
-            self._say(component)
+            self.phase(component)
 
     def end(self, component: str) -> None:
         """A component is complete."""
         self._done[component] = self._totals[component]
-        self._say(component, ended=True)
+        self.phase(component, ended=True)
 
-    def download(self, done: int, total: int) -> None:
-        """Weights are being fetched."""
-        self._lines.say("phase", [DOWNLOAD, done, total, False])
-
-    def _say(self, component: str, *, ended: bool = False) -> None:
+    def phase(self, component: str, *, ended: bool = False) -> None:
+        """Write how far a component is."""
         self._last = time.monotonic()
-        done, total = self._done[component], self._totals[component]
-        self._lines.say("phase", [component, done, total, ended])
+        self.say("phase", [component, self._done[component], self._totals[component], ended])
 
 
 def main(asked: str) -> int:
     """Do what the JSON text asks; the exit code."""
     speak(FORM)
-    lines = Lines(_own_stdout())
+    reporter = WorkerReporter(_own_stdout())
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
-        _work(json.loads(asked), lines)
+        _work(json.loads(asked), reporter)
     except Q35Error as error:
-        lines.say("failed", [type(error).__name__, str(error)])
+        reporter.say("failed", [type(error).__name__, str(error)])
         return 1
     except MemoryError:
-        lines.say("failed", ["ExportError", "there is not enough memory for this export"])
+        reporter.say("failed", ["ExportError", "there is not enough memory for this export"])
         return 1
     except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
         traceback.print_exc()
-        lines.say("failed", ["ExportError", f"unexpected {type(error).__name__}: {error}"])
+        reporter.say("failed", ["ExportError", f"unexpected {type(error).__name__}: {error}"])
         return 1
     return 0
 
 
-def _work(asked: dict[str, Any], lines: Lines) -> None:
+def _work(asked: dict[str, Any], reporter: WorkerReporter) -> None:
     from q35export.request import ExportRequest
 
     dry_run = asked.pop("dry_run")
     request = ExportRequest(**asked | {"out": typed_path(asked["out"]).absolute()})
     if dry_run:
-        lines.say("estimate", estimate(request))
+        reporter.say("estimate", estimate(request))
     else:
-        lines.say("made", _export(request, lines))
+        reporter.say("made", _export(request, reporter))
 
 
-def _export(request: ExportRequest, lines: Lines) -> dict[str, Any]:
+def _export(request: ExportRequest, reporter: WorkerReporter) -> dict[str, Any]:
     from q35chat.bundle.bundle import Bundle
     from q35chat.commands.next_command import left_to_convert
     from q35export.pipeline import export
 
-    telling = Telling(lines)
+    def tell(done: int, total: int) -> None:
+        reporter.say("phase", [DOWNLOAD, done, total, False])
+
     if request.source == "huggingface" and not typed_path(request.model).exists():
-        telling.watch = HubWatch(request.model, request.revision, telling.download)
-        with telling.watch:
-            result = export(request, telling)
-    else:
-        result = export(request, telling)
+        download = (request.model, request.revision, tell, reporter.fetched)
+        threading.Thread(target=watch_download, args=download, daemon=True).start()
+    try:
+        result = export(request, reporter)
+    finally:
+        reporter.fetched.set()
     manifest = Bundle.open(result.out).manifest
     return {
         "model": manifest.source.name,
@@ -195,49 +190,30 @@ def _cost(
         "disk": plan.total,
         "memory": PROGRAM_BYTES + memory.weights + memory.states,
         "slot": memory.kv_cache // request.max_seq_len,
-        "parts": [[part, _size_of(part, plan)] for part in request.components],
+        "parts": [
+            [part, sum(file.size for file in plan.files if file.path.startswith(f"{part}/"))]
+            for part in request.components
+        ],
     }
 
 
-def _size_of(component: str, plan: ExportPlan) -> int:
-    return sum(file.size for file in plan.files if file.path.startswith(f"{component}/"))
+def watch_download(
+    model: str, revision: str | None, tell: Callable[[int, int], None], over: threading.Event
+) -> None:
+    """Follow a download of weights by the hub's cache, which the library fills, until `over`.
 
-
-class HubWatch:
-    """Follows a download of weights by the hub's cache, which the library fills.
-
-    Calls `tell` with (fetched, total) bytes, total 0 where unknown, until it is left.
-    `tell` is called in a thread of its own; not at all where everything is in the cache.
+    Calls `tell` with (fetched, total) bytes, total 0 where unknown; not at all where everything is
+    in the cache.
     """
+    from huggingface_hub.constants import HF_HUB_CACHE
 
-    def __init__(self, model: str, revision: str | None, tell: Callable[[int, int], None]) -> None:
-        self._model, self._revision, self._tell = model, revision, tell
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Tell nothing any more."""
-        self._over.set()
-
-    def join(self) -> None:
-        """Wait until there is nothing more to tell."""
-        self._thread.join()
-
-    def _watch(self) -> None:
-        blobs = _blobs(self._model)
-        before = _stored(blobs, unfinished=False)
-        total = _to_fetch(self._model, self._revision)
-        while total != 0 and not self._over.is_set():
-            done = _stored(blobs, unfinished=True) - before
-            self._tell(min(done, total) if total else done, total or 0)
-            self._over.wait(_LOOK_EVERY_S)
+    blobs = Path(HF_HUB_CACHE, f"models--{model.replace('/', '--')}", "blobs")
+    before = _stored(blobs, unfinished=False)
+    total = _to_fetch(model, revision)
+    while total != 0 and not over.is_set():
+        done = _stored(blobs, unfinished=True) - before
+        tell(min(done, total) if total else done, total or 0)
+        over.wait(_LOOK_EVERY_S)
 
 
 def _to_fetch(model: str, revision: str | None) -> int | None:
@@ -255,12 +231,6 @@ def _to_fetch(model: str, revision: str | None) -> int | None:
         return sum(file.file_size or 0 for file in files if file.will_download)
     except Exception:  # noqa: BLE001 - the download itself says what is wrong
         return None
-
-
-def _blobs(model: str) -> Path:
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    return Path(HF_HUB_CACHE, f"models--{model.replace('/', '--')}", "blobs")
 
 
 def _stored(folder: Path, *, unfinished: bool) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,11 +67,12 @@ def make_demo(note: Callable[[str], None]) -> Path:
     def export(checkpoint: Path, out: Path) -> None:
         from q35export.pipeline import ExportRequest
         from q35export.pipeline import export as run_export
+        from q35export.progress import PlainReporter
 
         request = ExportRequest(
             model=str(checkpoint), out=out, target="cpu", precision="fp32", force=is_bundle(out)
         )
-        run_export(request, _Quiet())
+        run_export(request, PlainReporter(StringIO()))  # too short to be worth a bar
 
     def prepare(checkpoint: Path, out: Path) -> None:
         note("preparing the demo model (once)")
@@ -85,22 +87,6 @@ def make_demo(note: Callable[[str], None]) -> Path:
             export(demo_checkpoint(), path)
     note(f"this is the tiny demo model; for a real one run {processes.export_command()}")
     return path
-
-
-class _Quiet:
-    """A reporter for an export too short to be worth a bar."""
-
-    def note(self, text: str) -> None:
-        """Say nothing."""
-
-    def begin(self, component: str, total: int) -> None:
-        """Say nothing."""
-
-    def advance(self, component: str, count: int) -> None:
-        """Say nothing."""
-
-    def end(self, component: str) -> None:
-        """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from q35chat.errors import UsageError
 
 def _turn_on_debug(context: typer.Context, value: bool) -> bool:
     if value and context.obj is not None:
-        context.obj.debug = True
+        context.obj["debug"] = True
     return value
 
 

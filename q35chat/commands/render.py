@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from q35chat.chat.events import (
     Event,
@@ -76,16 +76,17 @@ class StreamRenderer:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._status = StatusLine(console)
-        self._reasoning = _OpenLine()
-        self._answer = _OpenLine()
+        self._open_lines: set[TextIO] = set()
 
     def show(self, event: Event) -> None:
         """Show one event."""
         match event:
             case Token(kind="reasoning", text=text) if text:
-                self._show_reasoning(safe_text(text))
+                dim = self._console.err_has_colour
+                self._write(self._console.err, safe_text(text), dim=dim)
             case Token(kind="answer", text=text) if text:
-                self._show_answer(safe_text(text))
+                self._end_line(self._console.err)
+                self._write(self._console.out, safe_text(text))
             case Notice(text=text):
                 self.close()
                 self._console.note(text)
@@ -98,28 +99,20 @@ class StreamRenderer:
     def close(self) -> None:
         """End the open lines."""
         self._status.clear()
-        if self._reasoning.close():
-            self._console.err.write("\n")
-            self._console.err.flush()
-        if self._answer.close():
-            self._console.out.write("\n")
-            self._console.out.flush()
+        self._end_line(self._console.err)
+        self._end_line(self._console.out)
 
-    def _show_reasoning(self, text: str) -> None:
+    def _write(self, stream: TextIO, text: str, *, dim: bool = False) -> None:
         self._status.clear()
-        dim = self._console.err_has_colour
-        self._console.err.write(f"{_DIM}{text}{_PLAIN}" if dim else text)
-        self._console.err.flush()
-        self._reasoning.wrote(text)
+        stream.write(f"{_DIM}{text}{_PLAIN}" if dim else text)
+        stream.flush()
+        self._open_lines.discard(stream)
+        if not text.endswith("\n"):
+            self._open_lines.add(stream)
 
-    def _show_answer(self, text: str) -> None:
-        self._status.clear()
-        if self._reasoning.close():
-            self._console.err.write("\n")
-            self._console.err.flush()
-        self._console.out.write(text)
-        self._console.out.flush()
-        self._answer.wrote(text)
+    def _end_line(self, stream: TextIO) -> None:
+        if stream in self._open_lines:
+            self._write(stream, "\n")
 
 
 class JsonRenderer:
@@ -151,21 +144,6 @@ class JsonRenderer:
     def close(self) -> None:
         """Take the progress line away."""
         self._status.clear()
-
-
-class _OpenLine:
-    """Whether text was written that does not yet end its line."""
-
-    def __init__(self) -> None:
-        self._open = False
-
-    def wrote(self, text: str) -> None:
-        self._open = not text.endswith("\n")
-
-    def close(self) -> bool:
-        """Whether a newline must be written now."""
-        was_open, self._open = self._open, False
-        return was_open
 
 
 def progress_text(event: Event) -> str:

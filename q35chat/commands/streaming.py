@@ -10,42 +10,30 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Item(Generic[T]):
-    value: T
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    error: BaseException | None
-
-
 def in_worker(items: Iterable[T]) -> Iterator[T]:
     """Consume `items` in a worker thread and yield them here; errors are raised here too."""
-    queue: SimpleQueue[_Item[T] | _End] = SimpleQueue()
+    queue: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
 
     def work() -> None:
-        error: BaseException | None = None
         try:
             for item in items:
-                queue.put(_Item(item))
-        except BaseException as caught:  # noqa: BLE001  (handed to the main thread as it is)
-            error = caught
-        queue.put(_End(error))
+                queue.put((item,))
+            queue.put(None)
+        except BaseException as error:  # noqa: BLE001  (handed to the main thread as it is)
+            queue.put(error)
 
     threading.Thread(target=work, name="q35chat-work", daemon=True).start()
-    while not isinstance(entry := queue.get(), _End):
-        yield entry.value
-    if entry.error is not None:
-        raise entry.error
+    while isinstance(entry := queue.get(), tuple):
+        yield entry[0]
+    if entry is not None:
+        raise entry
 
 
 def call_in_worker(function: Callable[[], T]) -> T:

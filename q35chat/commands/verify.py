@@ -19,19 +19,12 @@ def verify(
     _debug: opt.Debug = False,
 ) -> int:
     """Compare a bundle with transformers' own model (needs the extra: verify)."""
-    return verify_bundle(bundle, against, Console.standard())
-
-
-def verify_bundle(bundle: Path, against: str, console: Console) -> int:
-    """Compare `bundle` with the checkpoint `against`, a folder or a hub id; the exit code.
-
-    Raises Q35Error, among others where torch is not installed.
-    """
     from q35export.request import ExportRequest
     from q35export.source import resolve
     from q35export.verify.reference import require_torch
 
     require_torch()
+    console = Console.standard()
     checkpoint = resolve(ExportRequest(model=against), console.note)
     return compare(bundle, checkpoint.folder, console)
 

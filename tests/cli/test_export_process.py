@@ -16,7 +16,7 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.commands.export_process import ChildExporter
-from q35chat.commands.export_worker import HubWatch
+from q35chat.commands.export_worker import watch_download
 from q35chat.errors import CheckpointError, ExportError, Q35Error, UsageError
 from q35chat.tui.exporting import BundleWish, Occupied, Phase, Standing, Stopped
 from tests.cli.processes import PATIENCE_S, running
@@ -223,8 +223,14 @@ def watched(until: int) -> list[tuple[int, int]]:
         if done >= until:
             enough.set()
 
-    with HubWatch("owner/model", None, tell):
+    over = threading.Event()
+    watch = threading.Thread(target=watch_download, args=("owner/model", None, tell, over))
+    watch.start()
+    try:
         assert enough.wait(PATIENCE_S), f"no more than {told}"
+    finally:
+        over.set()
+        watch.join()
     return told
 
 
@@ -255,10 +261,5 @@ def test_what_is_in_the_cache_is_no_download(
 ) -> None:
     Cache(tmp_path, monkeypatch).files = []
     told: list[tuple[int, int]] = []
-    watch = HubWatch("owner/model", None, lambda done, total: told.append((done, total)))
-    with watch:
-        ended = threading.Thread(target=watch.join, daemon=True)
-        ended.start()
-        ended.join(PATIENCE_S)
-        assert not ended.is_alive(), "it goes on watching"
+    watch_download("owner/model", None, lambda *sizes: told.append(sizes), threading.Event())
     assert told == []

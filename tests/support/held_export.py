@@ -9,14 +9,14 @@ import threading
 from q35chat.commands import export_worker
 
 
-class Held(export_worker.Telling):
+class Held(export_worker.WorkerReporter):
     def advance(self, component: str, count: int) -> None:
         super().advance(component, count)
         if component == "text":
-            self._say(component)
+            self.phase(component)
             threading.Event().wait()
 
 
 if __name__ == "__main__":
-    export_worker.Telling = Held  # type: ignore[misc]
+    export_worker.WorkerReporter = Held  # type: ignore[misc]
     sys.exit(export_worker.main(sys.argv[1]))
