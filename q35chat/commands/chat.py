@@ -59,7 +59,9 @@ def chat(options: ChatOptions) -> int:
 
 def open_chat(options: ChatOptions, console: Console) -> int:
     """Chat until the user leaves; the exit code. Raises Q35Error."""
-    opt.check_pictures(options.pictures, none=options.no_images)
+    if options.no_images and options.pictures not in {None, "none"}:
+        way = f"--pictures {options.pictures}"
+        raise UsageError(f"--no-images shows no pictures; drop {way} or it")
     opt.check_thinking(options.thinking, options.thinking_budget)
     opt.check_session(options.session, latest=options.continues)
     _check_new(options)

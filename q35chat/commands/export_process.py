@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,7 +105,8 @@ class ChildJob:
         from q35chat.tui.exporting import Phase, Stopped
 
         with self._start(_request(wish, dry_run=dry_run)) as child:
-            for kind, value in _lines(child):
+            whole = (line for line in child.stdout or () if line.endswith("\n"))
+            for kind, value in (pair for line in whole for pair in json.loads(line).items()):
                 if kind == "phase" and tell is not None:
                     tell(Phase(*value))
                 elif kind == "failed":
@@ -117,7 +118,9 @@ class ChildJob:
                     return answer
         if self._stopped:
             raise Stopped("stopped")
-        raise _died(child.returncode)
+        code = child.returncode
+        why = "was killed, perhaps for want of memory" if code == -signal.SIGKILL else "broke off"
+        raise ExportError(f"the export {why} (exit code {code}); the folder is as it was")
 
     def _start(self, request: dict[str, Any]) -> subprocess.Popen[str]:
         from q35chat.tui.exporting import Stopped
@@ -151,14 +154,6 @@ def _request(wish: BundleWish, *, dry_run: bool) -> dict[str, Any]:
     return request
 
 
-def _lines(child: subprocess.Popen[str]) -> Iterator[tuple[str, Any]]:
-    if child.stdout is None:
-        return
-    for line in child.stdout:
-        if line.endswith("\n"):
-            yield from json.loads(line).items()
-
-
 def _error(kind: str, message: str) -> Q35Error:
     """The failure that the worker names; a bundle in the way, other or damaged, is `Occupied`."""
     from q35chat.tui.exporting import Occupied
@@ -167,8 +162,3 @@ def _error(kind: str, message: str) -> Q35Error:
     if issubclass(found, _REPLACEABLE):
         found = Occupied
     return found(safe_line(message, limit=1000))
-
-
-def _died(code: int) -> ExportError:
-    why = "was killed, perhaps for want of memory" if code == -signal.SIGKILL else "broke off"
-    return ExportError(f"the export {why} (exit code {code}); the folder is as it was")

@@ -19,8 +19,8 @@ from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
-from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB, check_device
-from q35chat.errors import BundleError, RuntimeFailure
+from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
+from q35chat.errors import BundleError, RuntimeFailure, UsageError
 from q35chat.runtimes import cpu, runtime
 from q35chat.settings import Settings
 from q35chat.user_input import Speculate, typed_path
@@ -126,11 +126,28 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions = DEFAULT_
             f"{bundle.path} is not converted for the NPU ({', '.join(left)}): "
             f"run {convert_command(bundle.path)}"
         )
-    check_device(manifest.target, npu, threads)
+    _check_device(manifest.target, npu, threads)
     if manifest.target == "cpu":
         chosen = cpu(threads)
         return replace(chosen, open_graph=_advising(chosen.open_graph, bundle.path))
     return runtime(bundle, threads, npu)
+
+
+def _check_device(target: str, npu: NpuOptions, threads: int | None) -> None:
+    """Refuse options that no runtime of a bundle for `target` reads. Raises UsageError."""
+    on_cpu = target == "cpu"
+    for option, given in (
+        ("--device-id", on_cpu and npu.device_id != 0),
+        ("--residency", on_cpu and npu.residency != "auto"),
+        ("--host-state-roundtrip", on_cpu and npu.host_state_roundtrip),
+        ("--threads", not on_cpu and threads is not None),
+    ):
+        if given:
+            other = "an NPU" if on_cpu else "the CPU"
+            raise UsageError(
+                f"{option} is for bundles for {other}, and this one is for {target}; "
+                "leave it out, or choose another with --model-dir"
+            )
 
 
 def _advising(open_graph: OpenGraph, folder: Path) -> OpenGraph:

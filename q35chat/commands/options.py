@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 import typer
 
 from q35chat import user_input
-from q35chat.ascend.options import NpuOptions
 from q35chat.errors import UsageError
 
 
@@ -255,26 +254,3 @@ def check_session(session: str | None, *, latest: bool) -> None:
     """Refuse to open two chats at once. Raises UsageError."""
     if session is not None and latest:
         raise UsageError("--continue is the latest chat, --session another; give one")
-
-
-def check_pictures(pictures: str | None, *, none: bool) -> None:
-    """Refuse a way to show pictures that are not to be shown. Raises UsageError."""
-    if none and pictures not in {None, "none"}:
-        raise UsageError(f"--no-images shows no pictures; drop --pictures {pictures} or it")
-
-
-def check_device(target: str, npu: NpuOptions, threads: int | None) -> None:
-    """Refuse options that no runtime of a bundle for `target` reads. Raises UsageError."""
-    on_cpu = target == "cpu"
-    for option, given in (
-        ("--device-id", on_cpu and npu.device_id != 0),
-        ("--residency", on_cpu and npu.residency != "auto"),
-        ("--host-state-roundtrip", on_cpu and npu.host_state_roundtrip),
-        ("--threads", not on_cpu and threads is not None),
-    ):
-        if given:
-            other = "an NPU" if on_cpu else "the CPU"
-            raise UsageError(
-                f"{option} is for bundles for {other}, and this one is for {target}; "
-                "leave it out, or choose another with --model-dir"
-            )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from q35chat.chat.events import (
     Event,
@@ -32,42 +32,6 @@ _ENDINGS = {
     "cancelled": "stopped",
     "loop": "stopped after {said}: the text was repeating itself",
 }
-
-
-class Renderer(Protocol):
-    """Shows the events of one turn, in order."""
-
-    def show(self, event: Event) -> None:
-        """Show one event. BrokenPipeError if nobody reads the output any more."""
-
-    def close(self) -> None:
-        """End lines that are still open; the turn is over, well or not."""
-
-
-def show_turn(events: Iterator[Event], stop: Callable[[], None], renderer: Renderer) -> Finished:
-    """Compute and show a turn; how it ended.
-
-    Ctrl+C calls `stop`, which ends it after the current step, with what there is by then; SIGTERM
-    does, too, and leaves the program after that. If nobody reads the output any more it is stopped,
-    and BrokenPipeError raised.
-    """
-    finished: Finished | None = None
-    try:
-        with stop_on_termination(stop), stop_on_interrupt(stop):
-            for event in in_worker(events):
-                renderer.show(event)
-                if isinstance(event, Finished):
-                    finished = event
-    except BrokenPipeError:
-        raise
-    except BaseException:
-        renderer.close()
-        raise
-    finally:
-        stop()
-    if finished is None:
-        raise RuntimeError("the turn ended without telling how")
-    return finished
 
 
 class StreamRenderer:
@@ -144,6 +108,35 @@ class JsonRenderer:
     def close(self) -> None:
         """Take the progress line away."""
         self._status.clear()
+
+
+Renderer = StreamRenderer | JsonRenderer
+
+
+def show_turn(events: Iterator[Event], stop: Callable[[], None], renderer: Renderer) -> Finished:
+    """Compute and show a turn; how it ended.
+
+    Ctrl+C calls `stop`, which ends it after the current step, with what there is by then; SIGTERM
+    does, too, and leaves the program after that. If nobody reads the output any more it is stopped,
+    and BrokenPipeError raised.
+    """
+    finished: Finished | None = None
+    try:
+        with stop_on_termination(stop), stop_on_interrupt(stop):
+            for event in in_worker(events):
+                renderer.show(event)
+                if isinstance(event, Finished):
+                    finished = event
+    except BrokenPipeError:
+        raise
+    except BaseException:
+        renderer.close()
+        raise
+    finally:
+        stop()
+    if finished is None:
+        raise RuntimeError("the turn ended without telling how")
+    return finished
 
 
 def progress_text(event: Event) -> str:

@@ -77,7 +77,6 @@ def show_session(session: OrLatest = None, _debug: opt.Debug = False) -> int:
     console = Console.standard()
     with _opened(console) as store:
         console.out.write(store.markdown(_named(store, session)))
-        _tell_damage(console, store)
     return 0
 
 
@@ -135,7 +134,6 @@ def export_session(
             _print(console, str(store.export_json(ident, place)))
         else:
             console.out.write(store.json(ident) + "\n")
-        _tell_damage(console, store)
     return 0
 
 
@@ -179,13 +177,15 @@ def delete_sessions(
 
 @contextmanager
 def _opened(console: Console) -> Iterator[Store]:
-    """The store; what is wrong with it is said."""
+    """The store; what is wrong with it, and with the chat that was loaded, is said."""
     from q35chat.store import Store
 
     with Store() as store:
         if store.message:
             console.note(store.message)
         yield store
+        if store.damaged_chat:
+            console.note(store.damaged_chat)
 
 
 def _named(store: Store, session: str | None) -> str:
@@ -203,11 +203,6 @@ def _agrees(console: Console, titles: dict[str, str]) -> bool:
     console.err.write(f"Delete {pluralise(len(titles), 'chat')} for good? [y/N] ")
     console.err.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-def _tell_damage(console: Console, store: Store) -> None:
-    if store.damaged_chat:
-        console.note(store.damaged_chat)
 
 
 def _when(updated: float) -> str:
