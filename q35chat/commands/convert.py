@@ -25,19 +25,13 @@ def convert(
     _debug: opt.Debug = False,
 ) -> int:
     """Make a bundle for ascend-310p ready for its NPU, or print the commands to do it there."""
-    return convert_bundle(bundle, Console.standard(), converter=converter, drop_onnx=drop_onnx)
-
-
-def convert_bundle(
-    bundle: Path, console: Console, *, converter: str | None = None, drop_onnx: bool = False
-) -> int:
-    """Convert what is left; the exit code, 3 where a converter is missing. Raises Q35Error."""
     from q35chat.commands.next_command import chat_command
     from q35chat.text import quoted
     from q35export.ascend.converter import find_converter
     from q35export.ascend.mindir import convert as convert_graphs
     from q35export.progress import reporter_for
 
+    console = Console.standard()
     tool = find_converter(converter)
     if tool is not None:
         console.note(f"converting with {tool.name}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
 
 from q35chat.chat.events import (
     Event,
@@ -19,11 +18,11 @@ from q35chat.chat.events import (
     Usage,
     VisionProgress,
 )
-from q35chat.chat.service import ModelInfo
-from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
+from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from q35chat.commands.console import Console
 from q35chat.commands.model import LoadedModel
 from q35chat.errors import Q35Error
+from tests.doubles.scripted_backend import ScriptedBackend
 
 TIMES = (4.0, 1.0, 3.0, 2.0)
 
@@ -84,22 +83,13 @@ def turn_events(*texts: str, reasoning: Sequence[str] = ()) -> list[Event]:
     ]
 
 
-@dataclass
-class ScriptedBackend:
+class EventBackend(ScriptedBackend):
     """Answers every turn with `events`, or raises `error`; remembers what it was asked."""
 
-    events: Sequence[Event] = ()
-    error: Q35Error | None = None
-    asked: list[tuple[Sequence[Turn], ChatSettings]] = field(default_factory=list)
-
-    model = ModelInfo("scripted", "cpu", "fp32", "CPU", 2048, is_demo=False)
-    vocabulary = "scripted"
-
-    def attach(self, path: Path, max_tokens: int) -> Attachment:
-        return Attachment("0" * 64, path.name, path.read_bytes(), 40, 30, min(64, max_tokens))
-
-    def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
-        return PromptPlan(100, 20, 64, 2048)
+    def __init__(self, events: Sequence[Event] = (), error: Q35Error | None = None) -> None:
+        super().__init__()
+        self.events, self.error = events, error
+        self.asked: list[tuple[Sequence[Turn], ChatSettings]] = []
 
     def run(
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
@@ -108,9 +98,6 @@ class ScriptedBackend:
         if self.error:
             raise self.error
         yield from self.events
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def read_ahead(
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]

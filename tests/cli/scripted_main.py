@@ -13,10 +13,10 @@ from q35chat.chat.events import Event
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.cli import main
 from q35chat.commands import model
-from tests.cli.scripted import ScriptedBackend, finished, loaded, token, turn_events
+from tests.cli.scripted import EventBackend, finished, loaded, token, turn_events
 
 
-class Waiting(ScriptedBackend):
+class Waiting(EventBackend):
     """Says "go ", then waits until it is asked to stop, and ends the turn well."""
 
     def run(
@@ -29,7 +29,7 @@ class Waiting(ScriptedBackend):
         yield finished("go end", reason="cancelled")
 
 
-class Stubborn(ScriptedBackend):
+class Stubborn(EventBackend):
     """Says "go ", acknowledges the wish to stop with "no", and goes on for ever."""
 
     def run(
@@ -42,7 +42,7 @@ class Stubborn(ScriptedBackend):
         threading.Event().wait()
 
 
-class Endless(ScriptedBackend):
+class Endless(EventBackend):
     """Never stops talking."""
 
     def run(
@@ -60,7 +60,7 @@ def _never_loads() -> model.LoadedModel:
 
 
 SCRIPTS: dict[str, Callable[[], model.LoadedModel]] = {
-    "brief": lambda: loaded(ScriptedBackend(turn_events("Hi"))),
+    "brief": lambda: loaded(EventBackend(turn_events("Hi"))),
     "waiting": lambda: loaded(Waiting()),
     "stubborn": lambda: loaded(Stubborn()),
     "endless": lambda: loaded(Endless()),

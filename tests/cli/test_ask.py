@@ -13,8 +13,8 @@ from q35chat.commands.ask import AskOptions, SamplingOptions, ask_once
 from q35chat.commands.model import LoadedModel, ModelChoice
 from q35chat.errors import CapacityError, PictureError, UsageError
 from tests.cli.scripted import (
+    EventBackend,
     Recorded,
-    ScriptedBackend,
     finished,
     loaded,
     recorded,
@@ -29,7 +29,7 @@ def hello(**options: Any) -> AskOptions:
 
 
 def ask(
-    backend: ScriptedBackend, defaults: SamplingSettings | None = None, **options: Any
+    backend: EventBackend, defaults: SamplingSettings | None = None, **options: Any
 ) -> tuple[int, Recorded]:
     seen = recorded()
     load = lambda choice, threads: loaded(backend, defaults)  # noqa: E731
@@ -38,25 +38,25 @@ def ask(
 
 
 def test_the_answer_is_printed_and_the_exit_code_is_zero() -> None:
-    code, seen = ask(ScriptedBackend(turn_events("Hi")))
+    code, seen = ask(EventBackend(turn_events("Hi")))
     assert (code, seen.out.getvalue(), seen.err.getvalue()) == (0, "Hi\n", "")
 
 
 def test_json_replaces_the_stream() -> None:
-    _, seen = ask(ScriptedBackend(turn_events("Hi", reasoning=["hm"])), as_json=True)
+    _, seen = ask(EventBackend(turn_events("Hi", reasoning=["hm"])), as_json=True)
     assert json.loads(seen.out.getvalue())["text"] == "Hi"
     assert seen.err.getvalue() == ""
 
 
 def test_stats_go_to_stderr() -> None:
-    _, seen = ask(ScriptedBackend(turn_events("Hi")), stats=True)
+    _, seen = ask(EventBackend(turn_events("Hi")), stats=True)
     assert seen.out.getvalue() == "Hi\n"
     assert "capacity  104 of 2,048 slots used" in seen.err.getvalue()
 
 
 def test_a_cancelled_answer_exits_130() -> None:
     events: list[Event] = [token("Hi"), finished("Hi", reason="cancelled")]
-    code, seen = ask(ScriptedBackend(events))
+    code, seen = ask(EventBackend(events))
     assert (code, seen.out.getvalue()) == (130, "Hi\n")
 
 
@@ -64,7 +64,7 @@ def test_options_win_over_settings_file_and_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "config" / "q35chat"
     folder.mkdir(parents=True)
     (folder / "settings.toml").write_text("thinking = true\nmax_image_tokens = 99\n")
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     defaults = SamplingSettings(temperature=0.6, top_k=20)
     ask(backend, defaults)
     ask(
@@ -88,7 +88,7 @@ def test_pictures_keep_their_order(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("b.png", "a.png")]
     for path in paths:
         path.write_bytes(sample("PNG"))
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     ask(backend, images=paths)
     (turn,) = backend.asked[0][0]
     assert [picture.name for picture in turn.attachments] == ["b.png", "a.png"]
@@ -116,7 +116,7 @@ def test_bad_input_is_refused_before_the_model_is_loaded(
 
 
 def test_a_prompt_over_the_capacity_is_an_error_and_prints_nothing() -> None:
-    backend = ScriptedBackend(error=CapacityError("prompt needs 2310 slots"))
+    backend = EventBackend(error=CapacityError("prompt needs 2310 slots"))
     with pytest.raises(CapacityError, match="2310 slots"):
         ask(backend)
 
@@ -126,7 +126,7 @@ def test_the_chosen_model_and_threads_reach_the_loader() -> None:
 
     def load(choice: ModelChoice, threads: int | None) -> LoadedModel:
         seen.append((choice, threads))
-        return loaded(ScriptedBackend(turn_events("Hi")))
+        return loaded(EventBackend(turn_events("Hi")))
 
     ask_once(AskOptions("Hello", model_dir=Path("m"), threads=3), recorded().console, load)
     assert seen == [(ModelChoice(Path("m")), 3)]

@@ -21,12 +21,7 @@ from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import StoreError, UsageError
 from q35chat.settings import Settings, settings_path
 from q35chat.store import Store
-from tests.cli.scripted import ScriptedBackend, Terminal, loaded, recorded, turn_events
-
-
-@pytest.fixture(autouse=True)
-def own_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+from tests.cli.scripted import EventBackend, Terminal, loaded, recorded, turn_events
 
 
 @pytest.fixture
@@ -41,7 +36,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def load(choice: ModelChoice, threads: int | None) -> LoadedModel:
         seen.append((choice, threads))
-        return loaded(ScriptedBackend(), SamplingSettings(temperature=0.6))
+        return loaded(EventBackend(), SamplingSettings(temperature=0.6))
 
     monkeypatch.setattr(q35chat.tui.app, "run", run)
     monkeypatch.setattr(model, "load_model", load)
@@ -167,7 +162,7 @@ def test_a_budget_for_no_thinking_is_refused(opened: list[Any]) -> None:
 
 def keep_two_chats() -> tuple[str, str]:
     """The ids of two conversations, the latest first."""
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     with Store() as store:
         workspace = StoredWorkspace(store, lambda: (backend, ChatSettings()))
         workspace.load()
@@ -191,7 +186,7 @@ def test_continue_goes_on_in_the_latest_chat_line_by_line(
     latest, older = keep_two_chats()
     options = ChatOptions(model_dir=Path("m"), plain=True, continues=True, prompt="and now?")
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO()))
-    monkeypatch.setattr(model, "load_model", lambda *_: loaded(ScriptedBackend(turn_events("Hi"))))
+    monkeypatch.setattr(model, "load_model", lambda *_: loaded(EventBackend(turn_events("Hi"))))
     assert open_chat(options, recorded().console) == 0
     with Store() as store:
         turns = {kept.id: kept.turns for kept in store.sessions()}

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from q35chat import cli
-from q35chat.commands.convert import NO_CONVERTER, convert_bundle
+from q35chat.commands.convert import NO_CONVERTER
 from tests.cli.bundles import export_bundle
-from tests.cli.scripted import recorded
 from tests.support.converter import install_converter
 
 
@@ -23,14 +22,19 @@ def bundle(tmp_path: Path) -> Path:
     )
 
 
+def run(capture: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run(["convert", *map(str, arguments)])
+    return code, *capture.readouterr()
+
+
 def test_without_a_converter_the_commands_are_printed(
-    bundle: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    seen = recorded()
 
-    assert convert_bundle(bundle, seen.console) == NO_CONVERTER == 3
-    assert seen.out.getvalue().splitlines() == [
+    code, out, err = run(capsys, bundle)
+    assert code == NO_CONVERTER == 3
+    assert out.splitlines() == [
         f"cd {bundle.resolve()}",
         (
             "converter_lite --fmk=ONNX --optimize=ascend_oriented --saveType=MINDIR "
@@ -38,43 +42,41 @@ def test_without_a_converter_the_commands_are_printed(
             "--configFile=decode/converter.ini"
         ),
     ]
-    assert "copy the bundle to the NPU host" in seen.err.getvalue()
+    assert "copy the bundle to the NPU host" in err
+    assert run(capsys, bundle / "no")[0] == 1
+    assert run(capsys, bundle, "--converter", "/no")[0] == 2
 
 
 def test_a_folder_with_a_space_is_quoted_in_what_is_to_be_typed(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spaced = bundle.rename(tmp_path / "my out")
-    seen, done = recorded(), recorded()
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
-        convert_bundle(spaced, seen.console)
-    assert seen.out.getvalue().startswith(f"cd '{spaced.resolve()}'\n")
+        assert run(capsys, spaced)[1].startswith(f"cd '{spaced.resolve()}'\n")
     install_converter(tmp_path / "bin", monkeypatch)
-    assert convert_bundle(spaced, done.console) == 0
-    assert done.err.getvalue().endswith(f"q35chat --model-dir '{spaced}'\n")
+    code, _, err = run(capsys, spaced)
+    assert code == 0
+    assert err.endswith(f"q35chat --model-dir '{spaced}'\n")
 
 
 def test_with_one_its_progress_is_shown_and_the_end_says_what_next(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tool = install_converter(tmp_path / "bin", monkeypatch)
-    seen = recorded()
 
-    assert convert_bundle(bundle, seen.console, drop_onnx=True) == 0
-    text = seen.err.getvalue()
-    assert f"converting with {tool}" in text
-    assert "decode: decode/decode_graph.mindir recorded" in text
-    assert text.endswith(f"q35chat --model-dir {bundle}\n")
-    assert "\nchat with it: " in text
-    again = recorded()
-    assert convert_bundle(bundle, again.console) == 0
-    assert "is converted already" in again.err.getvalue()
-
-
-def test_the_command_line_reaches_it(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-
-    assert cli.run(["convert", str(bundle)], recorded().console) == 3
-    assert cli.run(["convert", str(bundle / "no")], recorded().console) == 1
-    assert cli.run(["convert", str(bundle), "--converter", "/no"], recorded().console) == 2
+    code, _, err = run(capsys, bundle, "--drop-onnx")
+    assert code == 0
+    assert f"converting with {tool}" in err
+    assert "decode: decode/decode_graph.mindir recorded" in err
+    assert err.endswith(f"q35chat --model-dir {bundle}\n")
+    assert "\nchat with it: " in err
+    code, _, err = run(capsys, bundle)
+    assert code == 0
+    assert "is converted already" in err

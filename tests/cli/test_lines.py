@@ -14,11 +14,11 @@ from q35chat.commands.lines import LineChat
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import CapacityError, PictureError, UsageError
 from q35chat.store import Store
-from tests.cli.scripted import Recorded, ScriptedBackend, recorded, turn_events
+from tests.cli.scripted import EventBackend, Recorded, recorded, turn_events
 from tests.vision.files import sample
 
 
-class Refusing(ScriptedBackend):
+class Refusing(EventBackend):
     """Refuses pictures and what is too long, and answers the rest."""
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
@@ -32,16 +32,14 @@ class Refusing(ScriptedBackend):
         yield from super().run(turns, settings, should_stop)
 
 
-def line_chat(backend: ScriptedBackend, seen: Recorded) -> LineChat:
+def line_chat(backend: EventBackend, seen: Recorded) -> LineChat:
     settings = ChatSettings(thinking=True, max_image_tokens=256)
     workspace = StoredWorkspace(Store(), lambda: (backend, settings))
     workspace.load()
     return LineChat(workspace.new(), workspace.new, seen.console)
 
 
-def talk(
-    backend: ScriptedBackend, lines: str | bytes, *, first: str = "", code: int = 0
-) -> Recorded:
+def talk(backend: EventBackend, lines: str | bytes, *, first: str = "", code: int = 0) -> Recorded:
     """What a script of these lines is answered; `code` is how it ends."""
     seen = recorded()
     script = BytesIO(lines if isinstance(lines, bytes) else lines.encode())
@@ -63,7 +61,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, *lines: str | BaseException) -> None:
 
 
 def test_every_line_is_a_question_and_the_turns_add_up() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     assert talk(backend, "one\n\n  \ntwo").out.getvalue() == "Hi\nHi\n"
     (first, settings), (second, _) = backend.asked
     assert [(turn.role, turn.text) for turn in first] == [("user", "one")]
@@ -72,35 +70,29 @@ def test_every_line_is_a_question_and_the_turns_add_up() -> None:
     assert (settings.thinking, settings.max_image_tokens) == (True, 256)
 
 
-def test_quit_leaves_at_once() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
-    talk(backend, "/quit\nnever asked\n")
-    assert backend.asked == []
-
-
 def test_a_picture_belongs_to_the_next_question_only(tmp_path: Path) -> None:
     (tmp_path / "a b.png").write_bytes(sample("PNG"))
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     seen = talk(backend, f"/image '{tmp_path}/a b.png'\nwhat is it?\nand now?\n")
-    assert "a b.png: 40 x 30 pixels, 64 tokens" in seen.err.getvalue()
+    assert "a b.png: 64 x 64 pixels, 4 tokens" in seen.err.getvalue()
     turns = backend.asked[1][0]
     assert [len(turn.attachments) for turn in turns] == [1, 0, 0]
 
 
 def test_new_starts_over() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     talk(backend, "one\n/new\ntwo\n")
     assert [turn.text for turn in backend.asked[1][0]] == ["two"]
 
 
 def test_what_was_said_is_kept_a_conversation_each() -> None:
-    talk(ScriptedBackend(turn_events("Hi")), "one\ntwo\n/new\nthree\n/new\n")
+    talk(EventBackend(turn_events("Hi")), "one\ntwo\n/new\nthree\n/new\n")
     with Store() as store:
         assert [(kept.title, kept.turns) for kept in store.sessions()] == [("three", 1), ("one", 2)]
 
 
 def test_a_prompt_that_does_not_fit_is_said_and_forgotten() -> None:
-    backend = ScriptedBackend(error=CapacityError("prompt needs 9 slots"))
+    backend = EventBackend(error=CapacityError("prompt needs 9 slots"))
     seen = talk(backend, "one\ntwo\n", code=1)
     assert seen.err.getvalue().count("q35chat: prompt needs 9 slots\n") == 2
     assert [turn.text for turn in backend.asked[1][0]] == ["two"]
@@ -132,7 +124,7 @@ def test_new_forgets_a_picture_that_was_not_taken() -> None:
 
 def test_the_good_pictures_of_a_question_that_was_left_out_are_of_no_other(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(sample("PNG"))
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     talk(backend, f"/image {tmp_path}/a.png\n/image\ncompare\nand now?\n", code=1)
     ((turns, _),) = backend.asked
     assert [(turn.text, turn.attachments) for turn in turns] == [("and now?", ())]
@@ -140,7 +132,7 @@ def test_the_good_pictures_of_a_question_that_was_left_out_are_of_no_other(tmp_p
 
 def test_the_pictures_of_a_question_that_failed_in_a_script_are_of_no_other(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(sample("PNG"))
-    backend = ScriptedBackend(error=CapacityError("prompt needs 9 slots"))
+    backend = EventBackend(error=CapacityError("prompt needs 9 slots"))
     talk(backend, f"/image {tmp_path}/a.png\none\ntwo\n", code=1)
     assert [len(turns[-1].attachments) for turns, _ in backend.asked] == [1, 0]
 
@@ -157,13 +149,13 @@ def test_who_types_has_seen_that_a_picture_is_missing_and_is_answered(
 def test_what_fails_at_a_terminal_was_seen_there(monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, "one")
     seen = recorded()
-    refusing = ScriptedBackend(error=CapacityError("prompt needs 9 slots"))
+    refusing = EventBackend(error=CapacityError("prompt needs 9 slots"))
     assert line_chat(refusing, seen).talk() == 0
     assert "prompt needs 9 slots" in seen.err.getvalue()
 
 
 def test_the_prompt_is_asked_before_the_lines_of_a_script() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     talk(backend, "two\n", first="/new is\nno command here")
     assert [turn.text for turn in backend.asked[1][0]] == ["/new is\nno command here", "Hi", "two"]
 
@@ -173,7 +165,7 @@ def test_the_prompt_is_shown_and_asked_before_what_is_typed(
 ) -> None:
     typed(monkeypatch, "two")
     seen = recorded()
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     line_chat(backend, seen).talk("one \x1b")
     assert "> one ␛\n" in seen.err.getvalue()
     assert [turn.text for turn in backend.asked[1][0]] == ["one \x1b", "Hi", "two"]
@@ -182,7 +174,7 @@ def test_the_prompt_is_shown_and_asked_before_what_is_typed(
 def test_a_models_name_steers_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch)
     seen = recorded()
-    backend = ScriptedBackend()
+    backend = EventBackend()
     backend.model = replace(backend.model, name="\x1b]0;hi\x07 one\ntwo")
     assert line_chat(backend, seen).talk() == 0
     assert seen.err.getvalue().startswith("␛]0;hi␇ one␊two. /help shows the commands")
@@ -197,14 +189,14 @@ def test_a_models_name_steers_no_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_line_that_is_no_prompt_ends_a_script(line: bytes, said: str) -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     with pytest.raises(UsageError, match=said):
         talk(backend, b"one\n" + line + b"\ntwo\n")
     assert len(backend.asked) == 1
 
 
 def test_the_longest_line_is_asked_without_its_end() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     talk(backend, b"x" * MAX_PROMPT_BYTES + b"\r\ntwo")
     assert len(backend.asked[0][0][0].text) == MAX_PROMPT_BYTES
     assert backend.asked[1][0][2].text == "two"
@@ -218,25 +210,25 @@ def test_a_typed_line_that_is_not_utf_8_is_said_and_not_asked(
 ) -> None:
     typed(monkeypatch, line, "two")
     seen = recorded()
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     assert line_chat(backend, seen).talk() == 0
     assert "the line is not" in seen.err.getvalue()
     assert [turns[0].text for turns, _ in backend.asked] == ["two"]
 
 
 def test_a_line_that_only_looks_like_a_command_is_a_question() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     talk(backend, "/etc/passwd is what?\n")
     assert backend.asked[0][0][0].text == "/etc/passwd is what?"
 
 
 def test_help_names_every_command() -> None:
-    seen = talk(ScriptedBackend(), "/help\n")
+    seen = talk(EventBackend(), "/help\n")
     assert all(name in seen.err.getvalue() for name in ("/image", "/new", "/help", "/quit"))
 
 
 def test_image_without_a_path_asks_for_one() -> None:
-    assert "which picture?" in talk(ScriptedBackend(), "/image\n", code=1).err.getvalue()
+    assert "which picture?" in talk(EventBackend(), "/image\n", code=1).err.getvalue()
 
 
 def test_ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves(
@@ -244,7 +236,7 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves(
 ) -> None:
     typed(monkeypatch, KeyboardInterrupt())
     seen = recorded()
-    assert line_chat(ScriptedBackend(), seen).talk() == 0
+    assert line_chat(EventBackend(), seen).talk() == 0
     assert "(Ctrl+D leaves)" in seen.err.getvalue()
 
 
@@ -253,14 +245,14 @@ def test_a_typed_word_that_is_no_command_is_said_and_not_asked(
 ) -> None:
     typed(monkeypatch, "/bogus now", "/etc/passwd is what?")
     seen = recorded()
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     assert line_chat(backend, seen).talk() == 0
     assert "/bogus is no command" in seen.err.getvalue()
     assert [turns[0].text for turns, _ in backend.asked] == ["/etc/passwd is what?"]
 
 
 def test_an_unknown_command_in_a_script_is_said_and_not_asked() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     seen = talk(backend, "/bogus\n/usr/no/such/thing is what?\none\n", code=1)
     assert "q35chat: /bogus is no command; /help shows them" in seen.err.getvalue()
     assert "q35chat: /usr/no/such/thing is no command" in seen.err.getvalue()
@@ -270,12 +262,12 @@ def test_an_unknown_command_in_a_script_is_said_and_not_asked() -> None:
 
 
 def test_a_space_before_its_slash_makes_a_line_a_question() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     talk(backend, " /new is what?\n")
     assert [turns[-1].text.strip() for turns, _ in backend.asked] == ["/new is what?"]
 
 
 def test_commands_may_be_written_in_capitals() -> None:
-    backend = ScriptedBackend(turn_events("Hi"))
+    backend = EventBackend(turn_events("Hi"))
     talk(backend, "/NEW\n/Quit\nnever asked\n")
     assert backend.asked == []
