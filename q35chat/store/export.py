@@ -27,6 +27,7 @@ JSON_SCHEMA = 1
 Place = Callable[[Attachment], str]
 Loaded = tuple[ConversationRecord, tuple[TurnRecord, ...]]
 _NAME_LENGTH = 60
+_SHOWN = ("sha256", "name", "width", "height", "tokens")
 _SPEAKERS = {"user": "You", "assistant": "Assistant", "system": "System"}
 _MARKS = {
     "cancelled": "stopped",
@@ -94,34 +95,24 @@ def as_json(loaded: Loaded, place: Place) -> str:
 
 
 def _write_with_pictures(loaded: Loaded, target: Path) -> None:
-    pictures = _PictureFolder(target.with_name(f"{target.stem}-pictures"))
-    try:
-        replace_file(target, as_markdown(loaded, pictures.add))
-    except BaseException:
-        pictures.discard()
-        raise
+    """The folder beside the Markdown file is made when the first picture comes."""
+    folder = target.with_name(f"{target.stem}-pictures")
+    written: list[Path] = []
 
-
-class _PictureFolder:
-    """The folder beside the Markdown file, made when the first picture comes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._count = 0
-
-    def add(self, picture: Attachment) -> str:
-        self._count += 1
-        self._folder.mkdir(exist_ok=True)
+    def add(picture: Attachment) -> str:
+        folder.mkdir(exist_ok=True)
         suffix = Path(picture.name).suffix.lower()
         suffix = suffix if re.fullmatch(r"\.[a-z0-9]{1,5}", suffix) else ".img"
-        file = f"picture-{self._count}{suffix}"
-        (self._folder / file).write_bytes(picture.data)
-        return f"{self._folder.name}/{file}"
+        written.append(folder / f"picture-{len(written) + 1}{suffix}")
+        written[-1].write_bytes(picture.data)
+        return f"{folder.name}/{written[-1].name}"
 
-    def discard(self) -> None:
-        """Take away what was written, if anything was."""
-        if self._count:
-            shutil.rmtree(self._folder, ignore_errors=True)
+    try:
+        replace_file(target, as_markdown(loaded, add))
+    except BaseException:
+        if written:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _turn_blocks(record: TurnRecord, place: Place) -> list[str]:
@@ -165,21 +156,16 @@ def _file_name(record: ConversationRecord) -> str:
 @contextmanager
 def _reserved(folder: Path, stem: str, suffix: str) -> Iterator[Path]:
     """A file of its own, empty, to be written; gone again where that fails. Raises OSError."""
-    target = _free_name(folder, stem, suffix)
+    target, count = folder / f"{stem}{suffix}", 1
+    while target.exists() or target.with_name(f"{target.stem}-pictures").exists():
+        count += 1
+        target = folder / f"{stem}-{count}{suffix}"
     target.open("x").close()
     try:
         yield target
     except BaseException:
         target.unlink(missing_ok=True)
         raise
-
-
-def _free_name(folder: Path, stem: str, suffix: str) -> Path:
-    target, count = folder / f"{stem}{suffix}", 1
-    while target.exists() or target.with_name(f"{target.stem}-pictures").exists():
-        count += 1
-        target = folder / f"{stem}-{count}{suffix}"
-    return target
 
 
 def _unwritable(target: Path, error: OSError) -> StoreError:
@@ -203,14 +189,7 @@ def _turn_value(record: TurnRecord, place: Place) -> dict[str, Any]:
         "model": record.model,
         "created": record.created,
         "pictures": [
-            {
-                "sha256": picture.sha256,
-                "name": picture.name,
-                "width": picture.width,
-                "height": picture.height,
-                "tokens": picture.tokens,
-                "file": place(picture),
-            }
+            {name: getattr(picture, name) for name in _SHOWN} | {"file": place(picture)}
             for picture in turn.attachments
         ],
         "settings": None if record.settings is None else asdict(record.settings),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -67,15 +66,15 @@ def _open(path: Path) -> Database:
             f"The chat file {path} cannot be opened: {error.strerror}. "
             "Check its owner and permissions."
         ) from error
-    quick, marked = _is_small(path) or _was_not_closed(path), is_marked(path)
+    in_use = path.with_name(f"{path.name}-wal").exists()  # left so, or by another process
+    quick, marked = in_use or path.stat().st_size <= AT_ONCE, is_marked(path)
     connection = connect(path)
     try:
-        version = _version(connection)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
         lacking = version == SCHEMA and connection.execute(_HAS_SEARCH).fetchone() is None
         checked = quick or marked or lacking or version != SCHEMA
-        typed = True
+        typed = not checked or check(connection, thorough=marked)
         if checked:
-            typed = check(connection, thorough=marked)
             unmark(path)
         if version > SCHEMA:
             raise StoreError(
@@ -84,26 +83,15 @@ def _open(path: Path) -> Database:
             )
         _check_tables(connection, version)
         _migrate(connection, version if typed else min(version, UNTYPED))
-        if lacking:
-            _begin_search(connection)
+        if lacking:  # every turn waits to be put into a new one
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(_SEARCH)
+                connection.execute("UPDATE turns SET indexed = 0")
     except BaseException:
         connection.close()
         raise
     return Database(path, connection, checked=checked)
-
-
-def _is_small(path: Path) -> bool:
-    return path.stat().st_size <= AT_ONCE
-
-
-def _was_not_closed(path: Path) -> bool:
-    """Whether it was left in the middle of its use, or another process has it open."""
-    return path.with_name(f"{path.name}-wal").exists()
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
 
 
 def _check_tables(connection: sqlite3.Connection, version: int) -> None:
@@ -111,7 +99,7 @@ def _check_tables(connection: sqlite3.Connection, version: int) -> None:
     of schema `version`, or there is no such schema. Columns and tables of others do not matter, and
     nor does a search index, which can be made again."""
     known = _columns_of(SCHEMA)
-    found = frozenset(_columns(connection)) & known
+    found = _columns(connection) & known
     if version not in range(SCHEMA + 1) or found != _columns_of(version):
         raise damage(f"its tables are not those of schema {version}")
 
@@ -123,15 +111,11 @@ def _migrate(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("PRAGMA foreign_keys = off")
     connection.execute("PRAGMA ignore_check_constraints = on")
     for number in range(version, SCHEMA):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
             for statement in STEPS[number]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number + 1}")
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
     connection.execute("PRAGMA ignore_check_constraints = off")
     connection.execute("PRAGMA foreign_keys = on")
 
@@ -150,14 +134,6 @@ def _set_aside(path: Path) -> Path:
     return aside
 
 
-def _begin_search(connection: sqlite3.Connection) -> None:
-    """Make an empty search index; every turn waits to be put into it. Raises sqlite3.Error."""
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(_SEARCH)
-        connection.execute("UPDATE turns SET indexed = 0")
-
-
 @cache
 def _columns_of(version: int) -> frozenset[tuple[str, str]]:
     connection = sqlite3.connect(":memory:")
@@ -166,14 +142,14 @@ def _columns_of(version: int) -> frozenset[tuple[str, str]]:
             for statement in step:
                 if statement != _SEARCH:
                     connection.execute(statement)
-        return frozenset(_columns(connection))
+        return _columns(connection)
     finally:
         connection.close()
 
 
-def _columns(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+def _columns(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
     rows = connection.execute(
         "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c "
         "WHERE t.type = 'table' AND t.name NOT LIKE 'turn_search%'"
     )
-    yield from rows
+    return frozenset(rows)

@@ -142,8 +142,11 @@ class Store:
 
     def sessions(self, query: str = "") -> list[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
-        wanted = self._matching(query) if query.split() else None
+        words = bool(query.split())
+        if words:
+            self.index()
         with self._database.reading() as connection:
+            wanted = search.matching_sessions(connection, query) if words else None
             return search.summaries(connection, wanted)
 
     def search(self, query: str, limit: int = 50) -> list[SearchHit]:
@@ -182,7 +185,15 @@ class Store:
             connection.execute("DELETE FROM conversations WHERE id = ?", (session,))
         with contextlib.suppress(OSError):
             self._lock_file(session).unlink()
-        self._remove_unshown(shown)
+        failures: list[StoreError] = []
+        with self._database.writing() as connection:  # while no other process can keep one
+            for sha256 in rows.unshown(connection, shown):
+                try:
+                    self.pictures.remove(sha256)
+                except StoreError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     @contextlib.contextmanager
     def answering(self, session: str) -> Iterator[None]:
@@ -210,18 +221,6 @@ class Store:
         """Write all of a conversation as JSON to the file, or into the folder, `target`."""
         return export.write_json(self.load(session), self._place, target)
 
-    def _remove_unshown(self, pictures: Sequence[str]) -> None:
-        """Delete those files that no turn shows, while no other process can keep one."""
-        failures: list[StoreError] = []
-        with self._database.writing() as connection:
-            for sha256 in rows.unshown(connection, pictures):
-                try:
-                    self.pictures.remove(sha256)
-                except StoreError as error:
-                    failures.append(error)
-        if failures:
-            raise failures[0]
-
     def _place(self, picture: Attachment) -> str:
         return str(self.pictures.path(picture.sha256))
 
@@ -229,11 +228,6 @@ class Store:
         plain = _PLAIN.fullmatch(session) is not None
         name = session if plain else hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
         return self._locks / f"{name}.lock"
-
-    def _matching(self, query: str) -> set[str]:
-        self.index()
-        with self._database.reading() as connection:
-            return search.matching_sessions(connection, query)
 
 
 def _unknown(session: str) -> StoreError:
