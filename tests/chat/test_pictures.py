@@ -10,6 +10,7 @@ from types import FrameType
 import numpy as np
 import pytest
 
+from q35chat.ascend.encoder import GearedEncoder
 from q35chat.chat.prompt.pictures import ModelPictures, thumbnail
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.errors import BundleError, PictureError
@@ -212,7 +213,7 @@ def square() -> VisionSession:
 def test_a_graph_of_one_square_gets_every_picture_as_that(
     rules: PictureRules, square: VisionSession, tmp_path: Path
 ) -> None:
-    store = ModelPictures(rules, 6, VisionEncoder(square, 2))
+    store = ModelPictures(rules, 6, GearedEncoder(square, 2))
     (tmp_path / "long.png").write_bytes(picture(500, 40).data)
     attachment = store.attach(tmp_path / "long.png", 1024)
     place = store.place(attachment, 1024)
@@ -224,7 +225,7 @@ def test_a_graph_of_one_square_gets_every_picture_as_that(
 def test_a_graph_of_one_square_cannot_make_fewer_tokens(
     rules: PictureRules, square: VisionSession, tmp_path: Path
 ) -> None:
-    store = ModelPictures(rules, 6, VisionEncoder(square, 2))
+    store = ModelPictures(rules, 6, GearedEncoder(square, 2))
     (tmp_path / "red.png").write_bytes(picture(64, 64).data)
 
     with pytest.raises(PictureError, match="makes 16 tokens of every picture, no more than 9 are"):
