@@ -81,7 +81,12 @@ class Bundle:
         for name in (*manifest.files, *manifest.graphs.values()):
             _check_name(path, name)
         bundle = cls(path, manifest)
-        bundle._check_graphs()
+        for graph, name in manifest.graphs.items():
+            if name not in manifest.files:
+                raise BundleError(
+                    f"{path / MANIFEST_NAME}: the {graph} graph {name!r} is not among the "
+                    f"listed files; {bundle.repair}"
+                )
         bundle.check(check)
         return bundle
 
@@ -119,7 +124,12 @@ class Bundle:
         files = self.manifest.files
         if names is not None:
             files = {name: files[name] for name in names}
-        yield from _damages(self.path, files, depth, tell)
+        for name, entry in files.items() if depth != "names" else ():
+            what = _wrong_size(self.path / name, entry)
+            if not what and (depth == "full" or (depth == "small" and entry.size <= SMALL_BYTES)):
+                what = _wrong_content(self.path / name, name, entry, tell)
+            if what:
+                yield Damage(name, what)
         if names is None and depth != "names":
             yield from _unlisted(self.path, PROCESSOR_FOLDER, files)
 
@@ -128,14 +138,6 @@ class Bundle:
         for damage in self.damages(depth):
             advice = damage.remedy or self.repair
             raise BundleError(f"{self.path / damage.name} {damage.what}; {advice}")
-
-    def _check_graphs(self) -> None:
-        for graph, name in self.manifest.graphs.items():
-            if name not in self.manifest.files:
-                raise BundleError(
-                    f"{self.path / MANIFEST_NAME}: the {graph} graph {name!r} is not among the "
-                    f"listed files; {self.repair}"
-                )
 
 
 def _read_manifest(path: Path) -> Manifest:
@@ -176,21 +178,6 @@ def _check_name(root: Path, name: str) -> None:
         raise BundleError(
             f"{root / name} is a link that leaves the bundle (to {real}); do not use this bundle"
         )
-
-
-def _damages(
-    root: Path,
-    files: Mapping[str, FileEntry],
-    depth: Depth,
-    tell: Tell = unheard,
-) -> Iterator[Damage]:
-    """Every file that is not as listed. Names are trusted: they must not leave `root`."""
-    for name, entry in files.items() if depth != "names" else ():
-        what = _wrong_size(root / name, entry)
-        if not what and (depth == "full" or (depth == "small" and entry.size <= SMALL_BYTES)):
-            what = _wrong_content(root / name, name, entry, tell)
-        if what:
-            yield Damage(name, what)
 
 
 def _unlisted(root: Path, folder: str, files: Mapping[str, FileEntry]) -> Iterator[Damage]:

@@ -99,10 +99,6 @@ class Manifest:
         return _manifest(Fields(data, where, BundleError, Remedy.EXPORT_AGAIN.words()))
 
 
-def _option(fields: Fields, name: str) -> OptionValue:
-    return fields.text(name) if isinstance(fields.raw(name), str) else fields.whole(name)
-
-
 def _manifest(fields: Fields) -> Manifest:
     schema = fields.whole("schema")
     if schema != SCHEMA:
@@ -110,11 +106,15 @@ def _manifest(fields: Fields) -> Manifest:
             f"{fields.where} has schema version {schema}, this q35chat reads version {SCHEMA}",
             Remedy.UPDATE if schema > SCHEMA else Remedy.EXPORT_AGAIN,
         )
-    options, graphs, files = (fields.section(name) for name in ("options", "graphs", "files"))
+    source, options, graphs, files = map(fields.section, ("source", "options", "graphs", "files"))
     return Manifest(
         exporter=fields.text("exporter"),
         created=fields.text("created"),
-        source=_source(fields.section("source")),
+        source=Source(
+            name=source.text("name"),
+            revision=source.text_or_none("revision"),
+            fingerprint=source.text("fingerprint"),
+        ),
         target=fields.text("target"),
         precision=fields.text("precision"),
         capacity=fields.whole("capacity"),
@@ -125,16 +125,11 @@ def _manifest(fields: Fields) -> Manifest:
     )
 
 
-def _source(fields: Fields) -> Source:
-    return Source(
-        name=fields.text("name"),
-        revision=fields.text_or_none("revision"),
-        fingerprint=fields.text("fingerprint"),
-    )
-
-
 def _options(fields: Fields) -> dict[str, OptionValue]:
-    return {name: _option(fields, name) for name in fields.names()}
+    texts = {name for name in fields.names() if isinstance(fields.raw(name), str)}
+    return {
+        name: fields.text(name) if name in texts else fields.whole(name) for name in fields.names()
+    }
 
 
 def _file(fields: Fields) -> FileEntry:
