@@ -106,22 +106,16 @@ class BackgroundCheck:
             self._thread.join(_PATIENCE_S)
 
     def _run(self) -> None:
+        place = f"{self._path.absolute().as_uri()}?mode=ro"
         try:
-            self._look()
+            with contextlib.closing(
+                sqlite3.connect(place, uri=True, check_same_thread=False)
+            ) as self._connection:
+                if not self._stopped.is_set() and not check(self._connection):
+                    mark(self._path)
         except sqlite3.Error as error:
             if is_damage(error):
                 self.damaged = True
                 self._found(error)
             elif not self._stopped.is_set():
                 _log.warning("the chat file %s was not checked: %s", self._path, error)
-
-    def _look(self) -> None:
-        place = f"{self._path.absolute().as_uri()}?mode=ro"
-        connection = sqlite3.connect(place, uri=True, check_same_thread=False)
-        try:
-            self._connection = connection
-            if not self._stopped.is_set() and not check(connection):
-                mark(self._path)
-        finally:
-            self._connection = None
-            connection.close()

@@ -68,7 +68,12 @@ class Database:
         Raises StoreError, also where the file is damaged; StoreBusyError where it is not to `wait`
         and others write, or the file is still being checked.
         """
-        self._await_check(wait=wait)
+        if self._check is not None:
+            if not (wait or self._check.ended):
+                raise StoreBusyError(f"The chat file {self.path} is being checked. Try again.")
+            self._check.wait()
+            if self._check.damaged:
+                raise StoreError(self.damage)
         with self._transaction("BEGIN IMMEDIATE", wait=wait) as connection:
             yield connection
 
@@ -101,15 +106,6 @@ class Database:
         finally:
             self._lock.release()
 
-    def _await_check(self, *, wait: bool) -> None:
-        if self._check is None:
-            return
-        if not (wait or self._check.ended):
-            raise StoreBusyError(f"The chat file {self.path} is being checked. Try again.")
-        self._check.wait()
-        if self._check.damaged:
-            raise StoreError(self.damage)
-
     def _begin(self, begin: str, *, wait: bool) -> None:
         if wait:
             self._connection.execute(begin)
@@ -131,15 +127,10 @@ class Database:
     def _explain(self, error: sqlite3.Error) -> str:
         if is_damage(error):
             return self._damaged(error)
+        advice = ". Check free space and permissions, then try again."
         if isinstance(error, sqlite3.IntegrityError):
-            return (
-                f"The chat file {self.path} cannot be used ({error}): what is to be written does "
-                "not fit what stands there. Begin a new chat."
-            )
-        return (
-            f"The chat file {self.path} cannot be used ({error}). "
-            "Check free space and permissions, then try again."
-        )
+            advice = ": what is to be written does not fit what stands there. Begin a new chat."
+        return f"The chat file {self.path} cannot be used ({error}){advice}"
 
     def _damaged(self, error: sqlite3.Error) -> str:
         mark(self.path)

@@ -12,8 +12,7 @@ import pytest
 
 from q35chat.chat.history.records import StoreBusyError
 from q35chat.errors import StoreError
-from q35chat.store import Store, checking, database, opening
-from q35chat.store.database import Database
+from q35chat.store import Store, checking, opening
 from q35chat.store.migrations import SCHEMA
 from q35chat.store.opening import NAME
 from tests.store.builders import conversation, later, user
@@ -251,10 +250,3 @@ def test_a_process_that_has_a_file_open_which_is_set_aside_harms_the_new_one_not
         assert {session.id for session in store.sessions()} == {"fresh", "fresher"}
     (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
     assert aside.read_bytes() == left
-
-
-def test_a_database_that_was_checked_is_not_checked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "BackgroundCheck", None)
-    Database(tmp_path / NAME, sqlite3.connect(tmp_path / NAME)).close()
