@@ -14,7 +14,7 @@ from q35chat.chat.prompt.tokenizer import (
     token_bytes,
     whole_characters,
 )
-from q35chat.chat.turn.answer import AnswerText, StopMatcher, ThinkParser
+from q35chat.chat.turn.answer import AnswerText, StopMatcher
 from tests.doubles.chat_model import END, SHAPE, THINK, UNTHINK
 
 LETTERS = ThinkTags(open=1, close=2)
@@ -69,6 +69,12 @@ def test_tags_in_the_middle_of_an_answer_are_text(tokenizer: ChatTokenizer) -> N
     reply = Reply(tokenizer, opened=False).say("Use <think> and </think>.")
 
     assert reply.end() == ("", "Use <think> and </think>.")
+
+
+def test_a_thought_opens_at_the_start_only_and_closes_once(tokenizer: ChatTokenizer) -> None:
+    reply = Reply(tokenizer, opened=False).say("<think><think>a</think></think>b<think>")
+
+    assert reply.end() == ("<think>a", "</think>b<think>")
 
 
 def test_an_empty_thought_leaves_no_trace(tokenizer: ChatTokenizer) -> None:
@@ -211,22 +217,3 @@ def test_any_split_shows_the_text_before_a_stop_and_nothing_after_it(
     assert not any(stop in "".join(shown) for stop in stops)
     if not places:
         assert "".join(shown) == text
-
-
-def test_a_vocabulary_without_tags_never_thinks() -> None:
-    parser = ThinkParser(ThinkTags(None, None), opened=False)
-
-    assert [parser.push(token) for token in (1, 2)] == ["text", "text"]
-    assert parser.kind == "answer"
-
-
-def test_a_thought_opens_at_the_start_only_and_closes_once() -> None:
-    parser = ThinkParser(LETTERS, opened=False)
-
-    assert [parser.push(token) for token in (1, 1, 2, 2, 1)] == [
-        "open",
-        "text",
-        "close",
-        "text",
-        "text",
-    ]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from q35chat.chat.events import Kind
-from q35chat.chat.prompt.tokenizer import ChatTokenizer, Detokenizer, ThinkTags
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, Detokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,9 @@ class AnswerText:
         stops: Sequence[str] = (),
     ) -> None:
         self._tokenizer = tokenizer
-        self._parser = ThinkParser(tokenizer.tags, opened=opened)
+        self._tags = tokenizer.tags
+        self._kind: Kind = "reasoning" if opened else "answer"
+        self._may_open = not opened
         self._stop_texts = tuple(stops)
         self._clear()
         self._begin(trim=opened)
@@ -80,20 +81,25 @@ class AnswerText:
         self._clear()
 
     def push(self, token: int) -> AnswerPart:
-        """The text that `token` releases."""
-        before = self._parser.kind
-        mark = self._parser.push(token)
-        if mark == "text":
-            return self._piece(before, self._clean(before, self._stream.push(token)))
-        rest = self._clean(before, self._stream.flush())
+        """The text that `token` releases.
+
+        A thought opens only at the very start and closes once: later tags are plain text.
+        """
+        kind = self._kind
+        opens = self._may_open and token == self._tags.open
+        closes = kind == "reasoning" and token == self._tags.close
+        self._may_open = False
+        if not opens and not closes:
+            return self._part(kind, self._clean(kind, self._stream.push(token)))
+        rest = self._clean(kind, self._stream.flush())
+        self._kind = "reasoning" if opens else "answer"
         self._begin(trim=True)
-        return self._piece("reasoning", rest if mark == "close" else "")
+        return self._part("reasoning", rest if closes else "")
 
     def flush(self) -> AnswerPart:
         """The text held back as a possible stop string. A character cut in half is dropped: it
         comes whole if the answer is gone on with."""
-        kind = self._parser.kind
-        return self._piece(kind, self._stops.flush() if kind == "answer" else "")
+        return self._part(self._kind, self._stops.flush() if self._kind == "answer" else "")
 
     def _clear(self) -> None:
         self._stops = StopMatcher(self._stop_texts)
@@ -102,14 +108,14 @@ class AnswerText:
     def _begin(self, *, trim: bool) -> None:
         """Start a stream of text; `trim` when a think tag is before it."""
         self._stream = Detokenizer(self._tokenizer)
-        self._trim = _Trimmed(both=self._parser.kind == "reasoning") if trim else None
+        self._trim = _Trimmed(both=self._kind == "reasoning") if trim else None
 
     def _clean(self, kind: Kind, text: str) -> str:
         if self._trim is not None:
             text = self._trim.push(text)
         return self._stops.push(text) if kind == "answer" else text
 
-    def _piece(self, kind: Kind, text: str) -> AnswerPart:
+    def _part(self, kind: Kind, text: str) -> AnswerPart:
         if text:
             self._parts[kind].append(text)
         return AnswerPart(kind, text)
@@ -150,29 +156,3 @@ class StopMatcher:
             if any(stop.startswith(self._held[-length:]) for stop in self._stops):
                 return length
         return 0
-
-
-Mark = Literal["open", "close", "text"]
-
-
-class ThinkParser:
-    """Follows one answer, from the end of its prompt on."""
-
-    def __init__(self, tags: ThinkTags, *, opened: bool) -> None:
-        self._tags = tags
-        self._first = not opened
-        self.kind: Kind = "reasoning" if opened else "answer"
-
-    def push(self, token: int) -> Mark:
-        """What `token` is; `kind` then tells where the tokens after it belong.
-
-        A thought opens only at the very start and closes once: later tags are plain text.
-        """
-        first, self._first = self._first, False
-        if first and token == self._tags.open:
-            self.kind = "reasoning"
-            return "open"
-        if self.kind == "reasoning" and token == self._tags.close:
-            self.kind = "answer"
-            return "close"
-        return "text"
