@@ -17,6 +17,8 @@ class Option(Enum):
     """What a user sets. The value is what it is called where no surface has a name for it."""
 
     BLOCK_SIZE = "the block size"
+    CALIBRATE = "the calibration"
+    CALIBRATION = "the calibration text"
     COMPONENT = "the component"
     CONTEXT = "the context"
     CONVERTER = "the converter"

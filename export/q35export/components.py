@@ -7,6 +7,7 @@ The only module that knows which graph builder makes which component.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -14,18 +15,20 @@ from q35chat.errors import Option, Remedy, UsageError
 from q35export.ascend.graphs.options import AscendOptions
 from q35export.config import ModelConfig
 from q35export.matrix import TensorSource
-from q35export.precision import precision_plan
+from q35export.precision import StoredAs, precision_plan
 from q35export.request import COMPONENTS, ExportRequest
 from q35export.weights import WeightSink
 
 # What components have that were exported before there was such an option.
-OLDER_OPTIONS: dict[str, str | int] = {"mtp": "none", "block_size": 32}
+OLDER_OPTIONS: dict[str, str | int] = {"mtp": "none", "block_size": 32, "rounding": "nearest"}
 # Fields of a request that only one target reads.
 _OPTIONS_OF = {
     "cpu": {
         "precision": Option.PRECISION,
         "block_size": Option.BLOCK_SIZE,
         "mtp": Option.MTP,
+        "calibrate": Option.CALIBRATE,
+        "calibration": Option.CALIBRATION,
     },
     "ascend-310p": {
         "dtype": Option.DTYPE,
@@ -59,7 +62,7 @@ def builders_for(request: ExportRequest) -> Builders:
     if request.target == "ascend-310p":
         ascend_options(request)
         return {name: _ascend(name) for name in COMPONENTS[request.target]}
-    return {"vision": _vision, "text": _text}
+    return {"vision": _vision, "text": text_builder()}
 
 
 def _refuse_others(request: ExportRequest) -> None:
@@ -96,6 +99,12 @@ def component_options(request: ExportRequest, component: str) -> dict[str, str |
         weights["block_size"] = request.block_size or "auto"
     if component == "vision":
         return weights
+    if request.rounding != "nearest":
+        weights["rounding"] = request.rounding
+    if request.rounding == "calibrated":
+        from q35export.calibration.text import text_digest  # noqa: PLC0415
+
+        weights["calibration"] = text_digest(request.calibration)
     mtp = "head" if request.mtp else OLDER_OPTIONS["mtp"]
     return {**weights, "max_seq_len": request.max_seq_len, "mtp": mtp}
 
@@ -138,17 +147,24 @@ def _ascend(component: str) -> Builder:
     return build
 
 
-def _text(
-    request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
-) -> Built:
-    from q35export.graphs.mtp import build_text_and_head  # noqa: PLC0415
-    from q35export.graphs.text import build_text_graph  # noqa: PLC0415
+def text_builder(matrices: Mapping[str, StoredAs] | None = None) -> Builder:
+    """The builder of the decoder, with its draft head where asked for; `matrices` are those that a
+    calibration has rounded."""
 
-    capacity, plan = request.max_seq_len, precision_plan(request.stored_as, request.block_size)
-    if request.mtp:
-        text, head = build_text_and_head(config, source, sink, capacity=capacity, plan=plan)
-        return {"text": text, "mtp": head}
-    return {"text": build_text_graph(config, source, sink, capacity=capacity, plan=plan)}
+    def build(
+        request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
+    ) -> Built:
+        from q35export.graphs.mtp import build_text_and_head  # noqa: PLC0415
+        from q35export.graphs.text import build_text_graph  # noqa: PLC0415
+
+        capacity, plan = request.max_seq_len, precision_plan(request.stored_as, request.block_size)
+        plan = replace(plan, turned=request.rounding != "nearest", matrices=matrices or {})
+        if request.mtp:
+            text, head = build_text_and_head(config, source, sink, capacity=capacity, plan=plan)
+            return {"text": text, "mtp": head}
+        return {"text": build_text_graph(config, source, sink, capacity=capacity, plan=plan)}
+
+    return build
 
 
 def _vision(

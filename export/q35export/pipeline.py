@@ -6,13 +6,17 @@ refused before the first byte is written.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from q35chat import __version__
 from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import readable_size
 from q35chat.user_input import MIN_CAPACITY
 from q35export.checkpoint import Checkpoint
-from q35export.components import Builders, builders_for
+from q35export.components import Builders, builders_for, component_options, text_builder
 from q35export.config import ModelConfig, load_config
 from q35export.output_state import (
     Foreign,
@@ -28,11 +32,18 @@ from q35export.output_state import (
     place_of,
 )
 from q35export.plan import check_space, make_plan
+from q35export.precision import precision_plan
 from q35export.processor import processor_files
 from q35export.progress import Reporter
 from q35export.request import ExportPlan, ExportRequest, ExportResult, default_target
 from q35export.source import LocalCheckpoint, is_same_hub_source, resolve
-from q35export.staging import exclusive, publish, sigterm_raises, staging_folder
+from q35export.staging import (
+    exclusive,
+    publish,
+    resumable_folder,
+    sigterm_raises,
+    staging_folder,
+)
 from q35export.write import Ingredients, write_bundle
 
 __all__ = ["ExportPlan", "ExportRequest", "ExportResult", "export"]
@@ -116,8 +127,11 @@ def _write(
     plan = make_plan(request, made_of.config, made_of.builders, made_of.processor, keep)
     check_space(plan)
     try:
-        with staging_folder(request.out) as folder:
-            write_bundle(folder, made_of, keep, plan, reporter)
+        with (
+            _calibrated(made_of, local, reporter) as rounded,
+            staging_folder(request.out) as folder,
+        ):
+            write_bundle(folder, rounded, keep, plan, reporter)
             publish(folder, request.out)
     except OSError as error:
         raise ExportError(
@@ -125,6 +139,29 @@ def _write(
         ) from error
     message = f"exported {local.source.name} to {request.out}: {readable_size(plan.total)} written"
     return ExportResult("exported", request.out, message, local.folder, plan)
+
+
+@contextmanager
+def _calibrated(
+    made_of: Ingredients, local: LocalCheckpoint, reporter: Reporter
+) -> Iterator[Ingredients]:
+    """With the builder of a decoder whose matrices are rounded, where that was asked for."""
+    request = made_of.request
+    if request.rounding != "calibrated" or "text" not in request.components:
+        yield made_of
+        return
+    from q35export.calibration.calibrate import calibrate  # noqa: PLC0415
+    from q35export.calibration.text import read_windows  # noqa: PLC0415
+
+    windows = read_windows(request.calibration, local.folder)
+    options = component_options(request, "text") | {"max_seq_len": 0, "mtp": ""}
+    key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
+    plan = precision_plan(request.stored_as, request.block_size)
+    with resumable_folder(request.out, key) as work:
+        text, weights = made_of.config.text, made_of.weights
+        plan = calibrate(text, weights, plan, windows, work, reporter.note)
+        builders = {**made_of.builders, "text": text_builder(plan.matrices)}
+        yield replace(made_of, builders=builders)
 
 
 def _planned(

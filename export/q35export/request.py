@@ -12,6 +12,7 @@ from q35chat.user_input import MIN_CAPACITY
 
 Precision = Literal["fp32", "int8", "int4"]
 DType = Literal["fp16", "fp32"]
+Rounding = Literal["nearest", "turned", "calibrated"]
 Status = Literal["exported", "up-to-date", "planned"]
 
 DEFAULT_MODEL = "Qwen/Qwen3.5-4B"
@@ -38,9 +39,11 @@ class ExportRequest:
 
     `model` is a folder or a hub id; `target` None means: the best for this machine;
     `max_seq_len` is the capacity in KV slots. For "cpu" are `precision` (None: the default),
-    `block_size` (weights that share a scale where they are quantised; None: as suits each matrix)
-    and `mtp` (export the checkpoint's head for drafts, too); for "ascend-310p" the options from
-    `dtype` to `stateless_prefill`, as its `AscendOptions` describe them.
+    `block_size` (weights that share a scale where they are quantised; None: as suits each matrix),
+    `mtp` (export the checkpoint's head for drafts, too), `calibrate` (quantise more exactly, in
+    minutes instead of seconds) and `calibration` (the text to do it with, which asks for it, too;
+    None: our own); for "ascend-310p" the options from `dtype` to `stateless_prefill`, as its
+    `AscendOptions` describe them.
     """
 
     model: str = DEFAULT_MODEL
@@ -61,6 +64,8 @@ class ExportRequest:
     stateless_prefill: bool = False
     mtp: bool = False
     block_size: int | None = None
+    calibrate: bool = False
+    calibration: Path | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
@@ -86,6 +91,11 @@ class ExportRequest:
                 "no scale:",
                 Remedy.ANOTHER_PRECISION,
             )
+        if self.rounding != "nearest" and self.stored_as == "fp32":
+            raise UsageError(
+                f"{Option.CALIBRATE} is for int8 and int4; fp32 weights are not rounded:",
+                Remedy.ANOTHER_PRECISION,
+            )
         if self.max_seq_len < MIN_CAPACITY:
             raise UsageError(
                 f"{Option.MAX_SEQ_LEN} must be at least {MIN_CAPACITY}, found {self.max_seq_len}: "
@@ -96,6 +106,14 @@ class ExportRequest:
     def stored_as(self) -> Precision:
         """The precision of a bundle for the CPU."""
         return self.precision or DEFAULT_PRECISION
+
+    @property
+    def rounding(self) -> Rounding:
+        """How the decoder's weights are rounded: "turned" to nearest in a turned residual stream,
+        "calibrated" in it with errors fed on."""
+        if not (self.calibrate or self.calibration):
+            return "nearest"
+        return "calibrated" if self.stored_as == "int4" else "turned"
 
     @property
     def runs_on(self) -> str:

@@ -3,7 +3,8 @@
 Beside `out` lies, while an export or a conversion runs, `.out.q35-lock` (held by the kernel for the
 living process only); and beside it, for an export, `.out.q35-partial-PID` (the new bundle) and,
 between two renames, `.out.q35-old-PID` (the one it replaces). Whoever holds the lock may clean up
-what a killed export left. SIGTERM and SIGHUP become exceptions, so that stopped work cleans up as
+what a killed export left; matrices that a calibration rounded already, `.out.q35-calibration`, stay
+for the next one. SIGTERM and SIGHUP become exceptions, so that stopped work cleans up as
 Ctrl+C does, and cleaning up is cut short by none of them. Must not know what a bundle holds beyond
 its manifest.
 """
@@ -67,6 +68,21 @@ def staging_folder(out: Path) -> Iterator[Path]:
     finally:
         with undisturbed():
             _remove(folder)
+
+
+@contextlib.contextmanager
+def resumable_folder(out: Path, key: str) -> Iterator[Path]:
+    """A folder beside `out` with what an earlier run of the same `key` left there when it was
+    stopped; removed once the block ends well."""
+    folder = _beside(out, "calibration")
+    mark = folder / "key"
+    if not mark.is_file() or mark.read_text(encoding="utf-8") != key:
+        _remove(folder)
+        folder.mkdir()
+        mark.write_text(key, encoding="utf-8")
+    yield folder
+    with undisturbed():
+        shutil.rmtree(folder)
 
 
 def publish(staged: Path, out: Path) -> None:

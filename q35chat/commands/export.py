@@ -41,6 +41,18 @@ class ExportOptions:
             "and less exact. Default: 128 in large matrices, 32 in small ones."
         ),
     ] = None
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="cpu: round int4 and int8 for the inputs that the model really sees: several "
+            "times as exact at the same speed. int4 takes minutes longer.",
+        ),
+    ] = False
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="cpu: a text to calibrate with. Default: one that comes along."),
+    ] = None
     max_seq_len: Annotated[
         int, typer.Option(help="The capacity: tokens of prompt and answer together.")
     ] = 2048

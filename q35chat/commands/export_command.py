@@ -64,6 +64,8 @@ def _options(manifest: Manifest, component: str | None = None) -> Iterator[str]:
         block_size = options.get("block_size", _OLD_BLOCK_SIZE)
         if manifest.precision != "fp32" and block_size != "auto":
             yield f"--block-size {block_size}"
+        if options.get("rounding", "nearest") != "nearest" and component != "vision":
+            yield "--calibrate"
         if options.get("mtp") == "head" and component != "vision":
             yield "--mtp"
     else:

@@ -42,6 +42,8 @@ def _name_a_result() -> str:
 
 COMMAND_LINE: Final[Words] = {
     Option.BLOCK_SIZE: "--block-size",
+    Option.CALIBRATE: "--calibrate",
+    Option.CALIBRATION: "--calibration",
     Option.COMPONENT: "--component",
     Option.CONTEXT: "--context",
     Option.CONVERTER: "--converter",

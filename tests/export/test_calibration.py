@@ -9,14 +9,20 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from q35chat.bundle.bundle import Bundle, is_bundle
+from q35chat.errors import UsageError
 from q35export.calibration.calibrate import Window, calibrate
 from q35export.calibration.feedback import feedback_of, round_rows
+from q35export.calibration.text import BUILT_IN, read_windows, text_digest
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
 from q35export.graphs.text import build_text_graph
+from q35export.pipeline import export
 from q35export.precision import FLOAT_PLAN, PrecisionPlan, Quantisation, precision_plan
 from q35export.quantize import BlockFormat, dequantize, quantize
+from q35export.request import ExportRequest
 from q35export.weights import FileSink
+from tests.export.recorder import Recorder
 from tests.export.test_text_graph import CAPACITY, Decoder
 from tests.support.checkpoints import SHAPES, make_checkpoint
 
@@ -124,3 +130,63 @@ def test_every_quantised_matrix_of_every_shape_is_decided_on(tmp_path: Path) -> 
         expected = {f"layer_{index}" for index in range(len(config.text.layer_types))}
         assert layers == expected | {"embed_tokens"} | (set() if config.text.tied else {"head"})
         assert len(plan.matrices) == 4 * len(expected) + (1 if config.text.tied else 2)
+
+
+def test_an_export_that_is_stopped_while_it_calibrates_goes_on_there(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    text = tmp_path / "text"
+    text.write_text("The user and the assistant. 图片。\n" * 60, encoding="utf-8")
+    request = ExportRequest(
+        str(checkpoint),
+        tmp_path / "out",
+        target="cpu",
+        max_seq_len=64,
+        calibrate=True,
+        calibration=text,
+    )
+
+    class Stopping(Recorder):
+        def note(self, text: str) -> None:
+            super().note(text)
+            if "layer 3" in text:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export(request, Stopping())
+    assert not is_bundle(request.out)
+    export(request, recorder := Recorder())
+    assert [note.split(",")[0] for note in recorder.notes if "calibrating" in note] == [
+        "calibrating layer 3 of 4",
+        "calibrating layer 4 of 4",
+        "calibrating the head",
+    ]
+    assert not list(tmp_path.glob(".out.*"))
+    options = Bundle.open(request.out).manifest.options["text"]
+    assert (options["rounding"], options["calibration"]) == ("calibrated", text_digest(text))
+    again = export(replace(request, out=tmp_path / "again"), Recorder())
+    files = [bundle.manifest.files for bundle in map(Bundle.open, (request.out, again.out))]
+    assert files[0] == files[1]
+    assert export(request, Recorder()).status == "up-to-date"
+
+
+def test_our_own_text_is_long_and_of_many_kinds(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    windows = read_windows(None, checkpoint)
+    assert sum(len(window.ids) for window in windows) > 5000
+    assert all(len(window.ids) == 512 for window in windows[:-1])
+    text = BUILT_IN.read_text(encoding="utf-8")
+    assert all(f"%% {role}\n" in text for role in ("text", "system", "user", "thought"))
+
+
+@pytest.mark.parametrize("content", [b"", b"few", b"\xff\xfe"])
+def test_a_text_that_cannot_be_used_is_refused_before_anything_is_made(
+    tmp_path: Path, content: bytes
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    (text := tmp_path / "text").write_bytes(content)
+    request = ExportRequest(
+        str(checkpoint), tmp_path / "out", target="cpu", calibrate=True, calibration=text
+    )
+    with pytest.raises(UsageError, match="calibration text"):
+        export(request, Recorder())
+    assert not request.out.exists()

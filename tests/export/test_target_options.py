@@ -18,7 +18,13 @@ from q35export.request import COMPONENTS, DEFAULT_IMAGE_GEARS, TARGETS, ExportRe
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
 
-FOR_CPU: dict[str, Any] = {"precision": "int8", "block_size": 64, "mtp": True}
+FOR_CPU: dict[str, Any] = {
+    "precision": "int8",
+    "block_size": 64,
+    "mtp": True,
+    "calibrate": True,
+    "calibration": Path("text"),
+}
 FOR_NPU: dict[str, Any] = {
     "dtype": "fp32",
     "gears": (32,),

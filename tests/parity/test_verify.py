@@ -10,13 +10,13 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle
 from q35export.pipeline import export
-from q35export.request import PRECISIONS, ExportRequest
+from q35export.request import PRECISIONS, ExportRequest, Precision
 from q35export.verify import Report, verify
 from q35export.verify.reference import Encoder
 from q35export.verify.samples import SAMPLES
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
-from tests.support.exported import Exported, export_golden
+from tests.support.exported import Exported, export_checkpoint, export_golden
 from tests.support.golden import load
 
 pytestmark = pytest.mark.parity
@@ -25,6 +25,22 @@ pytestmark = pytest.mark.parity
 @pytest.fixture(scope="module", params=PRECISIONS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return export_golden("narrow_key", tmp_path_factory.mktemp("verify"), request.param)
+
+
+@pytest.mark.parametrize("precision", ["int4", "int8"])
+@pytest.mark.parametrize("shape", ["plain", "even"])
+def test_a_calibrated_bundle_computes_what_its_stored_weights_say(
+    tmp_path: Path, shape: str, precision: Precision
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", shape, seed=load(shape).seed)
+    text = tmp_path / "text"
+    text.write_text("What the user and the assistant said. 图片。\n" * 40, encoding="utf-8")
+    bundle = export_checkpoint(checkpoint, tmp_path / "out", precision, calibration=text)
+    report = verify(bundle.path, checkpoint, tokens=8, threads=1)
+    assert report.passed, report.table()
+    graph = [row for row in report.tensors if row.comparison == "graph"]
+    assert max(row.difference.nrmse for row in graph) < 1e-4
+    assert all(row.equal == 8 for row in report.tokens if row.comparison == "graph")
 
 
 def run(bundle: Path, exported: Exported) -> Report:

@@ -39,10 +39,18 @@ class Exported:
         )
 
 
-def export_checkpoint(checkpoint: Path, out: Path, precision: Precision = "fp32") -> Bundle:
-    """Export for the CPU with `CAPACITY` slots."""
+def export_checkpoint(
+    checkpoint: Path, out: Path, precision: Precision = "fp32", *, calibration: Path | None = None
+) -> Bundle:
+    """Export for the CPU with `CAPACITY` slots; calibrated where there is a text for it."""
     request = ExportRequest(
-        model=str(checkpoint), out=out, target="cpu", precision=precision, max_seq_len=CAPACITY
+        model=str(checkpoint),
+        out=out,
+        target="cpu",
+        precision=precision,
+        max_seq_len=CAPACITY,
+        calibrate=calibration is not None,
+        calibration=calibration,
     )
     export(request, PlainReporter(io.StringIO()))
     return Bundle.open(out)

@@ -13,6 +13,7 @@ a·b·(a + b) multiplications instead of (a·b)², and a graph has a few kilobyt
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isqrt
 
@@ -138,3 +139,30 @@ class TurnedWeights:
             matrix = self._source.read(name)
             self._whole = name, np.ascontiguousarray(self._rotation.turn(matrix.T).T)
         return self._whole[1]
+
+
+def folded(config: TextConfig, read: Callable[[str], Float32]) -> Iterator[tuple[str, Float32]]:
+    """The decoder's tensors that change where norms are folded, unturned: what reads behind a norm,
+    then the norm."""
+    for index, kind in enumerate(config.layer_types):
+        layer = f"{TEXT}layers.{index}"
+        mixer = [f"self_attn.{part}_proj" for part in "qkv"]
+        if kind == "linear_attention":
+            mixer = [f"linear_attn.in_proj_{part}" for part in ("qkv", "z", "a", "b")]
+        behind = {
+            "input_layernorm": mixer,
+            "post_attention_layernorm": ["mlp.gate_proj", "mlp.up_proj"],
+        }
+        for norm, readers in behind.items():
+            gamma = np.float32(1) + read(f"{layer}.{norm}.weight")
+            for reader in readers:
+                yield f"{layer}.{reader}.weight", read(f"{layer}.{reader}.weight") * gamma
+            yield f"{layer}.{norm}.weight", np.zeros_like(gamma)
+
+
+def turned_back(name: str, values: Float32) -> Float32:
+    """A decoder's matrix as it would be without the rotation, its norm folded still."""
+    if _WRITERS.search(name):
+        written: Float32 = rotation_of(values.shape[0]).turn_back(values.T).T
+        return written
+    return rotation_of(values.shape[1]).turn_back(values)

@@ -25,30 +25,34 @@ _LEAST = 16
 _PART = re.compile(r"^%% (text|system|user|thought|assistant)\n", re.MULTILINE)
 
 
-def digest(path: Path) -> str:
-    """What tells one text from another, in a manifest."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+def text_digest(path: Path | None) -> str:
+    """What tells a text from others, in a manifest; None is our own. Raises UsageError for a file
+    that cannot be read."""
+    return hashlib.sha256(_read(path or BUILT_IN).encode()).hexdigest()[:12]
 
 
-def read_windows(path: Path, checkpoint: Path, length: int = LENGTH) -> list[Window]:
-    """The text as windows of at most `length` tokens. Raises UsageError for a file that cannot be
-    read or is too short."""
-    from transformers import AutoTokenizer  # noqa: PLC0415
-
+def _read(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the calibration text {path}: {error}") from error
+
+
+def read_windows(path: Path | None, checkpoint: Path, length: int = LENGTH) -> list[Window]:
+    """The text, our own without a path, as windows of at most `length` tokens. Raises UsageError
+    for a file that cannot be read or is too short."""
+    from transformers import AutoTokenizer  # noqa: PLC0415
+
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     ids: list[int] = []
-    for sample in re.split(r"^%%%%\n", text, flags=re.MULTILINE):
+    for sample in re.split(r"^%%%%\n", _read(path or BUILT_IN), flags=re.MULTILINE):
         ids += tokenizer(_spelled(sample, tokenizer), add_special_tokens=False)["input_ids"]
     cut = [np.array(ids[start : start + length]) for start in range(0, len(ids), length)]
     kept = [window for window in cut if len(window) >= min(_LEAST, length)]
     if not kept:
         raise UsageError(
-            f"the calibration text {path} has {len(ids)} tokens: give at least {_LEAST}, "
-            "better some thousands"
+            f"the calibration text {path or BUILT_IN} has {len(ids)} tokens: give at least "
+            f"{_LEAST}, better some thousands"
         )
     return [Window(window, np.tile(np.arange(len(window)), (3, 1))) for window in kept]
 

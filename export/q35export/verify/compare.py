@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from q35chat.bundle.bundle import Bundle
+from q35export.calibration.rotation import folded
 from q35export.config import ModelConfig, load_config
 from q35export.verify.ascend_candidate import AscendCandidate
 from q35export.verify.candidate import Candidate, exact_copy
@@ -17,7 +18,7 @@ from q35export.verify.reference import EncodedPrompt, Encoder, Float32, Referenc
 from q35export.verify.report import Comparison, Report, TensorRow, TokenRow
 from q35export.verify.requirements import Note, Prompts, check_graphs, check_memory, fitting
 from q35export.verify.samples import SAMPLES
-from q35export.verify.stored_weights import StoredTensor, stored_weights
+from q35export.verify.stored_weights import StoredTensor, is_turned, stored_weights
 
 TOKENS = 32
 _STATES = ("conv_", "recurrent_", "key_", "value_")
@@ -79,6 +80,9 @@ def _compare_quantised(
     their places in the reference one by one."""
     running = Candidate(bundle, threads=threads)
     rows.compare(reference, [Side("quantisation", running, None)])
+    if is_turned(bundle):
+        for name, values in folded(config.text, reference.weight):
+            reference.load({name: values})
     for name, tensor in stored_weights(bundle, config):
         rows.compare_weight(reference, name, tensor)
         reference.load({name: tensor.values})

@@ -7,7 +7,7 @@ Written against the operators' own contract (`MatMulNBits` in ONNX Runtime's
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from q35chat.bundle.bundle import Bundle
+from q35export.calibration.rotation import turned_back
 from q35export.config import ModelConfig
 from q35export.graphs.text import build_text_graph
 from q35export.graphs.vision import build_vision_graph
@@ -61,7 +62,7 @@ class StoredMatrix:
 
 def stored_weights(bundle: Bundle, config: ModelConfig) -> Iterator[tuple[str, StoredTensor]]:
     """Every quantised tensor of the bundle that transformers has, too, by the checkpoint's name;
-    none for FP32.
+    none for FP32. Those for a turned residual stream are turned back; the norms stay folded.
 
     One stored matrix is in memory at a time: each tensor comes whole from one. ValueError for a
     graph in which one does not.
@@ -71,7 +72,16 @@ def stored_weights(bundle: Bundle, config: ModelConfig) -> Iterator[tuple[str, S
         sources: dict[str, Origin] | None = None
         for name, matrix in quantised_matrices(bundle.graph_path(graph)):
             sources = origins(config, graph) if sources is None else sources
-            yield from _tensors(name, matrix, sources[name], shapes)
+            for tensor, stored in _tensors(name, matrix, sources[name], shapes):
+                values = stored.values
+                if is_turned(bundle) and graph == "text":
+                    values = turned_back(tensor, values)
+                yield tensor, replace(stored, values=values)
+
+
+def is_turned(bundle: Bundle) -> bool:
+    """Whether the decoder of the bundle has a turned residual stream."""
+    return bundle.manifest.options["text"].get("rounding", "nearest") != "nearest"
 
 
 def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix]]:
