@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields, replace
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from q35chat.chat.events import FinishReason, Timings, Usage
 from q35chat.chat.values import ChatSettings, Role, SamplingSettings
@@ -25,10 +25,11 @@ from q35chat.json_reader import Fields, parse_json
 LATEST_TIME = 253_402_300_799.0
 """The last second of the year 9999, since the epoch."""
 
+T = TypeVar("T")
 _STEP_TIMES = ("predict_ms", "wall_ms")
 _SHOWN_TITLE = 40
-_ROLES: Final[dict[object, Role]] = {role: role for role in get_args(Role)}
-_REASONS: Final[dict[object, FinishReason]] = {one: one for one in get_args(FinishReason)}
+ROLES: Final[dict[object, Role]] = {role: role for role in get_args(Role)}
+REASONS: Final[dict[object, FinishReason]] = {one: one for one in get_args(FinishReason)}
 _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -80,24 +81,12 @@ def count_of(value: object, damage: Damage, kind: str) -> int:
     return 0
 
 
-def role_of(value: object, damage: Damage, *, answered: bool) -> Role:
-    """Who said it; by what is `answered` with where that is damaged."""
-    role = _ROLES.get(value)
-    if role is None:
-        damage.of("speakers")
-        return "assistant" if answered else "user"
-    return role
-
-
-def finish_of(value: object, damage: Damage) -> FinishReason | None:
-    """How an answer ended; by itself where that is damaged."""
-    if value is None:
-        return None
-    reason = _REASONS.get(value)
-    if reason is None:
-        damage.of("endings")
-        return "stop"
-    return reason
+def word_of(value: object, known: Mapping[object, T], damage: Damage, kind: str, else_: T) -> T:
+    """A column of one of the `known` words; `else_` where it is none of them."""
+    if value in known:
+        return known[value]
+    damage.of(kind)
+    return else_
 
 
 def is_hash(value: object) -> bool:

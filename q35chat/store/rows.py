@@ -13,13 +13,13 @@ from typing import Any
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.values import Attachment, ChatSettings, Role, Turn
 from q35chat.store.columns import (
+    REASONS,
+    ROLES,
     Damage,
     count_of,
-    finish_of,
     is_hash,
     pack_ids,
     pack_steps,
-    role_of,
     settings_from_text,
     settings_to_text,
     text_of,
@@ -27,6 +27,7 @@ from q35chat.store.columns import (
     unpack_ids,
     usage_from_columns,
     usage_to_text,
+    word_of,
 )
 from q35chat.store.folder import PictureFiles
 
@@ -216,15 +217,15 @@ def _read_pictures(
 
 
 def _turn(row: Row, pictures: tuple[Attachment, ...], damage: Damage) -> TurnRecord:
-    answered = bool(row["reasoning"] or row["token_ids"] or row["finish"])
-    parent = row["parent"]
+    parent, finish = row["parent"], row["finish"]
+    speaker: Role = "assistant" if row["reasoning"] or row["token_ids"] or finish else "user"
     turn = Turn(
-        role=role_of(row["role"], damage, answered=answered),
+        role=word_of(row["role"], ROLES, damage, "speakers", speaker),
         text=text_of(row["text"], damage),
         attachments=pictures,
         reasoning=text_of(row["reasoning"], damage),
         token_ids=unpack_ids(row["token_ids"], damage),
-        finish=finish_of(row["finish"], damage),
+        finish=None if finish is None else word_of(finish, REASONS, damage, "endings", "stop"),
     )
     return TurnRecord(
         id=text_of(row["id"], damage, "order of turns"),
