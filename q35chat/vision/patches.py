@@ -24,13 +24,6 @@ MAX_ASPECT_RATIO = 200
 _LARGEST_SQUARE = 4096
 
 
-def patchify(
-    image: Image.Image, rules: PictureRules, cap: int = DEFAULT_MAX_IMAGE_TOKENS
-) -> tuple[FloatArray, int, int]:
-    """Patches [P, V] float32 of an RGB image and its grid's height and width in patches."""
-    return patches(fit(image, rules, cap), rules)
-
-
 def fit(
     image: Image.Image,
     rules: PictureRules,

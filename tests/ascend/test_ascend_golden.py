@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
 from q35export.ascend.graphs import AscendOptions
 from q35export.verify.metrics import difference
 from tests.support.ascend import Array, AscendChat, Exported, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint
 from tests.support.golden import SAMPLES, TOKENS, Golden, GoldenCase, load
+from tests.support.patchify import patchify
 
 SHAPES = ("plain", "even", "full_first", "narrow_key", "mostly_linear", "true_heads")
 GEARS = (32, 128, 512)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from q35chat.vision.patches import fitted_size, patchify
+from q35chat.vision.patches import fitted_size
 from q35chat.vision.rules import PictureRules
+from tests.support.patchify import patchify
 from tools.demo_model.held_out import held_out_picture_questions
 from tools.demo_model.pictures import patches, target_size
 

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from q35chat.vision.geometry import geometry
-from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
 from q35export.ascend.graphs import AscendOptions
 from q35export.request import DType
@@ -24,6 +23,7 @@ from tests.lite.environment import call
 from tests.support.ascend import STATES, Array, Exported, export_ascend
 from tests.support.checkpoints import make_checkpoint
 from tests.support.golden import SAMPLES, Golden, load
+from tests.support.patchify import patchify
 
 SHAPES = ("plain", "even")
 PREFILL_GEAR = 128

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from q35chat.bundle.bundle import Bundle
-from q35chat.vision.patches import patchify
 from q35chat.vision.rules import PictureRules
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
@@ -17,6 +16,7 @@ from q35export.request import ExportRequest, Precision
 from q35export.verify.reference import EncodedPrompt, Patches
 from tests.support.checkpoints import make_checkpoint
 from tests.support.golden import SAMPLES, Golden, GoldenCase, load
+from tests.support.patchify import patchify
 
 CAPACITY = 512
 

@@ -14,8 +14,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
 )
 
 from q35chat.errors import PictureError
-from q35chat.vision.patches import fitted_size, patchify
+from q35chat.vision.patches import fitted_size
 from q35chat.vision.rules import DEFAULT_MAX_IMAGE_TOKENS, PictureRules
+from tests.support.patchify import patchify
 from tests.vision.files import noise
 from tests.vision.rules import CONFIG, RULES, token_count
 
