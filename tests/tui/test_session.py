@@ -25,8 +25,14 @@ def loaded() -> Session:
     return session
 
 
+def written(forecast: Forecast | None, editing: str | None = None) -> Any:
+    """A draft, as far as it is shown."""
+    composer = SimpleNamespace(empty=forecast is None)
+    return SimpleNamespace(forecast=forecast, composer=composer, editing=editing)
+
+
 def view(session: Session, draft: Any = None, ways: int | None = None) -> View:
-    draft = draft or SimpleNamespace(forecast=None, empty=True, editing=None)
+    draft = draft or written(None)
     return view_of(session, draft, Keymap().label, ways=ways, following=True)
 
 
@@ -60,11 +66,11 @@ def test_while_another_chat_is_opened_the_model_stays_and_nothing_is_available()
     session.load(opening=True)
     assert session.available is None
     assert missing(session) == "the chat is open"
-    assert view(session).greeting.model is not None
+    assert view(session).model is not None
     assert said(view(session)) == "opening the chat… · you can write already"
     session.load()
     assert missing(session) == "the model is loaded"
-    assert view(session).greeting.model is None
+    assert view(session).model is None
     session.loaded()
     assert session.state == "ready"
 
@@ -133,7 +139,7 @@ def test_a_notice_of_the_engine_stays_until_the_next_turn() -> None:
 
 def test_the_status_says_what_the_draft_needs_and_a_remark_goes_before_it() -> None:
     session = loaded()
-    draft = SimpleNamespace(forecast=Forecast(40, 0, 100, 1_908, True), empty=False, editing=None)
+    draft = written(Forecast(40, 0, 100, 1_908, True))
     assert said(view(session, draft)).startswith("this turn needs 40 slots")
     session.remark = "no command"
     assert said(view(session, draft)) == "no command"
@@ -141,7 +147,7 @@ def test_the_status_says_what_the_draft_needs_and_a_remark_goes_before_it() -> N
 
 def test_hints_are_for_what_can_be_done_next() -> None:
     session = loaded()
-    editing = SimpleNamespace(forecast=None, empty=False, editing="1")
+    editing = written(None, editing="1")
     assert view(session).hints[1] == ("Ctrl+R", "retry")
     assert view(session, editing).hints[0] == ("Enter", "resend")
     assert view(session, ways=2).hints[0] == ("F5–F6", "choose")

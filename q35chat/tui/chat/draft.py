@@ -118,23 +118,19 @@ class Pictures:
             return
         del self._reading[chip]
         there = chip in self._composer.chips.chips
-        if there:
-            self._take(chip, path, found)
-        await self._on_read(there)
-
-    def _take(self, chip: Chip, path: Path, found: Attachment | str) -> None:
-        place = self._brought_back.pop(path, -1)
-        if isinstance(found, Attachment):
+        place = self._brought_back.pop(path, -1) if there else -1
+        if there and isinstance(found, Attachment):
             self._files[found.sha256] = path
             chip.ready(found)
-            return
-        self._composer.chips.drop(chip)
-        self._session.queued = False
-        self._host.refresh()
-        if found:
-            self._host.say(found, "error")
-        else:
-            self._miss(path.name, place=place)
+        elif there:
+            self._composer.chips.drop(chip)
+            self._session.queued = False
+            self._host.refresh()
+            if isinstance(found, str) and found:
+                self._host.say(found, "error")
+            else:
+                self._miss(path.name, place=place)
+        await self._on_read(there)
 
 
 class Draft:
@@ -153,12 +149,12 @@ class Draft:
         send_queued: Callable[[], Awaitable[None]],
     ) -> None:
         self._session = session
-        self._composer = composer
+        self.composer = composer
         self._drafts = drafts
         self._host = host
         self._after = after
         self._send_queued = send_queued
-        self._pictures = Pictures(session, composer, host, self._picture_read)
+        self.pictures = Pictures(session, composer, host, self._picture_read)
         self._key = ""
         self._kept: dict[str, tuple[Waiting, ...]] = {}
         self._shown = _NOTHING
@@ -173,60 +169,28 @@ class Draft:
     # -- what it holds
 
     @property
-    def empty(self) -> bool:
-        """Nothing written, nothing attached."""
-        return self._composer.empty
-
-    @property
-    def text(self) -> str:
-        """What is written, as it stands there."""
-        return self._composer.editor.full_text
-
-    @property
-    def has_pictures(self) -> bool:
-        """Whether a picture is attached, read or not."""
-        return bool(self._composer.chips.chips)
-
-    @property
-    def reading(self) -> bool:
-        """Whether some picture is still being read."""
-        return self._composer.chips.reading
-
-    @property
     def sendable(self) -> tuple[str, tuple[Attachment, ...]]:
         """What would be sent now."""
-        return self.text.strip(), self._composer.chips.attachments
+        return self.composer.editor.full_text.strip(), self.composer.chips.attachments
 
     def is_command(self, text: str) -> bool:
         """Whether it is a command: typed, on one line, and no path that exists."""
-        typed = not self._composer.editor.pasted
+        typed = not self.composer.editor.pasted
         return typed and text.startswith("/") and "\n" not in text and not is_existing_path(text)
 
     def changed(self) -> None:
         """The composer holds something else."""
-        if self.empty:
+        if self.composer.empty:
             self.unqueue()
-        self.read_pictures()
+        self.pictures.read()
         self._remember()
         self.forecast_soon()
-
-    def write(self, text: str) -> None:
-        """Put another text in the place of the one there is."""
-        self._composer.editor.put(text)
-
-    def focus(self) -> None:
-        """Give it the keyboard."""
-        self._composer.editor.focus()
 
     def attach(self, paths: Iterable[Path]) -> None:
         """Add pictures."""
         for path in paths:
-            self._composer.chips.add(path)
-        self.read_pictures()
-
-    def read_pictures(self) -> None:
-        """Read the pictures that are not read yet, where there is a conversation for them."""
-        self._pictures.read()
+            self.composer.chips.add(path)
+        self.pictures.read()
 
     async def _picture_read(self, there: bool) -> None:
         if there:
@@ -245,8 +209,8 @@ class Draft:
         self._keep()
         self._key, self._sent = key, None
         self._shown = self._draft_of(key)
-        if self._composer.contents != self._shown:
-            self._composer.put(*self._shown)
+        if self.composer.contents != self._shown:
+            self.composer.put(*self._shown)
 
     def turn_to_after_keys(self, key: str, then: Callable[[], None]) -> None:
         """The same, then `then`, after the keys that were pressed before: those are for the chat
@@ -256,42 +220,42 @@ class Draft:
             self.turn_to(key)
             then()
 
-        self._composer.editor.call_later(turn)
+        self.composer.editor.call_later(turn)
 
     def turn_back(self, conversation: Conversation) -> None:
         """The other chat could not be opened: what was written for it comes behind the draft of
         the one on screen."""
-        key, written = _key_of(conversation), self._composer.contents
+        key, written = _key_of(conversation), self.composer.contents
         if key == self._key:
             return
         untouched = written == self._shown
         self.turn_to(key)
         if not untouched:
-            self._composer.put(*_joined(self._composer.contents, written))
+            self.composer.put(*_joined(self.composer.contents, written))
 
     def arrive(self, conversation: Conversation) -> None:
         """A conversation is on screen. What was written before any was there is for this one: it
         comes behind its draft, and then nothing is sent that the user has not seen."""
         questions = _questions(conversation.steps)
-        self._composer.editor.past = History(step.turn.text for step in questions)
+        self.composer.editor.past = History(step.turn.text for step in questions)
         key = _key_of(conversation)
-        if self._key or self.empty:
+        if self._key or self.composer.empty:
             self.turn_to(key)
             return
         self._key = key
         draft = self._draft_of(key)
         if draft != _NOTHING:
             self.unqueue()
-            self._composer.put(*_joined(draft, self._composer.contents))
+            self.composer.put(*_joined(draft, self.composer.contents))
 
     def carry(self) -> None:
         """Take what is being written along: from now on it is for a new chat."""
-        draft = self._composer.contents
+        draft = self.composer.contents
         if not self.cancel_edit():
-            self._composer.put("")
+            self.composer.put("")
         self._keep()
         self._key, self._shown = NEW, _NOTHING
-        self._composer.put(*draft)
+        self.composer.put(*draft)
 
     def save(self) -> None:
         """Write changed drafts in a worker."""
@@ -303,7 +267,7 @@ class Draft:
         question that was being changed is kept behind the draft."""
         self._remember()
         if self._key and self._edited:
-            self._put(_joined(self._stash or _NOTHING, self._composer.contents))
+            self._put(_joined(self._stash or _NOTHING, self.composer.contents))
         if self._drafts.unsaved:
             self._save()
 
@@ -315,22 +279,22 @@ class Draft:
         """The draft of a chat; what lay in files is to be read again."""
         text, pictures = self._drafts.get(key), self._kept.pop(key, None)
         if pictures is None:
-            pictures = self._pictures.bring_back(self._drafts.pictures(key))
+            pictures = self.pictures.bring_back(self._drafts.pictures(key))
         return text, pictures
 
     def _keep(self) -> None:
         if self._key:
             self._remember()
-            self._kept[self._key] = self._composer.chips.pictures
+            self._kept[self._key] = self.composer.chips.pictures
             self.save()
 
     def _remember(self) -> None:
         if self._key and self.editing is None:
-            self._put(self._composer.contents)
+            self._put(self.composer.contents)
 
     def _put(self, contents: Contents) -> None:
         text, pictures = contents
-        kept = (KeptPicture(picture.name, self._pictures.file_of(picture)) for picture in pictures)
+        kept = (KeptPicture(picture.name, self.pictures.file_of(picture)) for picture in pictures)
         self._drafts.put(self._key, text, tuple(kept))
 
     # -- sending
@@ -346,13 +310,13 @@ class Draft:
         remembered until it has arrived."""
         text, attachments = self.sendable
         edited = self.editing
-        self._composer.editor.past.add(text)
-        self._sent, self._sent_for = self._composer.contents, edited
+        self.composer.editor.past.add(text)
+        self._sent, self._sent_for = self.composer.contents, edited
         self._stash = None
         self._show_edit(None)
         self._drafts.put(self._key, "")
         self._key = conversation.id
-        self._composer.put("")
+        self.composer.put("")
         return Turn("user", text, attachments), edited
 
     def give_back(self, conversation: Conversation) -> Whereabouts:
@@ -365,9 +329,9 @@ class Draft:
         questions = _questions(conversation.steps)
         if questions and questions[-1].turn.text == sent[0].strip():
             return "kept"
-        if not self.empty:
+        if not self.composer.empty:
             return "past"
-        self._composer.put(*sent)
+        self.composer.put(*sent)
         ids = [step.id for step in questions]
         if self._sent_for in ids:
             self._show_edit(ids.index(self._sent_for), ids)
@@ -387,8 +351,8 @@ class Draft:
             index = (ids.index(self.editing) - 1) % len(ids)
         else:
             index = len(ids) - 1
-            self._stash = self._composer.contents
-        self._composer.put(questions[index].turn.text, questions[index].turn.attachments)
+            self._stash = self.composer.contents
+        self.composer.put(questions[index].turn.text, questions[index].turn.attachments)
         self._show_edit(index, ids)
         self._host.refresh()
 
@@ -398,13 +362,13 @@ class Draft:
             return False
         stash, self._stash = self._stash, None
         self._show_edit(None)
-        self._composer.put(*(stash or _NOTHING))
+        self.composer.put(*(stash or _NOTHING))
         self._host.refresh()
         return True
 
     def _show_edit(self, index: int | None, ids: Sequence[str] = ()) -> None:
         self.editing = None if index is None else ids[index]
-        self._composer.show_mode(
+        self.composer.show_mode(
             ""
             if index is None
             else f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a version"
@@ -414,7 +378,7 @@ class Draft:
     def _edited(self) -> bool:
         """Whether an earlier question stands in the composer, changed."""
         open_now = [step.turn for step in self._session.steps if step.id == self.editing]
-        written = self._composer.contents
+        written = self.composer.contents
         return any(written != (turn.text, tuple(turn.attachments)) for turn in open_now)
 
     # -- what sending would take
@@ -430,10 +394,6 @@ class Draft:
         if self._timer is not None:
             self._timer.stop()
         self._timer = self._after(FORECAST_DELAY_S, self._ask)
-
-    def forget_forecast(self) -> None:
-        """What was forecast is not so any more."""
-        self.forecast = None
 
     @property
     def _asked(self) -> Asked:

@@ -7,11 +7,12 @@ written while a chat is opened is for that chat. What does not come leaves a pan
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from q35chat.chat.service import Conversation, Workspace
+from q35chat.chat.service import Conversation
 from q35chat.errors import Q35Error
 from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.host import Host
@@ -91,7 +92,7 @@ class Loader:
 
         self.session.load(opening=True)
         self.draft.unqueue()
-        self.draft.forget_forecast()
+        self.draft.forecast = None
         self.host.refresh()
         work = partial(self._stored, stored)
         self.draft.turn_to_after_keys(stored or NEW, partial(self._begin, work, failed))
@@ -110,17 +111,22 @@ class Loader:
 
     def count_earlier(self) -> None:
         """Count the chats there are to come back to, where the welcome says so."""
-        if not self.session.steps:
-            workspace = self.session.workspace
-            self.host.background("earlier", partial(_count, workspace), self._show_earlier)
+        if self.session.steps:
+            return
 
-    def _show_earlier(self, earlier: int | None) -> None:
-        if earlier is not None:
+        def count() -> int:
+            with suppress(Q35Error):
+                return len(self.session.workspace.sessions())
+            return self.session.earlier
+
+        def show(earlier: int) -> None:
             self.session.earlier = earlier
             self.host.refresh()
 
+        self.host.background("earlier", count, show)
+
     async def _go_on(self) -> None:
-        self.draft.read_pictures()
+        self.draft.pictures.read()
         self.session.warn(panel=self.panel.display)
         self.host.refresh()
         message = self.session.workspace.message
@@ -148,7 +154,7 @@ class Loader:
                 self.draft.unqueue()
             await self.panel.show("error", title, cause(error), ways)
             if stays:
-                self.draft.read_pictures()
+                self.draft.pictures.read()
 
         self.panel.dismiss()
         self.session.load()
@@ -174,14 +180,6 @@ class Loader:
         await self.show(found)
         if then:
             self.host.say(then)
-
-
-def _count(workspace: Workspace) -> int | None:
-    """How many chats are stored; None where nobody can tell. For a worker thread."""
-    try:
-        return len(workspace.sessions())
-    except Q35Error:
-        return None
 
 
 def _warm_up() -> None:

@@ -60,7 +60,7 @@ class Recovery:
             await self._no_room("There is no room for a summary", cause(error), summary=False)
             return
         if isinstance(error, CapacityError):
-            then = None if self.draft.empty else Then("send", self.send)
+            then = None if self.draft.composer.empty else Then("send", self.send)
             await self._no_room("There is no room for this turn", cause(error), then=then)
             return
         if isinstance(error, Q35Error) and not isinstance(error, RuntimeFailure):
@@ -114,7 +114,7 @@ class Recovery:
         if ways and begun:
             ways.append(self._way("Export to Markdown", "export"))
         if not ways:
-            smaller = ", a smaller picture" if self.draft.has_pictures else ""
+            smaller = ", a smaller picture" if self.draft.composer.chips.chips else ""
             text = (
                 f"{text} What would help: a shorter message{smaller}, or a bundle exported with "
                 "a larger --max-seq-len."
@@ -138,7 +138,7 @@ class Recovery:
         return self._way("Try again", "proceed" if cut else "regenerate")
 
     def _new_way(self) -> Way:
-        if self.draft.empty:
+        if self.draft.composer.empty:
             return self._way("New chat", "new")
 
         async def take_along() -> None:

@@ -19,10 +19,12 @@ from q35chat.tui import garbage
 from q35chat.tui.chat.draft import Draft
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.loading import Loader
+from q35chat.tui.chat.paste import picture_paths
 from q35chat.tui.chat.recovery import Recovery, oldest_words
 from q35chat.tui.chat.running_turn import SHORTEST_S, RunningTurn
 from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.view import missing, obstacle
+from q35chat.tui.commands import parse_slash
 from q35chat.tui.text import one_line, slots
 from q35chat.tui.widgets.messages import Messages
 from q35chat.tui.widgets.panel import Panel
@@ -119,38 +121,49 @@ class TurnActions:
 
     # -- sending
 
+    async def submit(self, text: str) -> None:
+        """Enter: run a command, attach pictures that are named, or send."""
+        text, editor = text.rstrip(), self.draft.composer.editor
+        if self.draft.is_command(text):
+            parsed = parse_slash(text)
+            if parsed is None:
+                self.host.remark(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
+                return
+            editor.put("")
+            await self.host.run(parsed[0].id, parsed[1])
+        elif paths := picture_paths(text):
+            editor.put("")
+            self.draft.attach(paths)
+        else:
+            await self.send()
+
     async def send(self) -> None:
         """Send the draft, if there is any, once everything it needs is there."""
         session, conversation = self.session, self.session.available
         if session.running:
             self.host.remark("the answer is still being written · Esc stops it, your text stays")
-        elif self.draft.empty:
+        elif self.draft.composer.empty:
             self.draft.unqueue()
-        elif conversation is None or self.draft.reading:
+        elif conversation is None or self.draft.composer.chips.reading:
             session.queued = True
             self.host.remark(f"sends when {missing(session)} · Esc keeps it as a draft")
+        elif self.draft.refusal is not None:
+            session.queued = False
+            await self.recovery.too_large(self.draft.refusal)
         else:
-            await self._send(conversation)
+            question, edited = self.draft.take(conversation)
+            if edited is None:
+                events = partial(conversation.send, question.text, question.attachments)
+            else:
+                events = partial(conversation.edit, edited, question.text, question.attachments)
+            await self._run(events, partial(self.transcript.begin, question, edited))
 
     async def send_queued(self) -> None:
         """Something that was missing is there. What is a command by now is no message."""
-        if self.session.queued and self.draft.is_command(self.draft.text):
+        if self.session.queued and self.draft.is_command(self.draft.composer.editor.full_text):
             self.draft.unqueue()
         elif self.session.queued:
             await self.send()
-
-    async def _send(self, conversation: Conversation) -> None:
-        self.session.queued = False
-        refusal = self.draft.refusal
-        if refusal is not None:
-            await self.recovery.too_large(refusal)
-            return
-        question, edited = self.draft.take(conversation)
-        if edited is None:
-            events = partial(conversation.send, question.text, question.attachments)
-        else:
-            events = partial(conversation.edit, edited, question.text, question.attachments)
-        await self._run(events, partial(self.transcript.begin, question, edited))
 
     # -- commands
 
@@ -172,7 +185,7 @@ class TurnActions:
         elif self.session.queued:
             self.draft.unqueue()
         elif not self.draft.cancel_edit():
-            self.draft.focus()
+            self.draft.composer.editor.focus()
 
     def stop(self) -> None:
         """Ask the running turn to stop."""
@@ -247,26 +260,23 @@ class TurnActions:
             said = one_line(argument, 40)
             self.host.say(f"“{said}” is not a number from 1 to {most}", "error")
         else:
-            await self._drop(conversation, pairs)
-
-    async def _drop(self, conversation: Conversation, pairs: int) -> None:
-        which = oldest_words(self.session.questions, pairs)
-        before = conversation.used_slots
-        try:
-            conversation.drop_oldest(pairs)
-        except Q35Error as error:
-            self.host.say(str(error), "error")
-            return
-        await self.transcript.synchronise(conversation.steps)
-        self._changed(conversation)
-        freed = max(0, before - conversation.used_slots)
-        won = f"; {slots(freed)} are free again" if freed else ""
-        self.host.say(f"Left out {which}{won}")
+            which = oldest_words(self.session.questions, pairs)
+            before = conversation.used_slots
+            try:
+                conversation.drop_oldest(pairs)
+            except Q35Error as error:
+                self.host.say(str(error), "error")
+                return
+            await self.transcript.synchronise(conversation.steps)
+            self._changed(conversation)
+            freed = max(0, before - conversation.used_slots)
+            won = f"; {slots(freed)} are free again" if freed else ""
+            self.host.say(f"Left out {which}{won}")
 
     def _changed(self, conversation: Conversation) -> None:
         """The turns that the model reads are others now."""
         self.session.meter.idle(conversation)
-        self.draft.forget_forecast()
+        self.draft.forecast = None
         self.draft.forecast_soon()
         self.host.refresh()
 

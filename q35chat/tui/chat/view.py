@@ -25,23 +25,15 @@ _NO_MODEL: Final = "no model"
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
-    """What the welcome says: the model, None until one answers; whether none came; and how many
-    earlier chats there are."""
-
-    model: ModelInfo | None
-    failed: bool
-    earlier: int
-
-
-@dataclass(frozen=True, slots=True)
 class View:
-    """`empty`: the welcome stands where the turns would. `status` are wordings of one line, the
-    best first."""
+    """`model` is None until one answers, for good where it `failed`. `empty`: the welcome stands
+    where the turns would. `status` are wordings of one line, the best first."""
 
     title: str
     model_state: str
-    greeting: Greeting
+    model: ModelInfo | None
+    failed: bool
+    earlier: int
     empty: bool
     notice: Notice
     reading: Reading
@@ -69,7 +61,9 @@ def view_of(
     return View(
         title=conversation.title if conversation is not None else "",
         model_state=model.name if model is not None else _NO_MODEL if failed else _LOADING,
-        greeting=Greeting(model, failed, session.earlier),
+        model=model,
+        failed=failed,
+        earlier=session.earlier,
         empty=not (session.running or begun or session.steps),
         notice=session.notice,
         reading=session.meter.reading(),
@@ -116,7 +110,7 @@ def thinking_words(session: Session) -> str:
 def _status(session: Session, draft: Draft) -> tuple[Content, ...]:
     if session.remark:
         return (Content(session.remark),)
-    if draft.forecast is not None and not session.running and not draft.empty:
+    if draft.forecast is not None and not session.running and not draft.composer.empty:
         return forecast_lines(draft.forecast)
     return (Content(thinking_words(session)),)
 

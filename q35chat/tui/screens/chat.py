@@ -24,12 +24,11 @@ from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.loading import Loader
-from q35chat.tui.chat.paste import picture_paths
 from q35chat.tui.chat.recovery import Recovery
 from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.turn_actions import TurnActions
-from q35chat.tui.chat.view import View, view_of
-from q35chat.tui.commands import key_of, panel_bindings, parse_slash, screen_bindings
+from q35chat.tui.chat.view import view_of
+from q35chat.tui.commands import key_of, panel_bindings, screen_bindings
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
@@ -72,51 +71,37 @@ class ChatScreen(Screen[None]):
         self._opening = opening
         self._unpainted = False
         self._latest: Timer | None = None
-        self._shown: View | None = None
         self.messages = Messages()
-        self.transcript = Transcript()
-        self.panel = Panel()
+        self.transcript = transcript = Transcript()
+        self.panel = panel = Panel()
         self.composer = Composer(self._submit, self._add_pictures)
-        self.session = Session(workspace)
+        self.session = session = Session(workspace)
         host = Host(
-            self.say,
-            self._remark,
-            self._show,
-            self._refresh_view,
-            self._background,
-            self.call_later,
-            self.run_command,
+            say=self.say,
+            remark=self._remark,
+            show=self._show,
+            refresh=self._refresh_view,
+            background=self._background,
+            later=self.call_later,
+            run=self.run_command,
         )
-        self.draft = Draft(
-            self.session, self.composer, drafts, host, self.set_timer, self._send_queued
-        )
-        self.loader = Loader(
-            self.session, self.draft, self.transcript, self.panel, host, self._send_queued
-        )
-        self._recovery = Recovery(
-            self.session,
-            self.draft,
-            self.panel,
-            self.messages,
-            host,
-            self._send,
-            self.loader.restart,
-        )
-        self._chats = ChatActions(
-            self.session, self.draft, self.transcript, self.loader, host, self._application
-        )
+        send, queued = self._send, self._send_queued
+        self.draft = draft = Draft(session, self.composer, drafts, host, self.set_timer, queued)
+        self.loader = loader = Loader(session, draft, transcript, panel, host, queued)
+        self._recovery = Recovery(session, draft, panel, self.messages, host, send, loader.restart)
+        self._chats = ChatActions(session, draft, transcript, loader, host, self._application)
         self.turns = TurnActions(
-            self.session,
-            self.draft,
-            self.transcript,
-            self.panel,
+            session,
+            draft,
+            transcript,
+            panel,
             self.messages,
-            self.loader,
+            loader,
             self._recovery,
             host,
-            self.set_interval,
-            partial(self.run_worker, group="end"),
-            self._chats.turn_ended,
+            every=self.set_interval,
+            spawn=partial(self.run_worker, group="end"),
+            on_end=self._chats.turn_ended,
         )
 
     def compose(self) -> ComposeResult:
@@ -140,7 +125,7 @@ class ChatScreen(Screen[None]):
         """Show at once; load after the first paint."""
         self._show()
         if self._opening.prompt:
-            self.draft.write(self._opening.prompt)
+            self.draft.composer.editor.put(self._opening.prompt)
         elif not self._opening.session:
             self.draft.turn_to(NEW)
         self.draft.attach(self._opening.images)
@@ -210,6 +195,12 @@ class ChatScreen(Screen[None]):
 
         self.run_worker(run, thread=True, exclusive=exclusive, group=group)
 
+    async def _submit(self, text: str) -> None:
+        await self.turns.submit(text)
+
+    def _add_pictures(self, paths: Sequence[Path]) -> None:
+        self.draft.attach(paths)
+
     async def _send(self) -> None:
         await self.turns.send()
 
@@ -226,7 +217,6 @@ class ChatScreen(Screen[None]):
             ways=len(self.panel.ways) if self.panel.display else None,
             following=self.transcript.following,
         )
-        shown, self._shown = self._shown, view
         self.query_one(TitleBar).show(view.title, view.model_state)
         self.query_one(MeterLine).show(view.reading)
         self.query_one(Meters).show(view.reading)
@@ -234,19 +224,17 @@ class ChatScreen(Screen[None]):
         welcome = self.query_one(Welcome)
         welcome.display = view.empty
         self.transcript.display = not view.empty
-        if shown is None or view.greeting != shown.greeting:
+        if view.empty:
             welcome.show(
-                view.greeting.model,
+                view.model,
                 self.key("setup"),
-                failed=view.greeting.failed,
-                earlier=view.greeting.earlier,
+                failed=view.failed,
+                earlier=view.earlier,
                 chats_key=self.key("sessions"),
             )
-        if shown is None or view.notice != shown.notice:
-            sign, colour = ("●", "$primary") if view.notice.engine else ("▲", "$warning")
-            self.query_one(NoticeLine).say(view.notice.text, sign=sign, colour=colour)
-        if shown is None or view.status != shown.status:
-            self.composer.show_status(*view.status)
+        sign, colour = ("●", "$primary") if view.notice.engine else ("▲", "$warning")
+        self.query_one(NoticeLine).say(view.notice.text, sign=sign, colour=colour)
+        self.composer.show_status(*view.status)
 
     # -- keys and clicks
 
@@ -270,27 +258,6 @@ class ChatScreen(Screen[None]):
         self.toggle_class("-panel-too" if self.has_class("-narrow") else "-line-only")
         self.call_after_refresh(self._show)
 
-    async def _submit(self, text: str) -> None:
-        """Enter: run a command, attach a picture that is named, or send."""
-        text = text.rstrip()
-        if self.draft.is_command(text):
-            parsed = parse_slash(text)
-            if parsed is None:
-                self._remark(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
-                return
-            self.draft.write("")
-            await self.run_command(parsed[0].id, parsed[1])
-            return
-        paths = picture_paths(text)
-        if paths:
-            self.draft.write("")
-            self.draft.attach(paths)
-        else:
-            await self.turns.send()
-
-    def _add_pictures(self, paths: Sequence[Path]) -> None:
-        self.draft.attach(paths)
-
     @on(Composer.Changed)
     def _changed(self) -> None:
         self.draft.changed()
@@ -313,7 +280,7 @@ class ChatScreen(Screen[None]):
 
     def on_click(self) -> None:
         """Typing always goes to the composer."""
-        self.draft.focus()
+        self.draft.composer.editor.focus()
 
     async def code_blocks(self) -> list[CodeBlock]:
         """The code blocks by their numbers, from 1, for the palette."""

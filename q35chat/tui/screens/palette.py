@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -17,6 +17,7 @@ from textual.worker import Worker, WorkerError
 from q35chat.text import pluralise
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.markdown.source import CodeBlock
+from q35chat.tui.screens.chat import ChatScreen
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.key_order import LatestQuery, run_in_order
 
@@ -31,25 +32,12 @@ class _Entry:
     run: Callable[[], Awaitable[None]]
 
 
-class RunsCommands(Protocol):
-    """A screen whose commands can be found by name."""
-
-    def key(self, command_id: str) -> str:
-        """The key of a command, as it is written for people."""
-
-    async def run_command(self, command_id: str, argument: str = "") -> None:
-        """Run a command of the table."""
-
-    async def code_blocks(self) -> Sequence[CodeBlock]:
-        """The code blocks that can be copied by their number, from 1."""
-
-
 class CommandTable(Provider):
     """Everything the chat screen can do."""
 
     @property
-    def _chat(self) -> RunsCommands:
-        return cast("RunsCommands", self.screen)
+    def _chat(self) -> ChatScreen:
+        return cast("ChatScreen", self.screen)
 
     async def discover(self) -> Hits:
         """All commands, in the table's order."""

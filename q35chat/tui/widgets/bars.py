@@ -47,12 +47,14 @@ class NoticeLine(Static):
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(markup=False, id=id)
+        self._text = ""
         self.display = False
 
     def say(self, text: str, *, sign: str = "▲", colour: str = "$warning") -> None:
         """Show a line, or hide with an empty one."""
         self.display = bool(text)
-        if text:
+        if text and text != self._text:
+            self._text = text
             self.update(Content.assemble((f"{sign} ", f"{colour} bold"), (clean(text), colour)))
 
 
