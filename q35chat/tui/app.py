@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TextIO, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
 
 from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
@@ -252,20 +252,14 @@ def run(
     opening = Opening(session, tuple(images), clean(prompt + "".join(typed)))
     app = ChatApp(workspace, opening, preferences, Drafts.at_home(), display, exporter)
 
-    def dress(screen: TextIO) -> PictureFile:
-        return PictureFile(screen, display)
-
-    with apart(log_path(), dress):
+    with apart(log_path(), lambda screen: PictureFile(screen, display)):
         asyncio.run(_run(app))
     if app.failure is not None:
-        raise ScreenError(_failed(app.failure)) from app.failure
+        what = one_line(f"{type(app.failure).__name__}: {app.failure}", 200)
+        raise ScreenError(
+            f"the chat had to end: unexpected {what}; where it was is in {log_path()}"
+        ) from app.failure
     return app.return_code or 0
-
-
-def _failed(error: BaseException) -> str:
-    """One line about an error that nobody foresaw."""
-    what = one_line(f"{type(error).__name__}: {error}", 200)
-    return f"the chat had to end: unexpected {what}; where it was is in {log_path()}"
 
 
 async def _run(app: ChatApp) -> None:

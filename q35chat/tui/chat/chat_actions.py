@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from textual.screen import Screen
 
-from q35chat.chat.service import Conversation, Workspace
+from q35chat.chat.service import Conversation
 from q35chat.chat.values import Turn
 from q35chat.errors import Q35Error
 from q35chat.tui.chat.draft import Draft
@@ -25,6 +24,7 @@ from q35chat.tui.chat.view import busy, obstacle, thinking_words
 from q35chat.tui.commands import Keymap
 from q35chat.tui.markdown.source import CodeBlock, conversation_markdown, numbered_blocks
 from q35chat.tui.text import count, one_line
+from q35chat.tui.widgets.messages import Severity
 from q35chat.tui.widgets.transcript import Transcript
 from q35chat.user_input import MOST, typed_number, typed_path
 
@@ -188,14 +188,18 @@ class ChatActions:
             self.host.say("There is nothing to export yet")
             return
         folder = typed_path(argument or ".")
-        work = partial(_export, self.session.workspace, conversation.id, folder)
-        self.host.background("export", work, self._exported)
+        session_id, workspace = conversation.id, self.session.workspace
 
-    def _exported(self, written: Path | Exception) -> None:
-        if isinstance(written, Exception):
-            self.host.say(str(written), "error", about="the export")
-        else:
-            self.host.say(f"Written to {written}", about="the export")
+        def work() -> tuple[str, Severity]:
+            try:
+                return f"Written to {workspace.export_markdown(session_id, folder)}", "information"
+            except (Q35Error, OSError) as error:
+                return str(error), "error"
+
+        def say(said: tuple[str, Severity]) -> None:
+            self.host.say(*said, about="the export")
+
+        self.host.background("export", work, say)
 
     async def do_copy_answer(self, _: str) -> None:
         """Copy the last answer."""
@@ -324,14 +328,6 @@ class ChatActions:
         self.session.stop()
         self.host.refresh()
         self.program().exit()
-
-
-def _export(workspace: Workspace, session_id: str, folder: Path) -> Path | Exception:
-    """Where the conversation was written, or why not. For a worker thread."""
-    try:
-        return workspace.export_markdown(session_id, folder)
-    except (Q35Error, OSError) as error:
-        return error
 
 
 def _no_thinking(argument: str) -> str:

@@ -212,16 +212,6 @@ class Draft:
         if self.composer.contents != self._shown:
             self.composer.put(*self._shown)
 
-    def turn_to_after_keys(self, key: str, then: Callable[[], None]) -> None:
-        """The same, then `then`, after the keys that were pressed before: those are for the chat
-        that is left."""
-
-        def turn() -> None:
-            self.turn_to(key)
-            then()
-
-        self.composer.editor.call_later(turn)
-
     def turn_back(self, conversation: Conversation) -> None:
         """The other chat could not be opened: what was written for it comes behind the draft of
         the one on screen."""
@@ -266,8 +256,10 @@ class Draft:
         """Write changed drafts at once: the application is about to end, with its workers. A
         question that was being changed is kept behind the draft."""
         self._remember()
-        if self._key and self._edited:
-            self._put(_joined(self._stash or _NOTHING, self.composer.contents))
+        written = self.composer.contents
+        edited = [step.turn for step in self._session.steps if step.id == self.editing]
+        if self._key and any(written != (it.text, tuple(it.attachments)) for it in edited):
+            self._put(_joined(self._stash or _NOTHING, written))
         if self._drafts.unsaved:
             self._save()
 
@@ -374,13 +366,6 @@ class Draft:
             else f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a version"
         )
 
-    @property
-    def _edited(self) -> bool:
-        """Whether an earlier question stands in the composer, changed."""
-        open_now = [step.turn for step in self._session.steps if step.id == self.editing]
-        written = self.composer.contents
-        return any(written != (turn.text, tuple(turn.attachments)) for turn in open_now)
-
     # -- what sending would take
 
     @property
@@ -411,8 +396,15 @@ class Draft:
             self._session.meter.idle(conversation)
             self._host.refresh()
             return
-        work = partial(_forecast, conversation, *self._asked)
-        then = partial(self._show_forecast, conversation, self._asked)
+        asked = self._asked
+
+        def work() -> Forecast | Q35Error:
+            try:
+                return conversation.forecast(*asked)
+            except Q35Error as error:
+                return error
+
+        then = partial(self._show_forecast, conversation, asked)
         self._host.background("forecast", work, then, exclusive=True)
 
     def _show_forecast(
@@ -426,16 +418,6 @@ class Draft:
             self._forecast_for, self.forecast = asked, forecast
             self._session.meter.expect(forecast)
             self._host.refresh()
-
-
-def _forecast(
-    conversation: Conversation, text: str, attachments: Sequence[Attachment], edited: str | None
-) -> Forecast | Q35Error:
-    """What sending this would take, or why nobody can tell. For a worker thread."""
-    try:
-        return conversation.forecast(text, attachments, edited)
-    except Q35Error as error:
-        return error
 
 
 def _key_of(conversation: Conversation) -> str:

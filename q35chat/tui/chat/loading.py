@@ -90,12 +90,16 @@ class Loader:
                 self.draft.turn_back(self.session.conversation)
             await self._go_on()
 
+        def begin() -> None:
+            self.draft.turn_to(stored or NEW)
+            self._begin(partial(self._stored, stored), failed)
+
         self.session.load(opening=True)
         self.draft.unqueue()
         self.draft.forecast = None
         self.host.refresh()
-        work = partial(self._stored, stored)
-        self.draft.turn_to_after_keys(stored or NEW, partial(self._begin, work, failed))
+        # after the keys that were pressed before: those are for the chat that is left
+        self.draft.composer.editor.call_later(begin)
 
     async def show(self, conversation: Conversation) -> None:
         """Put a conversation that is there on the screen, then go on with what waits for it."""

@@ -126,12 +126,15 @@ class Meter:
     _route: str = ""
 
     def idle(self, conversation: Conversation) -> None:
-        """Nothing runs: the slots that are held, and the numbers of the last answer."""
+        """Nothing runs: the slots that are held, and the numbers of the last answer where the
+        present model gave it."""
         self.model = conversation.model
         self.running = False
         self._progress = None
         self.capacity = Capacity(self.model.capacity, conversation.used_slots)
-        self._show(_last_usage(conversation))
+        steps = conversation.steps
+        mine = bool(steps) and steps[-1].model == self.model.name
+        self._show(steps[-1].usage if mine else None)
 
     def expect(self, forecast: Forecast) -> None:
         """Show what a draft would take."""
@@ -220,12 +223,6 @@ class Meter:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def _last_usage(conversation: Conversation) -> Usage | None:
-    """What the last answer told of itself, where the present model gave it."""
-    steps = conversation.steps
-    return steps[-1].usage if steps and steps[-1].model == conversation.model.name else None
 
 
 def _prefill(prefill: PrefillProgress) -> Progress:

@@ -20,13 +20,8 @@ from q35chat.tui.widgets.composer import refusal_words
 from q35chat.tui.widgets.messages import Messages
 from q35chat.tui.widgets.panel import Panel, Way
 
-
-@dataclass(frozen=True, slots=True)
-class Then:
-    """What follows once there is room: in a word, and how."""
-
-    verb: str
-    run: Callable[[], Awaitable[None]]
+Then = tuple[str, Callable[[], Awaitable[None]]]
+"""What follows once there is room: in a word, and how."""
 
 
 @dataclass(eq=False)
@@ -60,7 +55,7 @@ class Recovery:
             await self._no_room("There is no room for a summary", cause(error), summary=False)
             return
         if isinstance(error, CapacityError):
-            then = None if self.draft.composer.empty else Then("send", self.send)
+            then = None if self.draft.composer.empty else ("send", self.send)
             await self._no_room("There is no room for this turn", cause(error), then=then)
             return
         if isinstance(error, Q35Error) and not isinstance(error, RuntimeFailure):
@@ -77,17 +72,16 @@ class Recovery:
 
     async def too_large(self, forecast: Forecast) -> None:
         """The draft does not fit."""
-        words = refusal_words(forecast)
+        words, room = refusal_words(forecast), forecast.turn_slots + 1
         reason = f"{words[:1].upper()}{words[1:]}."
-        room = forecast.turn_slots + 1
-        then = Then("send", self.send)
+        then = ("send", self.send)
         await self._no_room("This turn does not fit", reason, room=room, then=then)
 
     async def capacity_reached(self) -> None:
         """The answer came to the end of the slots."""
         total = count(self.session.meter.capacity.total)
         text = f"All {total} slots are used. The answer so far is kept."
-        then = Then("go on", partial(self.host.run, "proceed"))
+        then = ("go on", partial(self.host.run, "proceed"))
         await self._no_room("Capacity reached", text, then=then)
 
     async def _no_room(
@@ -158,9 +152,9 @@ class Recovery:
             self.panel.dismiss()
             if then is not None:
                 with self.messages.held():
-                    await then.run()
+                    await then[1]()
 
-        what = oldest_words(self.session.questions, pairs) + (f" and {then.verb}" if then else "")
+        what = oldest_words(self.session.questions, pairs) + (f" and {then[0]}" if then else "")
         cost = f"frees {slots(plan.freed_slots)}, reads {count(plan.reread_tokens)} again"
         return Way(f"Leave out {what} ({cost})", drop)
 

@@ -80,14 +80,11 @@ class Pacer:
 
 def pacer_for(target: str) -> Pacer:
     """Bounded where the model runs on the processor; as fast as frames come elsewhere."""
-    return Pacer(SHARE_OF_CORES * _cores() if target == "cpu" else 1.0)
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    if target != "cpu":
+        return Pacer()
+    affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
+    return Pacer(SHARE_OF_CORES * cores)
 
 
 class RunningTurn:

@@ -126,16 +126,11 @@ def _hints(
         below = [] if following else [(key("follow"), "↓ new text below")]
         return [(key("stop"), "stopping…" if session.state == "stopping" else "stop"), *below]
     if ways is not None:
-        return [*_choices(ways), (key("stop"), "close")]
+        first, last = key_label(PANEL_KEYS[0]), key_label(PANEL_KEYS[max(ways, 1) - 1])
+        choose = [("–".join(dict.fromkeys((first, last))), "choose")] if ways else []
+        return [*choose, (key("stop"), "close")]
     if draft.editing is not None:
         return [("Enter", "resend"), (key("stop"), "cancel"), (key("edit"), "earlier question")]
     if session.steps:
         return [("Enter", "send"), (key("regenerate"), "retry"), (key("edit"), "edit")]
     return [("Enter", "send"), ("Ctrl+J", "new line")]
-
-
-def _choices(ways: int) -> list[Hint]:
-    if not ways:
-        return []
-    keys = dict.fromkeys((key_label(PANEL_KEYS[0]), key_label(PANEL_KEYS[ways - 1])))
-    return [("–".join(keys), "choose")]
