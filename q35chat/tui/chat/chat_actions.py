@@ -80,7 +80,7 @@ class ChatActions:
     async def do_sessions(self, _: str) -> None:
         """Choose another conversation."""
         conversation = self.session.conversation
-        if conversation is None or not self._idle():
+        if not self._idle() or conversation is None:
             return
 
         from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415

@@ -28,7 +28,7 @@ Level = Literal["normal", "warning", "full"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class WaitProgress:
     """Work before the first token: `done` of `total`, seconds left (None while unknown)."""
 
     label: str
@@ -100,7 +100,7 @@ class Reading:
     tokens_per_s: float = 0.0
     first_token_s: float | None = None
     made: int = 0
-    progress: Progress | None = None
+    progress: WaitProgress | None = None
     route: str = ""
     running: bool = False
 
@@ -122,7 +122,7 @@ class Meter:
     _started: float = 0.0
     _stage_started: float = 0.0
     _first_token_s: float | None = None
-    _progress: Progress | None = None
+    _progress: WaitProgress | None = None
     _route: str = ""
 
     def idle(self, conversation: Conversation) -> None:
@@ -147,7 +147,7 @@ class Meter:
         self.running = True
         self._before = self.capacity.kept
         self._started = self._stage_started = self.clock()
-        self._progress = Progress("preparing", 0, 0)
+        self._progress = WaitProgress("preparing", 0, 0)
 
     def take(self, batch: Batch) -> None:
         """Account for everything in a batch."""
@@ -191,11 +191,11 @@ class Meter:
         turn = max(0, total - batch.tokens[-1].slots_free - kept)
         self.capacity = Capacity(total, kept, turn)
 
-    def _vision(self, vision: VisionProgress) -> Progress:
+    def _vision(self, vision: VisionProgress) -> WaitProgress:
         spent = self.clock() - self._stage_started
         left = spent / vision.done * (vision.total - vision.done) if vision.done else None
         label = "looking at the picture" if vision.total == 1 else "looking at pictures"
-        return Progress(label, vision.done, vision.total, eta_s=left)
+        return WaitProgress(label, vision.done, vision.total, eta_s=left)
 
     def reading(self) -> Reading:
         """What to show now."""
@@ -225,7 +225,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _prefill(prefill: PrefillProgress) -> Progress:
+def _prefill(prefill: PrefillProgress) -> WaitProgress:
     left = prefill.total - prefill.done
     eta = left / prefill.tokens_per_s if prefill.tokens_per_s > 0 else None
-    return Progress("reading", prefill.done, prefill.total, prefill.tokens_per_s, eta)
+    return WaitProgress("reading", prefill.done, prefill.total, prefill.tokens_per_s, eta)

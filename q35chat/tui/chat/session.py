@@ -23,7 +23,7 @@ nothing is on its way and there is no conversation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class NoticeText:
     """A quiet line: what the engine says of the turn, else how full the capacity is."""
 
     text: str = ""
@@ -45,7 +45,7 @@ class Session:
         self.queued = False
         self.turn: RunningTurn | None = None
         self.meter = Meter()
-        self.notice = Notice()
+        self.notice = NoticeText()
         self._noticed = False
         self.remark = ""
         self.earlier = 0
@@ -86,7 +86,7 @@ class Session:
     def show(self, conversation: Conversation) -> None:
         """Another conversation is the open one."""
         self.conversation = conversation
-        self.notice, self._noticed = Notice(), False
+        self.notice, self._noticed = NoticeText(), False
         self.meter = Meter()
         self.meter.idle(conversation)
 
@@ -94,7 +94,7 @@ class Session:
         """A turn starts: what was said about the last one goes, and nothing waits any more."""
         target = self.meter.model.target if self.meter.model else ""
         self.state, self.queued = "running", False
-        self.notice, self._noticed = Notice(), False
+        self.notice, self._noticed = NoticeText(), False
         self.turn = RunningTurn(events, pacer_for(target))
         return self.turn
 
@@ -110,7 +110,7 @@ class Session:
         if batch is not None:
             self.meter.take(batch)
             for text in batch.notices:
-                self.notice, self._noticed = Notice(text, engine=True), True
+                self.notice, self._noticed = NoticeText(text, engine=True), True
             if batch.tokens:
                 self.warn()
         return batch
@@ -124,10 +124,10 @@ class Session:
         engine said stays until the next turn."""
         capacity = self.meter.capacity
         if panel:
-            self.notice = Notice()
+            self.notice = NoticeText()
         elif capacity.total and capacity.used >= WARN_AT * capacity.total:
             share = f"{capacity.used / capacity.total:.0%}"
             text = f"{share} of the capacity is used · {count(capacity.free)} slots are left"
-            self.notice = Notice(text)
+            self.notice = NoticeText(text)
         elif not self._noticed:
-            self.notice = Notice()
+            self.notice = NoticeText()

@@ -14,7 +14,7 @@ from textual.content import Content
 from q35chat.chat.service import ModelInfo
 from q35chat.tui.chat.draft import Draft
 from q35chat.tui.chat.meter import Reading
-from q35chat.tui.chat.session import Notice, Session
+from q35chat.tui.chat.session import NoticeText, Session
 from q35chat.tui.commands import PANEL_KEYS, key_label
 from q35chat.tui.text import count
 from q35chat.tui.widgets.bars import Hint
@@ -35,7 +35,7 @@ class View:
     failed: bool
     earlier: int
     empty: bool
-    notice: Notice
+    notice: NoticeText
     reading: Reading
     status: tuple[Content, ...]
     hints: tuple[Hint, ...]

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from q35chat.text import pluralise
-from q35chat.tui.chat.meter import SHOWN_STEPS, Capacity, Level, Progress, Reading
+from q35chat.tui.chat.meter import SHOWN_STEPS, Capacity, Level, WaitProgress, Reading
 from q35chat.tui.text import count, millis, model_facts, one_line, packed, rate, seconds
 
 USED: Final = "█"
@@ -212,7 +212,7 @@ def speed(reading: Reading) -> Content:
     return Content("\n").join(rows)
 
 
-def progress_rows(progress: Progress, width: int) -> Content:
+def progress_rows(progress: WaitProgress, width: int) -> Content:
     """What is read now: a bar, percentage, speed, time left."""
     if not progress.total:
         return Content.styled(progress.label + "…", "$accent")
@@ -229,7 +229,7 @@ def progress_rows(progress: Progress, width: int) -> Content:
     )
 
 
-def progress_bar(progress: Progress, width: int) -> Content:
+def progress_bar(progress: WaitProgress, width: int) -> Content:
     """Done in heavy, the rest in light."""
     done = round(width * progress.fraction)
     return Content.assemble(("━" * done, "$accent"), ("─" * (width - done), "$foreground 40%"))
@@ -364,7 +364,7 @@ def _digits(value: float) -> str:
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
-def _progress(progress: Progress) -> Content:
+def _progress(progress: WaitProgress) -> Content:
     if not progress.total:
         return Content.styled(progress.label + "…", "$accent")
     left = "" if not progress.eta_s else f" · {seconds(progress.eta_s)} left"
