@@ -105,7 +105,7 @@ class ChatActions:
     async def do_setup(self, _: str) -> None:
         """Export a model and let it answer."""
         exporter = self.program().exporter
-        if exporter is None or not self._free(busy(self.session)):
+        if not self._free(busy(self.session)) or exporter is None:
             return
 
         from q35chat.tui.screens.setup import SetupScreen  # noqa: PLC0415

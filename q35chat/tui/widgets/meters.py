@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from q35chat.text import pluralise
-from q35chat.tui.chat.meter import SHOWN_STEPS, Capacity, Level, WaitProgress, Reading
+from q35chat.tui.chat.meter import SHOWN_STEPS, Capacity, Level, Reading, WaitProgress
 from q35chat.tui.text import count, millis, model_facts, one_line, packed, rate, seconds
 
 USED: Final = "█"
