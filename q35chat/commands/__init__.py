@@ -1,5 +1,5 @@
-"""What the commands do, one module each, and how they show it.
+"""What the commands do, one file each, and what they share: options, streams, how a turn is shown,
+how a model is opened, how a failure ends.
 
-`cli` turns arguments into calls of these; they compose chat, runtimes, bundle and export, and
-import what is heavy only when they run.
+They compose chat, runtimes, bundle and export, and import what is heavy only when they run.
 """

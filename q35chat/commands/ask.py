@@ -43,13 +43,17 @@ class SamplingOptions:
 
     def check(self) -> None:
         """Refuse an option that only matters without another one. Raises UsageError."""
-        if self.greedy and self.temperature is not None:
-            raise UsageError(_useless("--greedy", "temperature"))
-        if self.greedy or self.temperature == 0:
-            greedy = "--greedy" if self.greedy else "--temperature 0"
-            for name in ("top_p", "top_k", "min_p"):
-                if getattr(self, name) is not None:
-                    raise UsageError(_useless(greedy, name))
+        if not self.greedy and self.temperature != 0:
+            return
+        greedy, others = "--temperature 0", ["top_p", "top_k", "min_p"]
+        if self.greedy:
+            greedy, others = "--greedy", ["temperature", *others]
+        for name in others:
+            if getattr(self, name) is not None:
+                option = name.replace("_", "-")
+                raise UsageError(
+                    f"{greedy} always takes the likeliest token; drop --{option} or it"
+                )
 
     def over(self, defaults: SamplingSettings) -> SamplingSettings:
         """`defaults` with what was given in its place; `greedy` is temperature 0."""
@@ -254,8 +258,3 @@ def _chosen(options: AskOptions, base: ChatSettings) -> ChatSettings:
         sampling=options.sampling.over(base.sampling),
         **{name: value for name, value in given.items() if value is not None},
     )
-
-
-def _useless(greedy: str, name: str) -> str:
-    option = name.replace("_", "-")
-    return f"{greedy} always takes the likeliest token; drop --{option} or it"

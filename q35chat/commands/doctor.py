@@ -7,6 +7,8 @@ kernel is tried: one that ends the process is the one that it names as started.
 
 from __future__ import annotations
 
+import datetime
+import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -145,21 +147,17 @@ def run_doctor(
 
 def _chosen(option: Path | None) -> tuple[Path | None, list[Group]]:
     """The bundle that the chat would use, and what is wrong with the settings."""
-    from q35chat.bundle.bundle import is_bundle
-    from q35chat.commands.model import DEFAULT_OUT
+    from q35chat.commands.model import choose_model
     from q35chat.diagnosis.checks import Check, Group
     from q35chat.settings import load_settings
-    from q35chat.user_input import typed_path
 
     if option is not None:
         return option, []
     try:
-        named = load_settings().model_dir
+        choice = choose_model(None, load_settings(), Path)
     except Exception as error:  # noqa: BLE001  (a diagnosis goes on)
         return None, [Group("Settings", (Check("settings", "warning", str(error)),))]
-    if named:
-        return typed_path(named), []
-    return (DEFAULT_OUT, []) if is_bundle(DEFAULT_OUT) else (None, [])
+    return None if choice.is_demo else choice.path, []
 
 
 def _converter_name() -> str | None:
@@ -242,9 +240,6 @@ def try_operators(
 ) -> int:
     """Try every case and write the report; the exit code: 3 without a converter, 1 where a kernel
     that the model needs does not work. Raises OutputError for a report that cannot be written."""
-    import datetime
-    import tempfile
-
     from q35export.ascend.converter import find_converter
     from q35export.ascend.operator_cases import operator_cases
 
@@ -355,7 +350,6 @@ def _write(path: Path, text: str) -> None:
 
 def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converter) -> str:
     """Everything that whoever reads it must know; paths of this machine are in it."""
-    import datetime
     import json
 
     facts = {
