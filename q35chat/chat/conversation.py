@@ -57,9 +57,7 @@ class StoredConversation:
 
     def over(self, backend: ChatBackend) -> StoredConversation:
         """The same conversation, answered by another model."""
-        return StoredConversation(
-            backend, self._journal, self._turn_lock, reads_ahead=self._reads_ahead
-        )
+        return type(self)(backend, self._journal, self._turn_lock, reads_ahead=self._reads_ahead)
 
     @property
     def id(self) -> str:

@@ -64,7 +64,8 @@ def load_preferences(path: Path) -> Preferences:
         return _unread(path, error)
     theme, keys = document.get("theme", DEFAULT_THEME), document.get("keys", {})
     pictures = _preference(document.get("pictures", "auto"))
-    if not (isinstance(theme, str) and pictures is not None and _are_texts(keys)):
+    texts = isinstance(keys, dict) and all(isinstance(value, str) for value in keys.values())
+    if not (isinstance(theme, str) and pictures is not None and texts):
         choices = ", ".join(GRAPHICS_PREFERENCES)
         return Preferences(
             problem=f"{path}: theme must be text, pictures one of {choices}, keys a table of texts"
@@ -74,10 +75,6 @@ def load_preferences(path: Path) -> Preferences:
 
 def _unread(path: Path, error: Exception) -> Preferences:
     return Preferences(problem=f"{path} cannot be read ({error}); the defaults are used")
-
-
-def _are_texts(keys: object) -> bool:
-    return isinstance(keys, dict) and all(isinstance(value, str) for value in keys.values())
 
 
 def _preference(value: object) -> GraphicsPreference | None:
@@ -104,7 +101,10 @@ def change_preferences(
 
 def save_preferences(path: Path, preferences: Preferences) -> None:
     """Replace the file as a whole. Raises OSError."""
-    keys = "".join(f"{_key(name)} = {_quoted(keys)}\n" for name, keys in preferences.keys.items())
+    keys = "".join(
+        f"{name if _BARE_KEY.fullmatch(name) else _quoted(name)} = {_quoted(keys)}\n"
+        for name, keys in preferences.keys.items()
+    )
     text = _TEMPLATE.format(
         theme=_quoted(preferences.theme),
         choices=", ".join(GRAPHICS_PREFERENCES),
@@ -112,10 +112,6 @@ def save_preferences(path: Path, preferences: Preferences) -> None:
         keys=keys,
     )
     replace_file(path, text)
-
-
-def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
 
 
 def _quoted(text: str) -> str:

@@ -35,12 +35,8 @@ def log_path() -> Path:
     return platformdirs.user_state_path("q35chat") / "native.log"
 
 
-def _as_it_is(screen: TextIO) -> object:
-    return screen
-
-
 @contextmanager
-def apart(path: Path, dress: Callable[[TextIO], object] = _as_it_is) -> Iterator[None]:
+def apart(path: Path, dress: Callable[[TextIO], object] = lambda screen: screen) -> Iterator[None]:
     """While inside, `sys.__stderr__` is the terminal and descriptor 2 is the file at `path`.
 
     `dress` may give a file that changes what is written to the terminal. Where the file at `path`

@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from q35chat.chat.events import Finished, FinishReason, Timings, Usage
+from q35chat.chat.events import FinishReason, Timings, Usage
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment
 from q35chat.errors import Q35Error
@@ -128,8 +128,3 @@ def model_facts(model: ModelInfo) -> list[str]:
     if model.device.lower() != model.target.lower():
         parts.append(model.device)
     return [clean(part) for part in parts if part]
-
-
-def finish_mark(finished: Finished) -> str:
-    """The mark for how the answer ended; empty when it ended by itself."""
-    return MARKS.get(finished.reason, "")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from textual import events
 
+from q35chat.chat.service import Conversation, Step
 from tests.doubles.scripted_workspace import (
+    MODEL,
     ScriptedConversation,
     ScriptedWorkspace,
     dialogue,
@@ -28,7 +31,7 @@ def written(chat: Chat) -> str:
 
 def sent(chat: Chat) -> list[str]:
     """The questions of all conversations."""
-    histories = [item.history for item in chat.workspace.conversations.values()]
+    histories = [item.steps for item in chat.workspace.conversations.values()]
     return [step.turn.text for history in histories for step in history if step.turn.role == "user"]
 
 
@@ -53,6 +56,11 @@ def stored(workspace: ScriptedWorkspace, *titles: str) -> list[ScriptedConversat
     return [workspace.add(title, dialogue(2)) for title in titles]
 
 
+def resting(used: int, *steps: Step) -> Conversation:
+    """What a meter reads of a conversation."""
+    return cast("Conversation", SimpleNamespace(used_slots=used, steps=steps, model=MODEL))
+
+
 def ways(chat: Chat) -> list[str]:
     """What the panel on screen offers."""
     return [way.label for way in chat.screen.panel.ways]
@@ -61,7 +69,7 @@ def ways(chat: Chat) -> list[str]:
 async def open_long(chat: Chat, used: int) -> None:
     """Open a chat that holds so many slots."""
     conversation = chat.workspace.add("Long story", dialogue(3))
-    conversation.used = used
+    conversation.fill(used)
     chat.screen.loader.open(conversation.id)
     await chat.until(lambda: chat.screen.session.available is conversation)
     await chat.pilot.pause()

@@ -21,7 +21,7 @@ from q35chat.tui.screens import sessions as sessions_screen
 from q35chat.tui.screens import setup as export_progress
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import (
-    EPOCH,
+    ADDED,
     Gate,
     Reply,
     ScriptedWorkspace,
@@ -183,7 +183,7 @@ def editing() -> Scene:
 
 def _long_story(used: int) -> ScriptedWorkspace:
     workspace = ScriptedWorkspace([Reply("And so it went on. " * 30, "", "capacity")])
-    workspace.add("A long story", dialogue(30)).used = used
+    workspace.add("A long story", dialogue(30)).fill(used)
     return workspace
 
 
@@ -359,6 +359,6 @@ def still_clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(chat_session, "Meter", partial(Meter, clock=lambda: 0.0))
         patch.setattr(running_turn, "time", SimpleNamespace(monotonic=lambda: 1.0))
-        patch.setattr(sessions_screen, "time", SimpleNamespace(time=lambda: EPOCH + 7_200))
+        patch.setattr(sessions_screen, "time", SimpleNamespace(time=lambda: ADDED + 7_201))
         patch.setattr(export_progress.ExportProgress.__init__, "__defaults__", (lambda: 0.0,))
         yield

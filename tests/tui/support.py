@@ -144,10 +144,10 @@ class Chat:
 
     async def ask(self, text: str) -> None:
         """Write, send, and wait for the end of the turn."""
-        turns = len(self.conversation.history)
+        turns = len(self.conversation.steps)
         await self.write(text)
         await self.press("enter")
-        await self.until(lambda: len(self.conversation.history) > turns)
+        await self.until(lambda: len(self.conversation.steps) > turns)
         await self.idle()
 
     async def made(self, tokens: int) -> None:
@@ -206,6 +206,8 @@ async def opened(
             await pilot.pause()
         try:
             yield chat
+        except asyncio.CancelledError as error:
+            raise AssertionError(f"the test took too long:\n{chat.text}") from error
         finally:
             app.exit()  # as a user leaves; the pilot alone would pull the screen from under it
 

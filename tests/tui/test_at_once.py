@@ -174,7 +174,7 @@ async def test_enter_right_after_a_path_attaches_and_sends_nothing(
         gate.set()
         await attached(chat, "beta.png")
         assert chat.screen.composer.editor.text == "see "
-        assert not chat.conversation.history
+        assert not chat.conversation.steps
 
 
 async def test_a_key_means_the_completions_of_what_was_typed_last(
@@ -202,8 +202,8 @@ async def test_enter_sends_where_the_path_names_nothing(
     async with opened() as chat:
         await chat.at_once(*"hi @bob", "enter")
         gate.set()
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        assert chat.conversation.history[0].turn.text == "hi @bob"
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert chat.conversation.steps[0].turn.text == "hi @bob"
 
 
 async def test_escape_closes_the_completions_and_enter_sends(
@@ -215,8 +215,8 @@ async def test_escape_closes_the_completions_and_enter_sends(
         await chat.press(*"see @a")
         await chat.see("› alpha.png")
         await chat.press("escape", "enter")
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        assert chat.conversation.history[0].turn.text == "see @a"
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert chat.conversation.steps[0].turn.text == "see @a"
 
 
 async def test_enter_right_after_the_last_letter_of_an_argument_runs_the_command() -> None:

@@ -18,8 +18,8 @@ from tests.tui.support import box, list_of_chats, opened, picture_file
 async def test_what_is_typed_after_enter_is_no_longer_sent_with_it() -> None:
     async with opened() as chat:
         await chat.at_once(*"hello", "enter", *"world")
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        assert chat.conversation.history[0].turn.text == "hello"
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert chat.conversation.steps[0].turn.text == "hello"
         assert chat.screen.composer.editor.text == "world"
 
 
@@ -95,8 +95,8 @@ async def test_a_picture_pasted_before_enter_is_sent_and_one_taken_away_is_not(
     async with opened() as chat:
         first, second = (events.Paste(str(tmp_path / f"{name}.png")) for name in ("alpha", "beta"))
         await chat.at_once(first, second, "backspace", *"which?", "enter", *"and")
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        question = chat.conversation.history[0].turn
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        question = chat.conversation.steps[0].turn
         assert [picture.name for picture in question.attachments] == ["alpha.png"]
 
 
@@ -114,7 +114,7 @@ async def test_a_command_typed_where_a_paste_was_taken_away_is_a_command() -> No
     async with opened() as chat:
         await chat.at_once(events.Paste("some text"), "ctrl+u", *"/think off", "enter")
         await chat.until(lambda: not chat.conversation.settings().thinking)
-        assert not chat.conversation.history
+        assert not chat.conversation.steps
 
 
 async def test_a_command_that_leaves_the_program_from_its_own_key_leaves_it() -> None:

@@ -9,7 +9,7 @@ from q35chat.tui.chat.meter import Capacity, Meter, Reading
 from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.widgets.meters import FREE, TURN, USED, bar_cells, bar_content, line
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
-from tests.tui.on_the_way import open_long
+from tests.tui.on_the_way import open_long, resting
 from tests.tui.support import NARROW, opened
 
 
@@ -28,7 +28,7 @@ async def test_a_turn_that_does_not_fit_is_refused_with_numbers_and_kept() -> No
         await chat.press("enter")
         await chat.see("This turn does not fit")
         assert chat.screen.composer.editor.text == "word " * 60
-        assert len(chat.conversation.history) == 6
+        assert len(chat.conversation.steps) == 6
 
 
 async def test_at_ninety_percent_a_quiet_line_warns() -> None:
@@ -80,8 +80,8 @@ async def test_at_capacity_a_summary_can_start_the_next_conversation() -> None:
         await chat.press("f6")
         await chat.see("This chat starts from the summary")
         assert chat.conversation.id != first
-        assert chat.conversation.summary == "a summary"
-        assert len(chat.workspace.conversations[first].history) == 2
+        assert chat.conversation.summary == "in short: hello"
+        assert len(chat.workspace.conversations[first].steps) == 2
 
 
 async def test_at_capacity_f5_starts_a_new_conversation() -> None:
@@ -174,9 +174,7 @@ async def test_used_this_turn_and_free_add_up_to_the_capacity_at_every_moment() 
 
 async def test_a_prompt_that_is_read_again_is_still_used_and_not_this_turn() -> None:
     meter = Meter()
-    conversation = ScriptedWorkspace().add("")
-    conversation.used = 1_000
-    meter.idle(conversation)
+    meter.idle(resting(1_000))
     meter.expect(Forecast(14, 0, 1_000, 1_034, True))
     meter.begin()
     meter.take(Batch(plan=PromptPlan(1_014, 0, 0, 2_048)))
@@ -206,7 +204,7 @@ async def test_leaving_turns_out_shows_its_cost_and_sends_what_did_not_fit() -> 
         await chat.write("word " * 60)
         await chat.see("✗ this turn needs 86 slots and one for the answer, 48 are free")
         await chat.press("enter")
-        await chat.see("F6 Leave out “Question number 1?” and send (frees 1,000 slots")
+        await chat.see("F6 Leave out “Question number 1?” and send (frees 1,960 slots")
         await chat.press("f6")
         await chat.see("now it fits")
         await chat.see("left out: the model no longer reads this turn")
@@ -216,7 +214,8 @@ async def test_leaving_turns_out_shows_its_cost_and_sends_what_did_not_fit() -> 
 async def test_as_many_turns_as_needed_are_offered_to_be_left_out() -> None:
     async with opened() as chat:
         await open_long(chat, 2_000)
-        chat.conversation.freed_by_pair = 60
+        for answer, slots in enumerate((100, 140, 2_000)):  # the first two questions take 60 each
+            chat.conversation.fill(slots, answer)
         await chat.write("word " * 80)
         await chat.see("✗ this turn needs")
         await chat.press("enter")
@@ -243,7 +242,7 @@ async def test_an_edited_question_is_forecast_in_its_place() -> None:
     async with opened(ScriptedWorkspace([Reply("edited")])) as chat:
         await open_long(chat, 2_040)
         await chat.press("ctrl+e")
-        await chat.see("this turn needs 16 slots · 2,032 left for the answer")
+        await chat.see("this turn needs 16 slots · 12 left for the answer")
         await chat.write(" really?")
         await chat.see("this turn needs 18 slots")
         await chat.press("enter")
@@ -256,7 +255,7 @@ async def test_a_drop_of_so_many_turns_is_checked() -> None:
         await chat.press(*"/drop 3", "enter")
         await chat.hear("“3” is not a number from 1 to 2")
         await chat.press(*"/drop 2", "enter")
-        await chat.hear("Left out the oldest 2 questions; 500 slots are free again")
+        await chat.hear("Left out the oldest 2 questions; 980 slots are free again")
         assert [step.left_out for step in chat.conversation.steps] == [True] * 4 + [False] * 2
 
 
@@ -287,8 +286,8 @@ async def test_what_a_conversation_goes_on_from_stands_above_it() -> None:
         await chat.ask("hello")
         await chat.see("F6 New chat from a summary")
         await chat.press("f6")
-        await chat.see("What was said before, in short ▌ a summary")
+        await chat.see("What was said before, in short ▌ in short: hello")
         await chat.ask("do you remember?")
-        assert "What was said before, in short ▌ a summary" in chat.flat
+        assert "What was said before, in short ▌ in short: hello" in chat.flat
         await chat.press("ctrl+n")
         await chat.until(lambda: "What was said before" not in chat.flat)

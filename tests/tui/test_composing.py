@@ -25,15 +25,15 @@ async def test_enter_sends_and_control_j_makes_a_line() -> None:
         await chat.press("a", "ctrl+j", "b", "shift+enter", "c")
         assert chat.screen.composer.editor.text == "a\nb\nc"
         await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        assert chat.conversation.history[0].turn.text == "a\nb\nc"
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert chat.conversation.steps[0].turn.text == "a\nb\nc"
 
 
 async def test_an_empty_message_is_not_sent() -> None:
     async with opened() as chat:
         await chat.press("space", "enter")
         assert not chat.screen.session.running
-        assert not chat.conversation.history
+        assert not chat.conversation.steps
 
 
 async def test_the_composer_grows_with_its_text_and_no_further_than_a_third() -> None:
@@ -49,22 +49,22 @@ async def test_a_paste_is_never_sent_and_keeps_its_lines() -> None:
     async with opened() as chat:
         await paste(chat, "first line\r\nsecond line\r\n")
         assert chat.screen.composer.editor.text == "first line\nsecond line\n"
-        assert not chat.conversation.history
+        assert not chat.conversation.steps
 
 
 async def test_pasted_text_that_looks_like_a_command_is_text() -> None:
     async with opened() as chat:
         await paste(chat, "/new")
         await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        assert chat.conversation.history[0].turn.text == "/new"
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert chat.conversation.steps[0].turn.text == "/new"
 
 
 async def test_a_typed_path_that_starts_with_a_slash_is_not_a_command(tmp_path: Path) -> None:
     async with opened() as chat:
         await chat.write(f"{tmp_path} what is in this folder?")
         await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.history) == 2)
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
 
 
 async def test_an_unknown_command_is_explained_and_not_sent() -> None:
@@ -73,7 +73,7 @@ async def test_an_unknown_command_is_explained_and_not_sent() -> None:
         await chat.press("enter")
         await chat.see("/frobnicate is no command")
         assert chat.screen.composer.editor.text == "/frobnicate now"
-        assert not chat.conversation.history
+        assert not chat.conversation.steps
 
 
 async def test_a_large_paste_folds_and_is_sent_in_full() -> None:
@@ -83,8 +83,8 @@ async def test_a_large_paste_folds_and_is_sent_in_full() -> None:
         await paste(chat, pasted)
         assert chat.screen.composer.editor.text == "Summarise: [paste #1 · 400 lines]"
         await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        assert chat.conversation.history[0].turn.text == f"Summarise: {pasted}"
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert chat.conversation.steps[0].turn.text == f"Summarise: {pasted}"
 
 
 async def test_a_folded_paste_is_deleted_as_one() -> None:
@@ -111,7 +111,7 @@ async def test_several_pictures_go_with_one_turn_and_are_shown_in_it(tmp_path: P
         await paste(chat, f"{paths[0]} {paths[1]}")
         await attached(chat, 2)
         await chat.ask("compare")
-        names = [picture.name for picture in chat.conversation.history[0].turn.attachments]
+        names = [picture.name for picture in chat.conversation.steps[0].turn.attachments]
         assert names == ["one.png", "two.png"]
         await chat.see("▀▀▀")
         assert "two.png 96×96" in chat.flat
@@ -151,7 +151,7 @@ async def test_an_edit_keeps_the_pictures_of_the_question(tmp_path: Path) -> Non
         await chat.write(" really?")
         await chat.press("enter")
         await chat.idle()
-        question = chat.conversation.history[0].turn
+        question = chat.conversation.steps[0].turn
         assert question.text == "what is it? really?"
         assert [picture.name for picture in question.attachments] == ["house.png"]
 

@@ -58,7 +58,7 @@ async def test_a_stopped_answer_can_be_continued_in_place() -> None:
         await chat.press("ctrl+g")
         await chat.see("one two and the rest")
         await chat.idle()
-        assert len(chat.conversation.history) == 2
+        assert len(chat.conversation.steps) == 2
         assert len(chat.screen.transcript.views) == 2
         assert "■ stopped" not in chat.flat
 
@@ -148,7 +148,7 @@ async def test_typing_goes_on_while_an_answer_is_written() -> None:
         gate.open()
         await chat.idle()
         assert chat.screen.composer.editor.text == "next"
-        assert len(chat.conversation.history) == 2
+        assert len(chat.conversation.steps) == 2
 
 
 async def test_a_turn_that_fails_keeps_the_text_and_offers_a_restart() -> None:
@@ -207,7 +207,7 @@ async def test_a_new_conversation_starts_empty_and_the_old_one_stays() -> None:
         first = chat.conversation.id
         await chat.press("ctrl+n")
         await chat.until(lambda: chat.conversation.id != first)
-        await chat.see("new chat")
+        await chat.see("New chat")
         assert list(chat.screen.transcript.views) == []
         assert [summary.id for summary in chat.workspace.sessions()] == [first]
 
@@ -223,7 +223,7 @@ async def test_commands_that_would_disturb_a_running_turn_wait_for_its_end() -> 
         assert len(chat.app.screen_stack) == 2
         gate.open()
         await chat.idle()
-        assert len(chat.conversation.history) == 2
+        assert len(chat.conversation.steps) == 2
 
 
 async def test_thinking_goes_off_on_budget_off() -> None:

@@ -61,7 +61,7 @@ async def test_deleting_asks_first_and_escape_keeps() -> None:
         await chat.see("Delete “Cooking”?")
         await chat.press("y")
         await chat.until(lambda: "Cooking" not in chat.flat)
-        assert "Cooking" not in [item.title for item in chat.workspace.conversations.values()]
+        assert "Cooking" not in [item.title for item in chat.workspace.sessions()]
 
 
 async def test_the_open_conversation_is_not_deleted() -> None:
@@ -233,7 +233,8 @@ async def test_export_says_where_the_file_is(tmp_path: Path) -> None:
         await chat.ask("hello")
         await chat.press(*f"/export {tmp_path}", "enter")
         await chat.hear(f"Written to {tmp_path}")
-        assert chat.workspace.exported == [chat.conversation.id]
+        [written] = tmp_path.rglob("*.md")
+        assert "hello" in written.read_text("utf-8")
 
 
 async def test_copying_is_honest_about_what_a_terminal_may_refuse(
@@ -265,10 +266,10 @@ async def test_one_turn_is_counted_as_one() -> None:
 
 async def test_a_chat_that_was_begun_from_a_summary_says_so_as_the_command_line_does() -> None:
     workspace = ScriptedWorkspace()
-    workspace.add("Continued").summary = "They spoke of Norway."
+    workspace.add("Continued", summary="They spoke of Norway.")
     async with opened(workspace) as chat:
         await chat.press("ctrl+l")
-        await chat.see(f"{turn_count(0)} long ago")
+        await chat.see(f"{turn_count(0)} just now")
         await chat.press("delete")
         await chat.see("Its summary cannot be brought back.")
 

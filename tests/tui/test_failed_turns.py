@@ -85,14 +85,12 @@ async def test_a_chat_that_is_not_to_be_had_offers_a_new_one_for_the_message(
         await chat.press("enter")
         await chat.see("in the new chat")
         await chat.idle()
-        assert chat.conversation.history[0].turn.text == "and now?"
+        assert chat.conversation.steps[0].turn.text == "and now?"
 
 
-async def test_a_question_that_was_kept_is_answered_and_not_asked_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    refuse(monkeypatch, "_reading", StoreError("the disk is full"))
-    async with opened(ScriptedWorkspace([Reply("no"), Reply("a whole answer")])) as chat:
+async def test_a_question_that_was_kept_is_answered_and_not_asked_twice() -> None:
+    reply = Reply("no", error=StoreError("the disk is full"), fail_after=0)
+    async with opened(ScriptedWorkspace([reply, Reply("a whole answer")])) as chat:
         await failed(chat)
         await chat.press("f5")
         await chat.see("a whole answer")
@@ -107,7 +105,7 @@ async def test_an_answer_that_was_cut_goes_on() -> None:
         await chat.press("f5")
         await chat.see("half andthe rest")
         await chat.idle()
-        assert len(chat.conversation.history) == 2
+        assert len(chat.conversation.steps) == 2
 
 
 async def test_a_failed_retry_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +131,7 @@ async def test_a_failed_edit_comes_back_as_the_edit_it_was(monkeypatch: pytest.M
         await chat.press("f5")
         await chat.see("version 2 of 2")
         await chat.idle()
-        assert [step.turn.text for step in chat.conversation.history] == ["hello again", "two"]
+        assert [step.turn.text for step in chat.conversation.steps] == ["hello again", "two"]
 
 
 async def test_a_failed_summary_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from q35chat.tui.chat.meter import SHOWN_STEPS, Meter, Reading
 from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.text import rate, usage_items
 from q35chat.tui.widgets.meters import speed
-from tests.doubles.scripted_workspace import ScriptedWorkspace
+from tests.doubles.scripted_workspace import MODEL
+from tests.tui.on_the_way import resting
 
 
 def token(predict_ms: float, wall_ms: float, ident: int | None = 1) -> Token:
@@ -118,23 +119,19 @@ def test_an_answer_of_one_token_has_no_speed_to_tell() -> None:
 
 
 def test_a_meter_at_rest_shows_the_last_answer_of_its_chat_or_nothing() -> None:
-    conversation, told = ScriptedWorkspace().add(""), usage(3, 5.0, 15.0)
-    answer = Step("a", Turn("assistant", "x"), usage=told, model=conversation.model.name)
+    answer = Step("a", Turn("assistant", "x"), usage=usage(3, 5.0, 15.0), model=MODEL.name)
     meter = Meter()
     for last in (answer, Step("q", Turn("user", "x"))):
-        conversation.history = [answer, last]
-        meter.idle(conversation)
+        meter.idle(resting(0, answer, last))
         assert meter.reading().made == (3 if last is answer else 0)
         assert meter.reading().steps == ((5.0, 15.0) if last is answer else ())
         assert meter.reading().tokens_per_s == (100.0 if last is answer else 0.0)
 
 
 def test_the_speed_of_another_model_is_not_shown_as_this_one() -> None:
-    conversation = ScriptedWorkspace().add("")
     answer = Step("a", Turn("assistant", "x"), usage=usage(3, 5.0, 15.0), model="another")
-    conversation.history = [answer]
     meter = Meter()
-    meter.idle(conversation)
+    meter.idle(resting(0, answer))
     assert meter.reading().made == 0
 
 

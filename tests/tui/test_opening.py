@@ -49,8 +49,8 @@ async def test_a_question_asked_while_a_chat_is_opened_is_for_that_chat_and_can_
         await chat.idle()
         assert chat.conversation is norway
         assert (norway.cancels, first.cancels) == (1, 0)
-        assert [step.turn.text for step in norway.history[4:5]] == ["how far?"]
-        assert len(first.history) == 2
+        assert [step.turn.text for step in norway.steps[4:5]] == ["how far?"]
+        assert len(first.steps) == 2
 
 
 async def test_a_text_written_while_a_chat_is_opened_is_for_that_chat(

@@ -38,8 +38,8 @@ async def test_marks_of_a_script_are_sent_as_they_were_pasted(bracketed: bool) -
                 editor.post_message(events.Key("some_key", character))
         await chat.until(lambda: editor.text.endswith("next"))
         await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.history) > 1)
-        sent = chat.conversation.history[0].turn.text
+        await chat.until(lambda: len(chat.conversation.steps) > 1)
+        sent = chat.conversation.steps[0].turn.text
         assert sent == plain_text(text if bracketed else text.replace("\ufeff", ""))
         assert "<" not in sent
         assert "<20" not in await chat.settled()

@@ -61,8 +61,8 @@ async def test_a_question_with_a_picture_that_waits_for_a_restart_is_sent_with_i
         await chat.press("enter")
         await chat.see("sends when the model is loaded")
         gate.set()
-        await chat.until(lambda: len(chat.conversation.history) == 2)
-        question = chat.conversation.history[0].turn
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        question = chat.conversation.steps[0].turn
         assert question.text == "what are these?"
         assert [picture.name for picture in question.attachments] == ["old.png", "new.png"]
 

@@ -46,7 +46,7 @@ from q35chat.tui.text import (
 from q35chat.tui.widgets.bars import hint_line
 from q35chat.tui.widgets.editor import History
 from q35chat.tui.widgets.meters import columns, glyphs
-from tests.doubles.scripted_workspace import ScriptedWorkspace
+from tests.tui.on_the_way import resting
 from tests.tui.support import picture_bytes, picture_file
 
 
@@ -271,9 +271,7 @@ def test_a_running_turn_keeps_order_and_ends_with_the_error() -> None:
 def test_the_meter_accounts_for_a_turn() -> None:
     now = [0.0]
     meter = Meter(clock=lambda: now[0])
-    conversation = ScriptedWorkspace().add("")
-    conversation.used = 100
-    meter.idle(conversation)
+    meter.idle(resting(100))
     meter.expect(Forecast(40, 0, 100, 1_908, True))
     assert (meter.capacity.kept, meter.capacity.turn) == (100, 40)
     meter.begin()
@@ -294,8 +292,7 @@ def test_the_meter_accounts_for_a_turn() -> None:
     assert (reading.p50, reading.predict, reading.tokens_per_s) == (10.0, 9.0, 100.0)
     assert (reading.first_token_s, reading.progress) == (2.0, None)
     assert (reading.capacity.kept, reading.capacity.turn) == (100, 240)
-    conversation.used = 340
-    meter.idle(conversation)
+    meter.idle(resting(340))
     assert (meter.capacity.kept, meter.capacity.turn) == (340, 0)
 
 

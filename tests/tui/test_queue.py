@@ -76,7 +76,7 @@ async def test_a_new_chat_after_an_empty_queue_stays_empty(
 async def test_making_room_for_a_text_that_is_gone_sends_nothing() -> None:
     workspace = ScriptedWorkspace()
     [norway] = stored(workspace, "Norway")
-    norway.used = 2_000
+    norway.fill(2_000)
     async with opened(workspace, opening=Opening(norway.id)) as chat:
         before = sent(chat)
         await chat.write("word " * 60)

@@ -32,7 +32,7 @@ async def test_the_question_follows_the_end_of_the_answer_and_waits_for_a_word()
         await chat.press("y")
         await chat.until(lambda: not chat.app.is_running)
         assert chat.conversation.cancels == 0
-        assert [step.turn.text for step in chat.conversation.history] == ["go", "a b c d"]
+        assert [step.turn.text for step in chat.conversation.steps] == ["go", "a b c d"]
 
 
 async def test_enter_on_the_question_never_sends_the_message_behind_it() -> None:
@@ -44,7 +44,7 @@ async def test_enter_on_the_question_never_sends_the_message_behind_it() -> None
         await chat.press("enter")
         await chat.until(lambda: len(chat.app.screen_stack) == 2)
         assert chat.screen.composer.editor.text == "half a thought"
-        assert len(chat.conversation.history) == 2
+        assert len(chat.conversation.steps) == 2
         await chat.press("ctrl+q")
         await chat.until(lambda: not chat.app.is_running)
 

@@ -16,7 +16,7 @@ ROOMY = ModelInfo("m", "npu", "fp16", "d", 100_000, False)
 
 async def open_dialogue(chat: Chat, pairs: int) -> None:
     conversation = chat.workspace.add("Long", dialogue(pairs))
-    conversation.used = 100
+    conversation.fill(100)
     chat.screen.loader.open(conversation.id)
     await chat.until(lambda: chat.screen.session.available is conversation)
     await chat.see(f"Answer number {pairs}.")
@@ -151,7 +151,7 @@ async def test_many_turns_in_one_sitting_stay_bounded() -> None:
         await chat.press("ctrl+end")
         await chat.ask("one more")
         await chat.ask("and another")
-        assert len(chat.conversation.history) == 64
+        assert len(chat.conversation.steps) == 64
         assert len(chat.screen.transcript.views) == 36
         assert chat.screen.transcript.hidden_after == 0
 
@@ -187,7 +187,7 @@ async def test_a_finished_piece_of_an_answer_is_not_laid_out_again() -> None:
 async def test_the_scroll_bar_stands_at_the_end_when_a_panel_takes_room_from_the_end() -> None:
     workspace = ScriptedWorkspace([Reply("And so it went on. " * 30, finish="capacity")])
     stored = workspace.add("A long story", dialogue(30))
-    stored.used = 1_920
+    stored.fill(1_920)
     async with opened(workspace, opening=Opening(stored.id)) as chat:
         await chat.ask("Go on.")
         await chat.see("Capacity reached")

@@ -177,9 +177,9 @@ async def test_text_is_shown_sent_and_copied_whole(
         editor = await editing(chat, long)
         assert bare(long) in bare(_rows(chat, editor))
         await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.history) > 1)
+        await chat.until(lambda: len(chat.conversation.steps) > 1)
         await chat.idle()
-        assert chat.conversation.history[0].turn.text == long
+        assert chat.conversation.steps[0].turn.text == long
         shown = bare(await chat.settled())
         assert bare(long) in shown
         assert shown.count(bare(text)) >= 4

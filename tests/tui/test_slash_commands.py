@@ -21,7 +21,7 @@ SAYS: dict[str, tuple[str, str]] = {
     "later": (_LOADING, "There is only one version"),
     "drop": (_LOADING, "There is only one turn"),
     "summarise": (_LOADING, "This chat starts from the summary"),
-    "new": (_LOADING, "q35chat · new chat"),
+    "new": (_LOADING, "q35chat · New chat"),
     "sessions": (_LOADING, "Search titles and texts"),
     "think": (_LOADING, "Thinking on"),
     "image": ("Attach a picture", "Attach a picture"),

@@ -34,7 +34,7 @@ async def test_one_can_type_and_send_while_the_model_loads() -> None:
         gate.set()
         await chat.see("A short answer.")
         await chat.idle()
-        assert chat.conversation.history[0].turn.text == "hello"
+        assert chat.conversation.steps[0].turn.text == "hello"
 
 
 async def test_a_queued_message_can_be_taken_back() -> None:
@@ -46,7 +46,7 @@ async def test_a_queued_message_can_be_taken_back() -> None:
         gate.set()
         await chat.until(lambda: chat.screen.session.available is not None)
         await chat.see("this turn needs")
-        assert not chat.conversation.history
+        assert not chat.conversation.steps
         assert chat.screen.composer.editor.text == "hello"
 
 
@@ -68,7 +68,7 @@ async def test_session_pictures_and_prompt_are_there_at_the_start(tmp_path: Path
         await chat.see("Answer number 2.")
         await chat.see("house.png 64×32 4 tok")
         assert chat.screen.composer.editor.text == "what is on it?"
-        assert len(chat.conversation.history) == 4
+        assert len(chat.conversation.steps) == 4
 
 
 async def test_an_unknown_session_can_become_a_new_conversation() -> None:
@@ -129,7 +129,7 @@ async def test_without_colour_the_parts_of_the_bar_still_differ(
     monkeypatch.setenv("NO_COLOR", "1")
     workspace = ScriptedWorkspace()
     stored = workspace.add("t", dialogue(1))
-    stored.used = 1_000
+    stored.fill(1_000)
     async with opened(workspace, opening=Opening(stored.id)) as chat:
         await chat.write("word " * 300)
         await chat.until(lambda: "this turn" in chat.text and "needs" in chat.text)
@@ -195,7 +195,7 @@ with Store() as store:
     loaded = set(done.stdout.split())
     heavy = {"numpy", "PIL", "markdown_it", "pygments", "tokenizers", "transformers", "onnxruntime"}
     screens = {name for name in loaded if name.startswith("q35chat.tui.screens.")}
-    assert screens == {"q35chat.tui.screens.chat"}
+    assert screens == {"q35chat.tui.screens.chat", "q35chat.tui.screens.palette"}
     assert not loaded & (
         heavy | {"q35chat.tui.widgets.turns", "q35chat.tui.exporting", "q35chat.commands.model"}
     )

@@ -133,7 +133,7 @@ async def test_a_frame_over_a_thousand_turns_reads_no_history(
 
     def counting(conversation: ScriptedConversation) -> Sequence[Step]:
         reads.append(1)
-        return tuple(conversation.history)
+        return tuple(conversation.steps)
 
     workspace = ScriptedWorkspace([Reply("some words " * 300, gate=gate)], info=ROOMY)
     conversation = workspace.add("Long", dialogue(500))
@@ -153,7 +153,7 @@ async def test_a_frame_over_a_thousand_turns_reads_no_history(
         assert len(list(chat.screen.walk_children())) < widgets + 30
         gate.open()
         await chat.idle()
-        assert len(chat.conversation.history) == 1_002
+        assert len(chat.conversation.steps) == 1_002
         assert len(chat.screen.transcript.views) <= 36
 
 

@@ -63,7 +63,8 @@ async def test_what_fits_no_chat_is_not_offered_a_new_one() -> None:
 async def test_what_fits_a_new_chat_is_offered_one_where_leaving_out_is_not_enough() -> None:
     async with opened(ScriptedWorkspace()) as chat:
         await open_long(chat, 2_000)
-        chat.conversation.freed_by_pair = 5
+        chat.conversation.fill(60)
+        chat.conversation.fill(2_000, answer=2)
         await refused(chat, 100)
         assert ways(chat) == [
             "New chat with this message",
@@ -75,8 +76,7 @@ async def test_what_fits_a_new_chat_is_offered_one_where_leaving_out_is_not_enou
 async def test_a_chat_that_starts_from_a_summary_offers_one_without_it() -> None:
     workspace = ScriptedWorkspace()
     async with opened(workspace) as chat:
-        begun = workspace.add("Continued")
-        begun.summary, begun.used = "They spoke of Norway.", 2_000
+        begun = workspace.add("Continued", summary="They spoke of Norway. " * 360)
         chat.screen.loader.open(begun.id)
         await chat.until(lambda: chat.screen.session.available is begun)
         await refused(chat, 60)
@@ -95,7 +95,7 @@ async def test_a_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatc
         await chat.see("✗ 1 cannot be left out now")
         assert chat.screen.panel.display
         assert len(chat.screen.panel.ways) == 4
-        assert len(chat.conversation.history) == 6
+        assert len(chat.conversation.steps) == 6
 
 
 async def test_an_export_leaves_the_ways_on() -> None:

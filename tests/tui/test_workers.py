@@ -50,4 +50,4 @@ async def test_a_stop_before_the_answer_is_computed_is_not_lost(
 
         monkeypatch.setattr(transcript, "begin", begin_and_stop)
         await chat.ask("one")
-        assert chat.conversation.history[-1].turn.finish == "cancelled"
+        assert chat.conversation.steps[-1].turn.finish == "cancelled"

@@ -230,16 +230,13 @@ def _encoded(indices: NDArray[np.uint8], palette: list[int]) -> str:
 
     height, width = indices.shape
     colours = np.unique(indices).tolist()
+    levels = ([round(it / 2.55) for it in palette[index * 3 : index * 3 + 3]] for index in colours)
     registers = "".join(
-        f"#{index};2;" + ";".join(str(round(level / 2.55)) for level in _levels(palette, index))
-        for index in colours
+        f"#{index};2;{red};{green};{blue}"
+        for index, (red, green, blue) in zip(colours, levels, strict=True)
     )
     bands = "-".join(_band(indices[top : top + _BAND]) for top in range(0, height, _BAND))
     return f'\x1bP0;1;0q"1;1;{width};{height}{registers}{bands}\x1b\\'
-
-
-def _levels(palette: list[int], index: int) -> list[int]:
-    return palette[index * 3 : index * 3 + 3]
 
 
 def _band(rows: NDArray[np.uint8]) -> str:
@@ -249,9 +246,6 @@ def _band(rows: NDArray[np.uint8]) -> str:
     passes = []
     for colour in np.unique(rows):
         bits = ((rows == colour) * weights).sum(axis=0).astype(np.uint8) + np.uint8(63)
-        passes.append(f"#{colour}" + _RUN.sub(_shortened, bits.tobytes()).decode("ascii"))
+        row = _RUN.sub(lambda it: b"!%d%b" % (len(it[0]), it[1]), bits.tobytes())
+        passes.append(f"#{colour}{row.decode('ascii')}")
     return "$".join(passes)
-
-
-def _shortened(match: re.Match[bytes]) -> bytes:
-    return b"!%d%b" % (len(match[0]), match[1])

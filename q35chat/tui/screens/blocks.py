@@ -35,13 +35,12 @@ def row(number: int, block: CodeBlock, width: int) -> Content:
 def beginning(block: CodeBlock, width: int) -> Content:
     """The first lines, each cut to the width."""
     lines = clean(block.text).expandtabs(4).split("\n")
-    shown = [_cut(line, width) for line in lines[:_SHOWN_LINES]]
+    shown = [
+        line if cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
+        for line in lines[:_SHOWN_LINES]
+    ]
     rest = len(lines) - len(shown)
     return Content("\n".join([*shown, *([f"… {pluralise(rest, 'more line')}"] if rest else [])]))
-
-
-def _cut(line: str, width: int) -> str:
-    return line if cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
 
 
 class BlocksScreen(ModalScreen[int | None]):

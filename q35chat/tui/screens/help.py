@@ -18,7 +18,6 @@ from q35chat.tui.commands import (
     CONVERSATION,
     PANEL_KEYS,
     WRITING,
-    Command,
     Keymap,
     key_label,
 )
@@ -37,9 +36,9 @@ def help_content(keymap: Keymap, width: int) -> Content:
         lines.append(Content.styled(group.upper(), f"{_DIM} bold"))
         if group == WRITING:
             lines += [_row(key_label(key), "", words, width) for key, words in COMPOSER_KEYS]
-        lines += [
-            _command(command, keymap, width) for command in COMMANDS if command.group == group
-        ]
+        for command in (it for it in COMMANDS if it.group == group):
+            slash = f"/{command.slash} {command.argument}".rstrip() if command.slash else ""
+            lines.append(_row(keymap.label(command.id), slash, command.help, width))
         if group == CONVERSATION:
             panel = f"{key_label(PANEL_KEYS[0])}–{key_label(PANEL_KEYS[-1])}"
             lines.append(_row(panel, "", "Take a way on that a panel offers", width))
@@ -57,11 +56,6 @@ def _notes() -> tuple[str, ...]:
             'behind the slash: regenerate = "f9"'
         ),
     )
-
-
-def _command(command: Command, keymap: Keymap, width: int) -> Content:
-    slash = f"/{command.slash} {command.argument}".rstrip() if command.slash else ""
-    return _row(keymap.label(command.id), slash, command.help, width)
 
 
 def _row(key: str, slash: str, words: str, width: int) -> Content:

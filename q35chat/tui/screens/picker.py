@@ -84,11 +84,12 @@ class PickerScreen(ModalScreen[Path | None]):
             self._list(event.input.value)
 
     def _list(self, word: str) -> None:
-        self._read_folder(word, self._latest.ask(word))
+        question = self._latest.ask(word)
 
-    @work(thread=True, exclusive=True, group="list")
-    def _read_folder(self, word: str, question: int) -> None:
-        self.call_later(self._show, question, listing(word, self._folder, most=_MOST_LISTED))
+        def work() -> None:
+            self.call_later(self._show, question, listing(word, self._folder, most=_MOST_LISTED))
+
+        self.run_worker(work, thread=True, exclusive=True, group="list")
 
     def _show(self, question: int, choices: tuple[Choice, ...]) -> None:
         if not self._latest.is_newest(question):
@@ -158,11 +159,12 @@ class PickerScreen(ModalScreen[Path | None]):
 
     def action_complete(self) -> None:
         """Take the chosen name into the path."""
-        self._when_listed(self._complete)
 
-    def _complete(self) -> None:
-        if self._chosen is not None:
-            self._enter_path(self._chosen.path)
+        def complete() -> None:
+            if self._chosen is not None:
+                self._enter_path(self._chosen.path)
+
+        self._when_listed(complete)
 
     def _enter_path(self, text: str) -> None:
         box = self.query_one(Input)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -46,10 +46,6 @@ def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Co
     pad = " " * max(1, room - Content(title).cell_length)
     sign = ("● ", "$primary") if is_open else ("  ", "")
     return Content.assemble(sign, title, pad, (facts, _DIM))
-
-
-def _loses(turns: int) -> str:
-    return f"Its {pluralise(turns, 'turn')} and pictures" if turns else "Its summary"
 
 
 class SessionsScreen(ModalScreen[str | None]):
@@ -98,16 +94,17 @@ class SessionsScreen(ModalScreen[str | None]):
             self._search(text)
 
     def _search(self, query: str) -> None:
-        self._find(query, self._latest.ask(query))
+        question = self._latest.ask(query)
 
-    @work(thread=True, exclusive=True, group="search")
-    def _find(self, query: str, question: int) -> None:
-        try:
-            found = self._workspace.sessions(query)
-        except Q35Error as error:
-            self.call_later(self._failed, error)
-        else:
-            self.call_later(self._show, question, found)
+        def work() -> None:
+            try:
+                found = self._workspace.sessions(query)
+            except Q35Error as error:
+                self.call_later(self._failed, error)
+            else:
+                self.call_later(self._show, question, found)
+
+        self.run_worker(work, thread=True, exclusive=True, group="search")
 
     def _show(self, question: int, found: Sequence[SessionSummary]) -> None:
         if not self._latest.is_newest(question):
@@ -236,10 +233,12 @@ class SessionsScreen(ModalScreen[str | None]):
                 self._delete(chosen.id)
 
         title = one_line(chosen.title or "untitled", 40)
+        turns = pluralise(chosen.turns, "turn")
+        lost = f"Its {turns} and pictures" if chosen.turns else "Its summary"
         self.app.push_screen(
             ConfirmScreen(
                 f"Delete “{title}”?",
-                f"{_loses(chosen.turns)} cannot be brought back.",
+                f"{lost} cannot be brought back.",
                 "Delete",
             ),
             answered,

@@ -39,7 +39,7 @@ from q35chat.tui.exporting import (
 from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.text import clean, seconds, slots
 from q35chat.tui.widgets.key_order import LatestQuery
-from q35chat.tui.widgets.panel import Panel, Way, WayLine
+from q35chat.tui.widgets.panel import SIGNS, Panel, Tone, Way, WayLine
 from q35chat.tui.widgets.setup_form import SetupForm
 
 FINISHING: Final = "finishing"
@@ -49,7 +49,6 @@ _LONGEST_BAR: Final = 40
 _FULL, _EMPTY = "█", "░"
 _RATE_FROM_S: Final = 1.0
 State = Literal["form", "looking", "running", "stopping", "made", "failed"]
-Tone = Literal["error", "warning", "note"]
 
 _ENDS: Final = ("made", "failed")
 _FRAME_S: Final = 0.1
@@ -57,7 +56,6 @@ _ROWS_AROUND, _LEAST_ROWS = 8, 4
 _WIDEST, _BESIDE = 88, 6
 _TITLE: Final = "Get a real model"
 _LEAD: Final = "A checkpoint becomes a bundle for this machine, once; then offline."
-_SIGNS: Final[dict[Tone, str]] = {"error": "✗", "warning": "▲", "note": "●"}
 _COLOURS: Final[dict[Tone, str]] = {"error": "$error", "warning": "$warning", "note": "$primary"}
 
 
@@ -171,7 +169,7 @@ class SetupScreen(ModalScreen[Made | None]):
     def _say(self, text: str, tone: Tone = "note") -> None:
         line = self.query_one("#setup-message", Static)
         line.display = bool(text)
-        sign = (f"{_SIGNS[tone]} ", f"{_COLOURS[tone]} bold")
+        sign = (f"{SIGNS[tone]} ", f"{_COLOURS[tone]} bold")
         line.update(Content.assemble(sign, (clean(text), _COLOURS[tone])))
         self._limit()
 
@@ -351,11 +349,12 @@ class SetupScreen(ModalScreen[Made | None]):
 
     async def _failed(self, error: Exception) -> None:
         title = "The export failed"
-        ways = [Way("Back to the form", self._back), Way("Try again", self._again)]
+        again = Way("Try again", partial(self._again, replacing=False))
         if isinstance(error, Occupied):
             title = "A bundle is there already"
-            ways[1] = Way("Replace the bundle that is there", self._replace)
-        await self.panel.show("error", title, _failure(error)[0], tuple(ways))
+            again = Way("Replace the bundle that is there", partial(self._again, replacing=True))
+        ways = (Way("Back to the form", self._back), again)
+        await self.panel.show("error", title, _failure(error)[0], ways)
         self._show("failed")
 
     async def _made(self, made: Made) -> None:
@@ -376,13 +375,9 @@ class SetupScreen(ModalScreen[Made | None]):
     def _back(self) -> None:
         self._show("form")
 
-    def _again(self) -> None:
+    def _again(self, *, replacing: bool) -> None:
         if self._wish is not None:
-            self._export(self._wish)
-
-    def _replace(self) -> None:
-        if self._wish is not None:
-            self._export(replace(self._wish, replace=True))
+            self._export(replace(self._wish, replace=replacing or self._wish.replace))
 
 
 class ExportProgress(Static):
@@ -411,7 +406,8 @@ class ExportProgress(Static):
             if name in self._since and not before.ended:
                 self._phases[name] = Phase(name, before.total, before.total, ended=True)
         if phase.name not in self._phases:
-            self._phases = self._begun() | {phase.name: phase} | self._phases
+            begun = {name: it for name, it in self._phases.items() if name in self._since}
+            self._phases = begun | {phase.name: phase} | self._phases
         self._phases[phase.name] = phase
 
     def draw(self) -> None:
@@ -421,9 +417,6 @@ class ExportProgress(Static):
     def on_resize(self) -> None:
         """The bar has another length."""
         self.draw()
-
-    def _begun(self) -> dict[str, Phase]:
-        return {name: phase for name, phase in self._phases.items() if name in self._since}
 
     def _now(self) -> tuple[str, float]:
         """The phase at work and how long it has been; empty before the first."""

@@ -20,10 +20,7 @@ Hint = tuple[str, str]
 class TitleBar(Widget):
     """Program, conversation, and the state of the model."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._title = ""
-        self._state = ""
+    _title = _state = ""
 
     def show(self, title: str, state: str) -> None:
         """Change either side."""
@@ -61,10 +58,8 @@ class NoticeLine(Static):
 class Hints(Widget):
     """The keys that matter now, as many as fit; those that always matter stand at the right."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._hints: tuple[Hint, ...] = ()
-        self._always: tuple[Hint, ...] = ()
+    _hints: tuple[Hint, ...] = ()
+    _always: tuple[Hint, ...] = ()
 
     def show(self, hints: Sequence[Hint], always: Sequence[Hint]) -> None:
         """Change the hints, the most useful first; `always` never gives way to them."""

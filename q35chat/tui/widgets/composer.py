@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from rich.cells import cell_len
-from textual import events, on, work
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -267,11 +267,12 @@ class Composer(Vertical):
             self._offer(commands)
         elif word != self._latest.asked:
             self._suggesting = True
-            self._list_paths(word, self._latest.ask(word))
+            question = self._latest.ask(word)
 
-    @work(thread=True, exclusive=True, group="paths")
-    def _list_paths(self, word: str, question: int) -> None:
-        self.call_later(self._offer_paths, question, listing(word, Path.cwd()))
+            def work() -> None:
+                self.call_later(self._offer_paths, question, listing(word, Path.cwd()))
+
+            self.run_worker(work, thread=True, exclusive=True, group="paths")
 
     def _offer_paths(self, question: int, choices: tuple[Choice, ...]) -> None:
         if self._latest.is_newest(question):

@@ -99,9 +99,7 @@ class CachedHeight(Widget):
 class FittingLine(Widget):
     """The first of its wordings that fits its width on one line; else the last, wrapped."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
-        self._wordings: tuple[Content, ...] = (Content(""),)
+    _wordings: tuple[Content, ...] = (Content(""),)
 
     def show(self, *wordings: Content) -> None:
         """Say something else; the best wording first."""

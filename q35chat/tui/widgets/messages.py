@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Literal, Protocol, runtime_checkable
 
 from textual.content import Content
@@ -53,11 +52,20 @@ class Messages(Static):
     def say(self, text: str, severity: Severity = "information", *, about: str = "") -> None:
         """Add a message; it goes away by itself, or with a newer one that is `about` the same."""
         message = Message(clean(text), severity, about)
-        kept = [old for old in self._said if not _replaces(message, old)]
+        kept = [
+            old
+            for old in self._said
+            if not (about and about == old.about)
+            and old.severity != "information"
+            and old.text != message.text
+        ]
         self._put([*kept, message][-MOST:])
-        self.set_timer(
-            max(_SHORTEST_S, len(text) / _CHARACTERS_PER_S), partial(self._expire, message)
-        )
+
+        def expire() -> None:
+            if message in self._said:
+                self._put([other for other in self._said if other is not message])
+
+        self.set_timer(max(_SHORTEST_S, len(text) / _CHARACTERS_PER_S), expire)
 
     def go_on(self) -> None:
         """A turn begins: what was said before it goes, but for warnings."""
@@ -77,24 +85,14 @@ class Messages(Static):
         """Enough of it."""
         self._put([])
 
-    def _expire(self, message: Message) -> None:
-        if message in self._said:
-            self._put([other for other in self._said if other is not message])
-
     def _put(self, said: list[Message]) -> None:
         self._said = said
         self.display = bool(said)
-        self.update(Content("\n").join(_line(message) for message in said))
-
-
-def _replaces(new: Message, old: Message) -> bool:
-    same = bool(new.about) and new.about == old.about
-    return same or old.severity == "information" or old.text == new.text
-
-
-def _line(message: Message) -> Content:
-    sign, colour = _SIGNS[message.severity]
-    return Content.assemble((f"{sign} ", f"{colour} bold"), (message.text, colour))
+        lines = []
+        for message in said:
+            sign, colour = _SIGNS[message.severity]
+            lines.append(Content.assemble((f"{sign} ", f"{colour} bold"), (message.text, colour)))
+        self.update(Content("\n").join(lines))
 
 
 @runtime_checkable

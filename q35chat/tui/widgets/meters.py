@@ -58,9 +58,7 @@ def bar_content(capacity: Capacity, width: int) -> Content:
 class CapacityBar(Widget):
     """The bar over its whole width, two lines tall."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
-        self._capacity = Capacity()
+    _capacity = Capacity()
 
     def show(self, capacity: Capacity) -> None:
         """Draw another state, if it differs."""
@@ -110,9 +108,7 @@ def spark(reading: Reading, width: int) -> Content:
 class LatencyGraph(Widget):
     """The graph over its whole box; columns slower than p95 stand out."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
-        self._reading = Reading()
+    _reading = Reading()
 
     def show(self, reading: Reading) -> None:
         """Draw other steps, if they differ."""
@@ -248,10 +244,6 @@ def model_rows(reading: Reading) -> Content:
     )
 
 
-def _lines(content: object) -> int:
-    return str(content).count("\n")
-
-
 def _pair(name: str, value: str, other_name: str, other: str) -> Content:
     left = f"{name} {value}"
     return Content.assemble(
@@ -263,9 +255,7 @@ def _pair(name: str, value: str, other_name: str, other: str) -> Content:
 class Meters(Vertical):
     """The side panel. Draws the newest reading, once it is on screen."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._reading = Reading()
+    _reading = Reading()
 
     def compose(self) -> ComposeResult:
         """Capacity, progress while reading, step latency, speed, model."""
@@ -301,16 +291,16 @@ class Meters(Vertical):
         self._put("#step-legend", step_legend(reading))
         self._put("#speed", speed(reading))
         self._put("#model", model_rows(reading))
-        reading_now = reading.progress is not None
-        self.query_one("#progress-head").display = reading_now
-        self.query_one("#progress").display = reading_now
+        for part in ("#progress-head", "#progress"):
+            self.query_one(part).display = reading.progress is not None
         if reading.progress is not None:
             self._put("#progress", progress_rows(reading.progress, _WIDTH))
 
     def _put(self, selector: str, content: Content) -> None:
         static = self.query_one(selector, Static)
         if static.content != content:
-            static.update(content, layout=_lines(static.content) != _lines(content))
+            before, now = (str(it).count("\n") for it in (static.content, content))
+            static.update(content, layout=before != now)
 
 
 def line(reading: Reading, width: int) -> Content:
@@ -349,8 +339,8 @@ def _running(head: Content, reading: Reading, width: int) -> Content:
     numbers = _fit(head, [_free(reading.capacity), speed], width)
     if not reading.steps:
         return numbers
-    percentiles = f"p50 {_digits(reading.p50)} p95 {_digits(reading.p95)} ms"
-    tail = [Content.styled(percentiles, _DIM)]
+    p50, p95 = (f"{it:.1f}" if it < 10 else f"{it:.0f}" for it in (reading.p50, reading.p95))
+    tail = [Content.styled(f"p50 {p50} p95 {p95} ms", _DIM)]
     room = width - _fit(numbers, tail, width, first=_GAP).cell_length - len(_GAP)
     if room >= _NARROWEST_GRAPH:
         tail.insert(0, spark(reading, min(room, _WIDEST_GRAPH)))
@@ -358,10 +348,6 @@ def _running(head: Content, reading: Reading, width: int) -> Content:
         share = f"{reading.predict / reading.wall:.0%} runtime"
         tail.append(Content.styled(share, _DIM))
     return _fit(numbers, tail, width, first=_GAP)
-
-
-def _digits(value: float) -> str:
-    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _progress(progress: WaitProgress) -> Content:
@@ -389,9 +375,7 @@ def _fit(
 class MeterLine(Widget):
     """One line under the conversation."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id)
-        self._reading = Reading()
+    _reading = Reading()
 
     def show(self, reading: Reading) -> None:
         """Draw a reading, if it differs."""

@@ -17,7 +17,7 @@ from q35chat.tui.commands import PANEL_KEYS, key_label
 from q35chat.tui.text import clean
 
 Tone = Literal["error", "warning", "note"]
-_SIGNS: dict[Tone, str] = {"error": "✗", "warning": "▲", "note": "●"}
+SIGNS: dict[Tone, str] = {"error": "✗", "warning": "▲", "note": "●"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Panel(Vertical):
         """Say it and offer the ways on."""
         self.ways = ways
         self.set_classes(f"-{tone}")
-        self.query_one("#panel-title", Static).update(Content(f"{_SIGNS[tone]} {clean(title)}"))
+        self.query_one("#panel-title", Static).update(Content(f"{SIGNS[tone]} {clean(title)}"))
         body = self.query_one("#panel-text", Static)
         body.update(Content(clean(text)))
         body.display = bool(text)

@@ -18,14 +18,13 @@ from textual.widgets import Static
 
 from q35chat.chat.events import Finished
 from q35chat.chat.service import Step
-from q35chat.chat.values import Attachment, Turn
+from q35chat.chat.values import Turn
 from q35chat.tui.commands import key_of
 from q35chat.tui.markdown.wrapping import breaks
 from q35chat.tui.text import (
     MARKS,
     clean,
     count,
-    finish_mark,
     one_line,
     packed,
     picture_caption,
@@ -134,16 +133,13 @@ class Question(TurnView):
         if turn.attachments:
             with Flow(classes="pictures"):
                 for attachment in turn.attachments:
-                    yield from self._picture(attachment)
+                    with Vertical(classes="picture-card"):
+                        yield Picture(attachment.data)
+                        yield Static(Content(picture_caption(attachment)), classes="caption")
         if turn.text:
             yield Static(Content(clean(turn.text)), classes="question-text")
         yield Static("left out: the model no longer reads this turn", classes="left-out-mark")
         yield TurnFoot()
-
-    def _picture(self, attachment: Attachment) -> ComposeResult:
-        with Vertical(classes="picture-card"):
-            yield Picture(attachment.data)
-            yield Static(Content(picture_caption(attachment)), classes="caption")
 
     def fits(self, step: Step) -> bool:
         """The same words and pictures."""
@@ -187,7 +183,7 @@ class AnswerView(TurnView):
     def finish(self, finished: Finished | None) -> None:
         """The turn has ended; None when it failed before it could finish."""
         self.reasoning.finish()
-        self._mark = finish_mark(finished) if finished else "■ failed"
+        self._mark = MARKS.get(finished.reason, "") if finished else "■ failed"
         self._numbers = usage_items(finished.usage) if finished else []
         self._refresh_foot()
 
