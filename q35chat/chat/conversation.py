@@ -42,7 +42,7 @@ class TurnRequest:
     question: TurnRecord | None = None
 
 
-class StoredConversation:
+class Conversation:
     """The `Conversation` of the service, over a journal; `backend` is what computes."""
 
     def __init__(
@@ -55,7 +55,7 @@ class StoredConversation:
         self._run = StoppableTurn()
         self._slots = SlotCounts(backend, journal)
 
-    def over(self, backend: ChatBackend) -> StoredConversation:
+    def over(self, backend: ChatBackend) -> Conversation:
         """The same conversation, answered by another model."""
         return type(self)(backend, self._journal, self._turn_lock, reads_ahead=self._reads_ahead)
 

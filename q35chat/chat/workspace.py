@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import Archive, new_id
-from q35chat.chat.service import Conversation, ModelInfo, SessionSummary
+from q35chat.chat.service import ModelInfo, SessionSummary
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.errors import Option, StoreError, UsageError
@@ -30,7 +30,7 @@ LoadBundle = Callable[[Path], tuple[ChatBackend, ChatSettings]]
 _log = logging.getLogger(__name__)
 
 
-class StoredWorkspace:
+class Workspace:
     """Conversations in `store`, answered by the model and with the settings that `load` gives.
 
     `load_bundle` loads another model in its place.
@@ -54,9 +54,7 @@ class StoredWorkspace:
         self._turn_lock = TurnLock()
         self._lock = threading.Lock()
         self._journals: weakref.WeakSet[Journal] = weakref.WeakSet()
-        self._open: weakref.WeakValueDictionary[str, StoredConversation] = (
-            weakref.WeakValueDictionary()
-        )
+        self._open: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
 
     def load(self) -> None:
         """Load the model; slow, for a worker thread. Raises Q35Error."""
@@ -88,7 +86,7 @@ class StoredWorkspace:
         former, self._loaded, self._load = self._loaded, fresh, load
         self._free(former)
 
-    def reopen(self, conversation: Conversation) -> StoredConversation:
+    def reopen(self, conversation: Conversation) -> Conversation:
         """The same conversation over the model as it is loaded now, stored or not.
 
         Sampling that was another model's own becomes this one's own.
@@ -126,13 +124,11 @@ class StoredWorkspace:
         """What the user should know about the store, if anything."""
         return self.store.message
 
-    def new(self) -> StoredConversation:
+    def new(self) -> Conversation:
         """An empty conversation; it is stored with its first question."""
         return self._opened(Journal(self.store, untitled(new_id(), self._need_loaded()[1])))
 
-    def new_from_summary(
-        self, conversation: Conversation
-    ) -> tuple[StoredConversation, Iterator[Event]]:
+    def new_from_summary(self, conversation: Conversation) -> tuple[Conversation, Iterator[Event]]:
         """A new conversation, and the events of the model writing its summary of the old one.
 
         It is stored with its summary when the events are consumed to the end.
@@ -146,7 +142,7 @@ class StoredWorkspace:
 
         return fresh, old.summarise(begin)
 
-    def open(self, session_id: str) -> StoredConversation:
+    def open(self, session_id: str) -> Conversation:
         """A stored conversation, by its id or the beginning of it. Raises StoreError."""
         ident = self.store.resolve(session_id)
         with self._lock:
@@ -157,7 +153,7 @@ class StoredWorkspace:
         record, turns = self.store.load(ident)
         return self._opened(Journal(self.store, record, turns, stored=True))
 
-    def pick(self, session_id: str | None = None, latest: bool = False) -> StoredConversation:
+    def pick(self, session_id: str | None = None, latest: bool = False) -> Conversation:
         """The conversation with this id, the latest one, or a new one. Raises Q35Error."""
         if session_id is not None:
             return self.open(session_id)
@@ -202,21 +198,18 @@ class StoredWorkspace:
         for conversation in list(self._open.values()):
             conversation.flush()
 
-    def _opened(self, journal: Journal) -> StoredConversation:
+    def _opened(self, journal: Journal) -> Conversation:
         with self._lock:
             self._journals.add(journal)
-            conversation = StoredConversation(
+            conversation = Conversation(
                 self._need_loaded()[0], journal, self._turn_lock, reads_ahead=self._reads_ahead
             )
             conversation = self._open.setdefault(conversation.id, conversation)
         conversation.count_slots()
         return conversation
 
-    def _same(self, conversation: Conversation) -> StoredConversation:
-        known = self._open.get(conversation.id)
-        if known is None and isinstance(conversation, StoredConversation):
-            return conversation
-        return known if known is not None else self.open(conversation.id)
+    def _same(self, conversation: Conversation) -> Conversation:
+        return self._open.get(conversation.id) or conversation
 
     def _need_loaded(self) -> tuple[ChatBackend, ChatSettings]:
         """The model and its own settings. Raises UsageError before `load`."""
@@ -225,7 +218,7 @@ class StoredWorkspace:
         return self._loaded
 
 
-def unkept(backend: ChatBackend, settings: ChatSettings) -> StoredConversation:
+def unkept(backend: ChatBackend, settings: ChatSettings) -> Conversation:
     """An empty conversation in memory alone."""
     journal = Journal(None, untitled(new_id(), settings))
-    return StoredConversation(backend, journal, TurnLock(), reads_ahead=False)
+    return Conversation(backend, journal, TurnLock(), reads_ahead=False)

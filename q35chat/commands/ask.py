@@ -18,7 +18,7 @@ from q35chat.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
-    from q35chat.chat.conversation import StoredConversation
+    from q35chat.chat.conversation import Conversation
     from q35chat.chat.events import Event
     from q35chat.chat.values import ChatSettings, SamplingSettings
     from q35chat.commands.model import LoadedModel, ModelChoice
@@ -202,10 +202,10 @@ def _place(options: AskOptions, console: Console) -> tuple[Store | None, str | N
 
 def _conversation(
     store: Store | None, session: str | None, model: LoadedModel, settings: Settings
-) -> StoredConversation:
+) -> Conversation:
     """The conversation `session` with its own settings, or a new one with the user's."""
     from q35chat.chat.values import ChatSettings
-    from q35chat.chat.workspace import StoredWorkspace, unkept
+    from q35chat.chat.workspace import Workspace, unkept
 
     fresh = ChatSettings(
         sampling=model.sampling,
@@ -214,13 +214,13 @@ def _conversation(
     )
     if store is None:
         return unkept(model.backend, fresh)
-    workspace = StoredWorkspace(store, lambda: (model.backend, fresh), reads_ahead=False)
+    workspace = Workspace(store, lambda: (model.backend, fresh), reads_ahead=False)
     workspace.load()
     return workspace.pick(session)
 
 
 def _asked(
-    conversation: StoredConversation, prompt: str, options: AskOptions, backend: ChatBackend
+    conversation: Conversation, prompt: str, options: AskOptions, backend: ChatBackend
 ) -> Iterator[Event]:
     """The events of the turn; the conversation keeps of its options the system prompt, thinking
     and its budget."""
@@ -233,7 +233,7 @@ def _asked(
 
 
 def _keeping(
-    conversation: StoredConversation, events: Iterator[Event], settings: ChatSettings
+    conversation: Conversation, events: Iterator[Event], settings: ChatSettings
 ) -> Iterator[Event]:
     """The events of a turn; the conversation keeps `settings` as soon as it keeps the question."""
     first = next(events)

@@ -23,7 +23,7 @@ from q35chat.settings import Settings, load_settings
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
     from q35chat.chat.values import ChatSettings
-    from q35chat.chat.workspace import StoredWorkspace
+    from q35chat.chat.workspace import Workspace
     from q35chat.commands.model import ModelChoice
     from q35chat.store import Store
 
@@ -167,10 +167,10 @@ def _screen(options: ChatOptions, settings: Settings) -> int:
 
 def stored_workspace(
     store: Store, options: ChatOptions, settings: Settings, say: Callable[[str], None]
-) -> StoredWorkspace:
+) -> Workspace:
     """The conversations in `store` over the chosen model, which is loaded when asked to."""
     from q35chat.chat.values import ChatSettings
-    from q35chat.chat.workspace import StoredWorkspace
+    from q35chat.chat.workspace import Workspace
 
     def load() -> tuple[ChatBackend, ChatSettings]:
         from q35chat.commands.model import choose_model, make_demo
@@ -205,4 +205,4 @@ def stored_workspace(
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 
-    return StoredWorkspace(store, load, load_bundle)
+    return Workspace(store, load, load_bundle)

@@ -1,6 +1,6 @@
 """A conversation line by line, for a terminal without a screen, and for scripts.
 
-Owns the commands; model, turns and store are behind `StoredConversation`.
+Owns the commands; model, turns and store are behind `Conversation`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import Attachment
 from q35chat.commands.console import Console
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, checked_argument, checked_text
@@ -36,8 +36,8 @@ class LineChat:
 
     def __init__(
         self,
-        conversation: StoredConversation,
-        begin: Callable[[], StoredConversation],
+        conversation: Conversation,
+        begin: Callable[[], Conversation],
         console: Console,
     ) -> None:
         self._conversation = conversation

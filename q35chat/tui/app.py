@@ -21,7 +21,7 @@ from textual.dom import NoScreen
 from textual.driver import Driver
 from textual.worker import WorkerFailed
 
-from q35chat.chat.service import Workspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import ScreenError
 from q35chat.tui import garbage
 from q35chat.tui.chat.drafts import Drafts

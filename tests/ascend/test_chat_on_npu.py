@@ -15,7 +15,7 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import PrefillProgress, Token
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.commands.model import graph_opener
 from q35chat.errors import CapacityError, RuntimeFailure
 from q35chat.store import Store
@@ -205,7 +205,7 @@ def test_a_restart_needs_no_memory_for_two_while_a_conversation_is_open(
         return open_chat(), GREEDY
 
     with Store(tmp_path / "store") as store:
-        workspace = StoredWorkspace(store, load, reads_ahead=False)
+        workspace = Workspace(store, load, reads_ahead=False)
         workspace.load()
         chat = workspace.new()
         wanted = list(chat.send("Hello"))[-1]

@@ -31,7 +31,7 @@ import psutil
 
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import SamplingSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from tests.support.environment import SIZE, environment_without
 
 BEAT_S = 0.002
@@ -108,7 +108,7 @@ class Screen:
 # -- the children
 
 
-def _workspace(bundle: Path, tokens: int) -> StoredWorkspace:
+def _workspace(bundle: Path, tokens: int) -> Workspace:
     from q35chat.commands.chat import ChatOptions, stored_workspace  # noqa: PLC0415
     from q35chat.settings import Settings  # noqa: PLC0415
     from q35chat.store import Store  # noqa: PLC0415

@@ -16,7 +16,7 @@ from q35chat.chat.backend import ChatBackend
 from q35chat.chat.events import Event, Finished, PromptPlan, Token
 from q35chat.chat.service import ModelInfo, Step
 from q35chat.chat.values import Attachment, ChatSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import CapacityError, RuntimeFailure, UsageError
 from q35chat.store import Store, TurnRecord
 
@@ -195,8 +195,8 @@ class User:
         assert shown[: len(before_answer)] == before_answer
         assert len(shown) - len(before_answer) in {0, 1}
 
-    def _opened(self, store: Store) -> StoredWorkspace:
-        workspace = StoredWorkspace(store, lambda: (self._backend, self._settings))
+    def _opened(self, store: Store) -> Workspace:
+        workspace = Workspace(store, lambda: (self._backend, self._settings))
         workspace.load()
         return workspace
 

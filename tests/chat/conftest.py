@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.values import Attachment
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from tests.chat.scripted_chat import open_workspace
 from tests.doubles.chat_model import SHAPE, ChatModel
 from tests.doubles.scripted_backend import ScriptedBackend
@@ -39,17 +39,17 @@ def backend() -> ScriptedBackend:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, backend: ScriptedBackend) -> StoredWorkspace:
+def workspace(tmp_path: Path, backend: ScriptedBackend) -> Workspace:
     return open_workspace(tmp_path, backend)
 
 
 @pytest.fixture
-def chat(workspace: StoredWorkspace) -> StoredConversation:
+def chat(workspace: Workspace) -> Conversation:
     return workspace.new()
 
 
 @pytest.fixture
-def picture(tmp_path: Path, chat: StoredConversation) -> Attachment:
+def picture(tmp_path: Path, chat: Conversation) -> Attachment:
     path = tmp_path / "cat.png"
     path.write_bytes(b"a cat")
     return chat.attach(path)

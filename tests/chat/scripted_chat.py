@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event, Finished
 from q35chat.chat.values import ChatSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.store import Store
 from tests.doubles.scripted_backend import ScriptedBackend
 
@@ -22,15 +22,15 @@ def open_workspace(
     settings: ChatSettings = SETTINGS,
     *,
     reads_ahead: bool = True,
-) -> StoredWorkspace:
+) -> Workspace:
     """The conversations in a store of which `folder` holds the data."""
     store = Store(folder / "data")
-    workspace = StoredWorkspace(store, lambda: (backend, settings), reads_ahead=reads_ahead)
+    workspace = Workspace(store, lambda: (backend, settings), reads_ahead=reads_ahead)
     workspace.load()
     return workspace
 
 
-def store_of(workspace: StoredWorkspace) -> Store:
+def store_of(workspace: Workspace) -> Store:
     assert isinstance(workspace.store, Store)
     return workspace.store
 
@@ -41,13 +41,13 @@ def finish(events: Iterator[Event]) -> Finished:
     return last
 
 
-def texts(chat: StoredConversation) -> list[str]:
+def texts(chat: Conversation) -> list[str]:
     return [step.turn.text for step in chat.steps]
 
 
-def assert_reopens_as_it_is(workspace: StoredWorkspace, chat: StoredConversation) -> None:
+def assert_reopens_as_it_is(workspace: Workspace, chat: Conversation) -> None:
     with Store(store_of(workspace).folder) as store:
-        other = StoredWorkspace(store, lambda: (ScriptedBackend(), SETTINGS))
+        other = Workspace(store, lambda: (ScriptedBackend(), SETTINGS))
         other.load()
         again = other.open(chat.id)
         assert again.steps == chat.steps

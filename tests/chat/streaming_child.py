@@ -10,7 +10,7 @@ from pathlib import Path
 
 from q35chat.chat.events import Token
 from q35chat.chat.values import ChatSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.store import Store
 from tests.doubles.scripted_backend import Reply, ScriptedBackend
 
@@ -26,7 +26,7 @@ def say(line: str) -> None:
 def main(folder: Path, session: str | None) -> None:
     backend = ScriptedBackend(lambda turns: Reply(ANSWER, REASONING))
     settings = ChatSettings(thinking=True)
-    workspace = StoredWorkspace(Store(folder), lambda: (backend, settings))
+    workspace = Workspace(Store(folder), lambda: (backend, settings))
     workspace.load()
     chat = workspace.pick(session)
     events = chat.send("Tell me") if session is None else chat.continue_answer()

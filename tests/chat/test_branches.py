@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import Attachment
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import RuntimeFailure, UsageError
 from tests.chat.scripted_chat import (
     assert_reopens_as_it_is,
@@ -15,7 +15,7 @@ from tests.doubles.scripted_backend import ScriptedBackend
 
 
 def test_regenerate_puts_another_answer_beside_the_first(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     finish(chat.send("Q"))
     first = chat.steps[-1].id
@@ -30,7 +30,7 @@ def test_regenerate_puts_another_answer_beside_the_first(
     assert_reopens_as_it_is(workspace, chat)
 
 
-def test_an_earlier_answer_is_regenerated_on_its_own_branch(chat: StoredConversation) -> None:
+def test_an_earlier_answer_is_regenerated_on_its_own_branch(chat: Conversation) -> None:
     finish(chat.send("One"))
     finish(chat.send("Two"))
     first, answer, *_ = chat.steps
@@ -42,7 +42,7 @@ def test_an_earlier_answer_is_regenerated_on_its_own_branch(chat: StoredConversa
 
 
 def test_regenerate_answers_a_question_that_has_no_answer(
-    chat: StoredConversation, backend: ScriptedBackend
+    chat: Conversation, backend: ScriptedBackend
 ) -> None:
     backend.fails_at = 0
     with pytest.raises(RuntimeFailure):
@@ -53,7 +53,7 @@ def test_regenerate_answers_a_question_that_has_no_answer(
 
 
 def test_an_earlier_question_is_edited_with_its_pictures_and_the_first_one_kept(
-    workspace: StoredWorkspace, chat: StoredConversation, picture: Attachment
+    workspace: Workspace, chat: Conversation, picture: Attachment
 ) -> None:
     finish(chat.send("Whta?", [picture]))
     finish(chat.send("And then?"))
@@ -68,7 +68,7 @@ def test_an_earlier_question_is_edited_with_its_pictures_and_the_first_one_kept(
 
 
 def test_an_edited_answer_is_kept_beside_the_first_and_can_go_on(
-    workspace: StoredWorkspace, chat: StoredConversation, backend: ScriptedBackend
+    workspace: Workspace, chat: Conversation, backend: ScriptedBackend
 ) -> None:
     finish(chat.send("Q"))
     assert list(chat.edit(chat.steps[-1].id, "My own words")) == []
@@ -81,7 +81,7 @@ def test_an_edited_answer_is_kept_beside_the_first_and_can_go_on(
     assert_reopens_as_it_is(workspace, chat)
 
 
-def test_an_unknown_turn_or_branch_is_refused(chat: StoredConversation) -> None:
+def test_an_unknown_turn_or_branch_is_refused(chat: Conversation) -> None:
     finish(chat.send("Q"))
     with pytest.raises(UsageError, match="no turn 'x'"):
         next(chat.edit("x", "text"))
@@ -91,12 +91,12 @@ def test_an_unknown_turn_or_branch_is_refused(chat: StoredConversation) -> None:
         chat.choose_branch(-1)
 
 
-def test_nothing_to_regenerate_is_said(chat: StoredConversation) -> None:
+def test_nothing_to_regenerate_is_said(chat: Conversation) -> None:
     with pytest.raises(UsageError, match="no question"):
         next(chat.regenerate())
 
 
-def every_branch(chat: StoredConversation) -> list[list[str]]:
+def every_branch(chat: Conversation) -> list[list[str]]:
     """The turns of all branches, as going from one to the next shows them."""
     found = []
     for branch in range(chat.steps[-1].branches):
@@ -107,7 +107,7 @@ def every_branch(chat: StoredConversation) -> list[list[str]]:
 
 
 def test_every_branch_is_reached_whatever_was_edited_and_answered_again_below_another(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     finish(chat.send("Count to 3"))
     finish(chat.edit(chat.steps[0].id, "Count to 4"))
@@ -121,7 +121,7 @@ def test_every_branch_is_reached_whatever_was_edited_and_answered_again_below_an
 
 
 def test_a_chat_whose_first_question_was_edited_is_reached_from_below_the_edit(
-    chat: StoredConversation,
+    chat: Conversation,
 ) -> None:
     finish(chat.send("One"))
     finish(chat.send("Hello"))
@@ -132,7 +132,7 @@ def test_a_chat_whose_first_question_was_edited_is_reached_from_below_the_edit(
     assert questions == [["One", "Hello"], *[["Count to 7", "Count to 8"]] * 2]
 
 
-def test_a_branch_keeps_its_number_when_it_goes_on(chat: StoredConversation) -> None:
+def test_a_branch_keeps_its_number_when_it_goes_on(chat: Conversation) -> None:
     finish(chat.send("Q"))
     finish(chat.regenerate())
     chat.choose_branch(0)
@@ -142,7 +142,7 @@ def test_a_branch_keeps_its_number_when_it_goes_on(chat: StoredConversation) -> 
 
 
 def test_a_branch_that_ends_with_a_question_is_one_of_them(
-    chat: StoredConversation, backend: ScriptedBackend
+    chat: Conversation, backend: ScriptedBackend
 ) -> None:
     finish(chat.send("Q"))
     backend.fails_at = 0

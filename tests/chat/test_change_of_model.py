@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.values import ChatSettings, SamplingSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import BundleError, RuntimeFailure, UsageError
 from q35chat.store import Store
 from tests.chat.scripted_chat import finish
@@ -49,22 +49,22 @@ def models() -> Models:
 
 
 @pytest.fixture
-def workspace(models: Models, tmp_path: Path) -> Iterator[StoredWorkspace]:
+def workspace(models: Models, tmp_path: Path) -> Iterator[Workspace]:
     with Store(tmp_path) as store:
-        space = StoredWorkspace(store, models.load, models.load_bundle, reads_ahead=False)
+        space = Workspace(store, models.load, models.load_bundle, reads_ahead=False)
         space.load()
         yield space
 
 
 def test_a_restart_loads_anew_and_frees_the_former_model(
-    workspace: StoredWorkspace, models: Models
+    workspace: Workspace, models: Models
 ) -> None:
     workspace.restart()
     assert [model.closed for model in models.loaded] == [True, False]
 
 
 def test_an_open_conversation_goes_on_over_the_restarted_model(
-    workspace: StoredWorkspace, models: Models
+    workspace: Workspace, models: Models
 ) -> None:
     chat = workspace.new()
     finish(chat.send("one"))
@@ -76,7 +76,7 @@ def test_an_open_conversation_goes_on_over_the_restarted_model(
     assert [len(model.prompts) for model in models.loaded] == [1, 1]
 
 
-def test_each_answer_keeps_the_name_of_the_model_that_wrote_it(workspace: StoredWorkspace) -> None:
+def test_each_answer_keeps_the_name_of_the_model_that_wrote_it(workspace: Workspace) -> None:
     chat = workspace.new()
     finish(chat.send("one"))
     workspace.use(Path("new"))
@@ -85,7 +85,7 @@ def test_each_answer_keeps_the_name_of_the_model_that_wrote_it(workspace: Stored
     assert [step.model for step in again.steps] == ["", "model 1", "", "model 2"]
 
 
-def test_a_conversation_that_is_not_stored_yet_is_reopened(workspace: StoredWorkspace) -> None:
+def test_a_conversation_that_is_not_stored_yet_is_reopened(workspace: Workspace) -> None:
     chat = workspace.new()
     workspace.restart()
     assert workspace.reopen(chat).id == chat.id
@@ -93,7 +93,7 @@ def test_a_conversation_that_is_not_stored_yet_is_reopened(workspace: StoredWork
 
 
 def test_after_a_restart_that_failed_there_is_no_model_until_one_works(
-    workspace: StoredWorkspace, models: Models
+    workspace: Workspace, models: Models
 ) -> None:
     chat = workspace.new()
     models.error = RuntimeFailure("the device is gone")
@@ -107,7 +107,7 @@ def test_after_a_restart_that_failed_there_is_no_model_until_one_works(
 
 
 def test_a_model_that_cannot_even_be_closed_is_replaced(
-    workspace: StoredWorkspace, models: Models, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
         raise RuntimeFailure("it does not answer")
@@ -118,7 +118,7 @@ def test_a_model_that_cannot_even_be_closed_is_replaced(
 
 
 def test_another_bundle_answers_from_now_on_and_after_a_restart(
-    workspace: StoredWorkspace, models: Models
+    workspace: Workspace, models: Models
 ) -> None:
     workspace.use(Path("new"))
     assert models.loaded[0].closed
@@ -127,7 +127,7 @@ def test_another_bundle_answers_from_now_on_and_after_a_restart(
 
 
 def test_a_bundle_that_cannot_be_loaded_leaves_the_present_model(
-    workspace: StoredWorkspace, models: Models
+    workspace: Workspace, models: Models
 ) -> None:
     chat = workspace.new()
     models.error = BundleError("new is damaged")
@@ -140,7 +140,7 @@ def test_a_bundle_that_cannot_be_loaded_leaves_the_present_model(
     assert models.folders == [Path("new")]
 
 
-def test_sampling_follows_the_model_unless_the_user_chose_it(workspace: StoredWorkspace) -> None:
+def test_sampling_follows_the_model_unless_the_user_chose_it(workspace: Workspace) -> None:
     own, chosen = workspace.new(), workspace.new()
     sampling = replace(SETTINGS.sampling, temperature=0.5)
     chosen.change_settings(replace(SETTINGS, sampling=sampling, system_prompt="Be kind."))
@@ -152,7 +152,7 @@ def test_sampling_follows_the_model_unless_the_user_chose_it(workspace: StoredWo
 
 def test_without_a_way_to_load_bundles_the_model_stays(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        space = StoredWorkspace(store, Models().load)
+        space = Workspace(store, Models().load)
         space.load()
         with pytest.raises(UsageError, match="--model-dir"):
             space.use(Path("new"))

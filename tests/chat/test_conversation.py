@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Finished
 from q35chat.chat.values import Attachment, ChatSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import StoreError
 from tests.chat.scripted_chat import (
     assert_reopens_as_it_is,
@@ -21,7 +21,7 @@ from tests.doubles.scripted_backend import ScriptedBackend
 
 
 def test_an_answer_joins_the_conversation_and_the_store(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     finished = finish(chat.send("What is it?"))
     assert texts(chat) == ["What is it?", "Answer 1 to: What is it?"]
@@ -30,13 +30,13 @@ def test_an_answer_joins_the_conversation_and_the_store(
     assert_reopens_as_it_is(workspace, chat)
 
 
-def test_the_answer_is_a_step_when_its_end_is_seen(chat: StoredConversation) -> None:
+def test_the_answer_is_a_step_when_its_end_is_seen(chat: Conversation) -> None:
     for event in chat.send("Hi"):
         assert len(chat.steps) == (2 if isinstance(event, Finished) else 1)
 
 
 def test_a_follow_up_sends_the_whole_conversation_with_the_models_own_ids(
-    chat: StoredConversation, backend: ScriptedBackend
+    chat: Conversation, backend: ScriptedBackend
 ) -> None:
     first = finish(chat.send("One"))
     finish(chat.send("Two"))
@@ -45,7 +45,7 @@ def test_a_follow_up_sends_the_whole_conversation_with_the_models_own_ids(
     assert turns[1].token_ids == first.token_ids
 
 
-def test_an_empty_conversation_is_not_stored(workspace: StoredWorkspace) -> None:
+def test_an_empty_conversation_is_not_stored(workspace: Workspace) -> None:
     chat = workspace.new()
     chat.change_settings(ChatSettings(thinking=True))
     assert workspace.sessions() == []
@@ -55,7 +55,7 @@ def test_an_empty_conversation_is_not_stored(workspace: StoredWorkspace) -> None
 
 
 def test_the_title_is_the_first_question_until_it_is_renamed(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     finish(chat.send("What is\n the   weather? " + "x" * 100))
     assert chat.title.startswith("What is the weather? xx")
@@ -67,7 +67,7 @@ def test_the_title_is_the_first_question_until_it_is_renamed(
 
 
 def test_a_lost_picture_is_named_and_the_chat_stays_readable(
-    workspace: StoredWorkspace, chat: StoredConversation, picture: Attachment, tmp_path: Path
+    workspace: Workspace, chat: Conversation, picture: Attachment, tmp_path: Path
 ) -> None:
     finish(chat.send("See", [picture]))
     store_of(workspace).pictures.remove(picture.sha256)
@@ -82,7 +82,7 @@ def test_a_lost_picture_is_named_and_the_chat_stays_readable(
 
 
 def test_ids_of_another_vocabulary_are_kept_but_not_used(
-    workspace: StoredWorkspace, chat: StoredConversation, tmp_path: Path
+    workspace: Workspace, chat: Conversation, tmp_path: Path
 ) -> None:
     finish(chat.send("Q"))
     backend = ScriptedBackend(vocabulary="other letters")
@@ -94,7 +94,7 @@ def test_ids_of_another_vocabulary_are_kept_but_not_used(
 
 
 def test_an_answer_of_another_vocabulary_goes_on_without_ids(
-    chat: StoredConversation, backend: ScriptedBackend, tmp_path: Path
+    chat: Conversation, backend: ScriptedBackend, tmp_path: Path
 ) -> None:
     stop_before(backend, 6, chat.cancel)
     finish(chat.send("Q"))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.values import Attachment
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import CapacityError, UsageError
 from tests.chat.scripted_chat import (
     SETTINGS,
@@ -24,9 +24,7 @@ def backend() -> ScriptedBackend:
     return ScriptedBackend(lambda turns: Reply("y" * 30), capacity=120)
 
 
-def test_the_forecast_is_what_the_plan_will_be(
-    chat: StoredConversation, picture: Attachment
-) -> None:
+def test_the_forecast_is_what_the_plan_will_be(chat: Conversation, picture: Attachment) -> None:
     finish(chat.send("one"))
     forecast = chat.forecast("two", [picture])
     plan = next(chat.send("two", [picture]))
@@ -38,7 +36,7 @@ def test_the_forecast_is_what_the_plan_will_be(
 
 
 def test_the_forecast_is_exact_where_reasoning_is_dropped(
-    workspace: StoredWorkspace, tmp_path: Path
+    workspace: Workspace, tmp_path: Path
 ) -> None:
     backend = ScriptedBackend(lambda turns: Reply("yes", "r" * 40), capacity=400)
     chat = open_workspace(tmp_path, backend).new()
@@ -52,7 +50,7 @@ def test_the_forecast_is_exact_where_reasoning_is_dropped(
     assert forecast.left_for_answer == plan.slots_free
 
 
-def test_a_draft_that_does_not_fit_is_said_with_numbers(chat: StoredConversation) -> None:
+def test_a_draft_that_does_not_fit_is_said_with_numbers(chat: Conversation) -> None:
     finish(chat.send("one"))
     forecast = chat.forecast("z" * 200)
     free = 120 - forecast.used_slots
@@ -61,9 +59,7 @@ def test_a_draft_that_does_not_fit_is_said_with_numbers(chat: StoredConversation
     assert f"{free} are free" in forecast.reason
 
 
-def test_a_question_that_does_not_fit_is_not_kept(
-    workspace: StoredWorkspace, chat: StoredConversation
-) -> None:
+def test_a_question_that_does_not_fit_is_not_kept(workspace: Workspace, chat: Conversation) -> None:
     finish(chat.send("one"))
     before = chat.steps
     with pytest.raises(CapacityError):
@@ -73,7 +69,7 @@ def test_a_question_that_does_not_fit_is_not_kept(
 
 
 def test_an_answer_that_fills_the_slots_is_kept_and_goes_on_after_dropping(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     finish(chat.send("one"))
     finish(chat.send("two"))
@@ -86,7 +82,7 @@ def test_an_answer_that_fills_the_slots_is_kept_and_goes_on_after_dropping(
     assert_reopens_as_it_is(workspace, chat)
 
 
-def test_the_plan_of_dropping_shows_which_turns_and_what_it_costs(chat: StoredConversation) -> None:
+def test_the_plan_of_dropping_shows_which_turns_and_what_it_costs(chat: Conversation) -> None:
     finish(chat.send("one"))
     finish(chat.send("two"))
     before = chat.used_slots
@@ -103,7 +99,7 @@ def test_the_plan_of_dropping_shows_which_turns_and_what_it_costs(chat: StoredCo
     assert reading.new_tokens == plan.reread_tokens + len("[three][")
 
 
-def test_no_more_than_there_are_can_be_dropped(chat: StoredConversation) -> None:
+def test_no_more_than_there_are_can_be_dropped(chat: Conversation) -> None:
     finish(chat.send("one"))
     for pairs in (0, 2, -1):
         with pytest.raises(UsageError):
@@ -116,7 +112,7 @@ def test_no_more_than_there_are_can_be_dropped(chat: StoredConversation) -> None
 
 
 def test_a_dropped_turn_stays_readable_and_out_of_the_prompt(
-    chat: StoredConversation, backend: ScriptedBackend
+    chat: Conversation, backend: ScriptedBackend
 ) -> None:
     finish(chat.send("one"))
     chat.drop_oldest(1)
@@ -126,7 +122,7 @@ def test_a_dropped_turn_stays_readable_and_out_of_the_prompt(
 
 
 def test_a_dropped_question_is_asked_again_as_a_new_branch(
-    chat: StoredConversation, backend: ScriptedBackend
+    chat: Conversation, backend: ScriptedBackend
 ) -> None:
     finish(chat.send("one"))
     chat.drop_oldest(1)
@@ -137,7 +133,7 @@ def test_a_dropped_question_is_asked_again_as_a_new_branch(
     assert (chat.steps[-1].branch, chat.steps[0].left_out) == (1, False)
 
 
-def test_an_edited_question_is_forecast_in_its_place(chat: StoredConversation) -> None:
+def test_an_edited_question_is_forecast_in_its_place(chat: Conversation) -> None:
     finish(chat.send("one"))
     finish(chat.send("two"))
     question = chat.steps[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.values import ChatSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import StoreError
 from q35chat.store import Store
 from tests.chat.streaming_child import ANSWER, REASONING
@@ -102,7 +102,7 @@ def test_a_killed_conversation_reopens_and_goes_on(tmp_path: Path, events: int) 
         for _ in range(events):
             child.show_next()
     backend = ScriptedBackend(lambda turns: Reply(ANSWER, REASONING))
-    workspace = StoredWorkspace(Store(tmp_path), lambda: (backend, ChatSettings(thinking=True)))
+    workspace = Workspace(Store(tmp_path), lambda: (backend, ChatSettings(thinking=True)))
     workspace.load()
     chat = workspace.open(child.session)
     assert chat.steps[0].turn.text == "Tell me"

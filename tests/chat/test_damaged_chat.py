@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.values import ChatSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import StoreError
 from q35chat.store import Store
 from tests.chat.scripted_chat import finish
@@ -22,7 +22,7 @@ def test_a_damaged_chat_is_shown_and_gone_on_with(tmp_path: Path, statement: str
     if statement == HASHLESS:  # its picture is gone with its name
         statement += "; DELETE FROM turn_pictures"
     with damaged(tmp_path, statement) as store:
-        workspace = StoredWorkspace(store, lambda: (ScriptedBackend(), ChatSettings()))
+        workspace = Workspace(store, lambda: (ScriptedBackend(), ChatSettings()))
         workspace.load()
         chat = workspace.open("c1")
         assert [step.turn.text for step in chat.steps] == TEXTS
@@ -41,7 +41,7 @@ def test_a_question_whose_picture_has_no_name_any_more_is_asked_again_without_it
     tmp_path: Path,
 ) -> None:
     with damaged(tmp_path, HASHLESS) as store:
-        workspace = StoredWorkspace(store, lambda: (ScriptedBackend(), ChatSettings()))
+        workspace = Workspace(store, lambda: (ScriptedBackend(), ChatSettings()))
         workspace.load()
         chat = workspace.open("c1")
         with pytest.raises(StoreError, match="Edit that question and attach it again"):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.history.tree import ConversationView
 from q35chat.chat.values import ChatSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import StoreError
 from q35chat.store import Store
 from q35chat.store.opening import NAME
@@ -36,7 +36,7 @@ THINKING = SETTINGS.with_thinking(True)
 
 
 @contextmanager
-def another_writes(workspace: StoredWorkspace) -> Iterator[None]:
+def another_writes(workspace: Workspace) -> Iterator[None]:
     """Another process is in the middle of a write, for as long as this lasts."""
     connection = sqlite3.connect(store_of(workspace).folder / NAME, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
@@ -48,7 +48,7 @@ def another_writes(workspace: StoredWorkspace) -> Iterator[None]:
 
 
 @pytest.fixture
-def forked(chat: StoredConversation) -> StoredConversation:
+def forked(chat: Conversation) -> Conversation:
     """Two questions, and two answers to the second one."""
     finish(chat.send("one"))
     finish(chat.send("two"))
@@ -56,7 +56,7 @@ def forked(chat: StoredConversation) -> StoredConversation:
     return chat
 
 
-def kept_settings(workspace: StoredWorkspace, chat: StoredConversation) -> ChatSettings:
+def kept_settings(workspace: Workspace, chat: Conversation) -> ChatSettings:
     with Store(store_of(workspace).folder) as store:
         return store.record(chat.id).settings
 
@@ -101,7 +101,7 @@ class SlowStore(Store):
 
 def test_what_is_shown_waits_for_no_answer_that_is_being_written(tmp_path: Path) -> None:
     store, backend = SlowStore(tmp_path), ScriptedBackend()
-    workspace = StoredWorkspace(store, lambda: (backend, SETTINGS))
+    workspace = Workspace(store, lambda: (backend, SETTINGS))
     workspace.load()
     chat = workspace.new()
     finish(chat.send("one"))
@@ -125,7 +125,7 @@ def test_what_is_shown_waits_for_no_answer_that_is_being_written(tmp_path: Path)
 
 
 def test_settings_change_at_once_while_another_process_writes(
-    workspace: StoredWorkspace, forked: StoredConversation
+    workspace: Workspace, forked: Conversation
 ) -> None:
     with another_writes(workspace):
         forked.change_settings(THINKING)
@@ -136,7 +136,7 @@ def test_settings_change_at_once_while_another_process_writes(
 
 
 def test_another_branch_is_read_at_once_while_another_process_writes(
-    workspace: StoredWorkspace, forked: StoredConversation
+    workspace: Workspace, forked: Conversation
 ) -> None:
     with another_writes(workspace):
         forked.choose_branch(0)
@@ -146,7 +146,7 @@ def test_another_branch_is_read_at_once_while_another_process_writes(
 
 
 def test_turns_are_left_out_at_once_while_another_process_writes(
-    workspace: StoredWorkspace, forked: StoredConversation
+    workspace: Workspace, forked: Conversation
 ) -> None:
     with another_writes(workspace):
         forked.drop_oldest(1)
@@ -156,7 +156,7 @@ def test_turns_are_left_out_at_once_while_another_process_writes(
 
 
 def test_what_could_not_be_written_at_once_goes_with_the_next_turn(
-    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, forked: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with another_writes(workspace), monkeypatch.context() as patch:
         patch.setattr("q35chat.chat.worker.Worker.soon", lambda *_: None)
@@ -167,7 +167,7 @@ def test_what_could_not_be_written_at_once_goes_with_the_next_turn(
 
 
 def test_leaving_the_program_writes_what_could_not_be_written_at_once(
-    workspace: StoredWorkspace, forked: StoredConversation
+    workspace: Workspace, forked: Conversation
 ) -> None:
     with another_writes(workspace):
         forked.drop_oldest(1)
@@ -177,7 +177,7 @@ def test_leaving_the_program_writes_what_could_not_be_written_at_once(
 
 
 def test_a_conversation_that_was_left_is_written_all_the_same(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     finish(chat.send("one"))
     other = open_workspace(store_of(workspace).folder.parent, ScriptedBackend())
@@ -192,7 +192,7 @@ def test_a_conversation_that_was_left_is_written_all_the_same(
 
 
 def test_leaving_the_program_writes_an_answer_that_could_not_be_written(
-    workspace: StoredWorkspace, chat: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, chat: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish(chat.send("one"))
     events = chat.send("two")
@@ -205,7 +205,7 @@ def test_leaving_the_program_writes_an_answer_that_could_not_be_written(
 
 
 def test_a_change_that_the_disk_refuses_is_not_made(
-    forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    forked: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Store, "save", refuse)
     before = forked.steps
@@ -217,7 +217,7 @@ def test_a_change_that_the_disk_refuses_is_not_made(
 
 
 def test_settings_changed_during_an_answer_leave_it_the_last_turn_on_disk(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     finish(chat.send("one"))
     last = chat._journal.known(chat.steps[-1].id)
@@ -228,7 +228,7 @@ def test_settings_changed_during_an_answer_leave_it_the_last_turn_on_disk(
 
 
 def test_a_change_that_the_disk_refuses_takes_no_answer_away_that_ended_meanwhile(
-    workspace: StoredWorkspace, chat: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, chat: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish(chat.send("one"))
     events = chat.send("two")
@@ -243,7 +243,7 @@ def test_a_change_that_the_disk_refuses_takes_no_answer_away_that_ended_meanwhil
 
 
 def test_a_branch_that_the_disk_refuses_keeps_an_answer_that_ended_meanwhile_the_last_turn(
-    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, forked: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = forked.send("three")
     next(events)
@@ -256,7 +256,7 @@ def test_a_branch_that_the_disk_refuses_keeps_an_answer_that_ended_meanwhile_the
 
 
 def test_a_change_that_the_disk_refuses_leaves_an_earlier_one_owed(
-    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, forked: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("q35chat.chat.worker.Worker.soon", lambda *_: None)
@@ -272,7 +272,7 @@ def test_a_change_that_the_disk_refuses_leaves_an_earlier_one_owed(
 
 
 def test_a_change_that_another_thread_has_written_meanwhile_is_no_failure(
-    workspace: StoredWorkspace, forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, forked: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def written_by_another(self: Journal) -> None:
         assert self._write_owed() == ""
@@ -286,7 +286,7 @@ def test_a_change_that_another_thread_has_written_meanwhile_is_no_failure(
 
 
 def test_nothing_is_owed_once_a_refused_change_is_taken_back(
-    forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    forked: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Store, "save", refuse)
     with pytest.raises(StoreError, match="disk full"):
@@ -297,7 +297,7 @@ def test_nothing_is_owed_once_a_refused_change_is_taken_back(
 
 
 def test_steps_and_the_number_of_their_branch_are_of_one_moment(
-    forked: StoredConversation, monkeypatch: pytest.MonkeyPatch
+    forked: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, meanwhile = ConversationView.path, [lambda: forked.choose_branch(0)]
     reader = threading.get_ident()

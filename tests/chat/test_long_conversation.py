@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import CapacityError
 from q35chat.store import Store
 from tests.chat.scripted_chat import finish, open_workspace
@@ -47,7 +47,7 @@ def test_a_turn_costs_the_same_however_long_the_conversation_is(
     store = CountingStore(tmp_path)
     short = replace(GREEDY, max_new_tokens=4, loop_guard=False)
     model.text.says = dict.fromkeys(range(0, 6144, 7), END)
-    workspace = StoredWorkspace(store, lambda: (model.engine, short))
+    workspace = Workspace(store, lambda: (model.engine, short))
     workspace.load()
     chat = workspace.new()
     read, held, blocks = [], [], []

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import RuntimeFailure
 from tests.chat.scripted_chat import finish, open_workspace
 from tests.doubles.chat_model import (
@@ -111,18 +111,18 @@ def test_nothing_is_read_where_the_state_cannot_go_back(processor: Path) -> None
 
 class TestInAConversation:
     @pytest.fixture
-    def workspace(self, model: ChatModel, tmp_path: Path) -> StoredWorkspace:
+    def workspace(self, model: ChatModel, tmp_path: Path) -> Workspace:
         return open_workspace(tmp_path, model.engine, GREEDY)
 
     @pytest.fixture
-    def chat(self, workspace: StoredWorkspace, model: ChatModel) -> StoredConversation:
+    def chat(self, workspace: Workspace, model: ChatModel) -> Conversation:
         chat = workspace.new()
         model.say([user("Hello")], *model.ids(LONG), END)
         finish(chat.send("Hello"))
         return chat
 
     def test_it_happens_after_each_complete_answer(
-        self, workspace: StoredWorkspace, chat: StoredConversation, model: ChatModel
+        self, workspace: Workspace, chat: Conversation, model: ChatModel
     ) -> None:
         workspace.wait_idle()
         model.text.says = {}
@@ -131,7 +131,7 @@ class TestInAConversation:
         assert usage.prompt_tokens - usage.reused_tokens < 20
 
     def test_sending_does_not_wait_for_its_end(
-        self, chat: StoredConversation, model: ChatModel, processor: Path
+        self, chat: Conversation, model: ChatModel, processor: Path
     ) -> None:
         finished = finish(chat.send("more"))
         fresh = ChatModel(processor)

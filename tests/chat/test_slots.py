@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.errors import RuntimeFailure
@@ -32,7 +32,7 @@ def backend() -> Counting:
     return Counting()
 
 
-def counted_now(chat: StoredConversation, backend: Counting) -> int:
+def counted_now(chat: Conversation, backend: Counting) -> int:
     """What is shown, and no plan is asked for."""
     before = backend.plans
     used = chat.used_slots
@@ -40,13 +40,13 @@ def counted_now(chat: StoredConversation, backend: Counting) -> int:
     return used
 
 
-def test_a_turn_that_has_ended_is_counted(chat: StoredConversation, backend: Counting) -> None:
+def test_a_turn_that_has_ended_is_counted(chat: Conversation, backend: Counting) -> None:
     usage = finish(chat.send("one")).usage
     assert counted_now(chat, backend) == usage.capacity_used
 
 
 def test_an_opened_conversation_is_counted(
-    chat: StoredConversation, backend: Counting, tmp_path: Path
+    chat: Conversation, backend: Counting, tmp_path: Path
 ) -> None:
     used = finish(chat.send("one")).usage.capacity_used
     other = Counting()
@@ -54,7 +54,7 @@ def test_an_opened_conversation_is_counted(
     assert counted_now(again, other) == used
 
 
-def test_a_turn_that_failed_is_counted(chat: StoredConversation, backend: Counting) -> None:
+def test_a_turn_that_failed_is_counted(chat: Conversation, backend: Counting) -> None:
     finish(chat.send("one"))
     before = counted_now(chat, backend)
     backend.fails_at = 3
@@ -63,7 +63,7 @@ def test_a_turn_that_failed_is_counted(chat: StoredConversation, backend: Counti
     assert counted_now(chat, backend) > before + len("two")
 
 
-def test_an_edited_answer_is_counted(chat: StoredConversation, backend: Counting) -> None:
+def test_an_edited_answer_is_counted(chat: Conversation, backend: Counting) -> None:
     finish(chat.send("one"))
     before = counted_now(chat, backend)
     list(chat.edit(chat.steps[-1].id, "y" * 50))
@@ -71,7 +71,7 @@ def test_an_edited_answer_is_counted(chat: StoredConversation, backend: Counting
 
 
 def test_another_branch_takes_at_once_what_its_answer_told_and_is_then_counted(
-    chat: StoredConversation, backend: Counting, monkeypatch: pytest.MonkeyPatch
+    chat: Conversation, backend: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = finish(chat.send("one")).usage.capacity_used
     finish(chat.edit(chat.steps[0].id, "a longer question"))
@@ -87,7 +87,7 @@ def test_another_branch_takes_at_once_what_its_answer_told_and_is_then_counted(
 
 
 def test_turns_that_were_left_out_are_counted_in_the_background(
-    chat: StoredConversation, backend: Counting
+    chat: Conversation, backend: Counting
 ) -> None:
     finish(chat.send("one"))
     finish(chat.send("two"))

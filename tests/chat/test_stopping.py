@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Finished, Token
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import RuntimeFailure, UsageError
 from tests.chat.scripted_chat import (
     SETTINGS,
@@ -20,7 +20,7 @@ from tests.doubles.scripted_backend import ScriptedBackend
 
 
 def test_a_stopped_answer_is_kept_and_marked(
-    workspace: StoredWorkspace, chat: StoredConversation, backend: ScriptedBackend
+    workspace: Workspace, chat: Conversation, backend: ScriptedBackend
 ) -> None:
     stop_before(backend, 6, chat.cancel)
     assert finish(chat.send("Long")).reason == "cancelled"
@@ -30,7 +30,7 @@ def test_a_stopped_answer_is_kept_and_marked(
 
 
 def test_a_stop_from_another_thread_ends_the_answer(
-    chat: StoredConversation, backend: ScriptedBackend
+    chat: Conversation, backend: ScriptedBackend
 ) -> None:
     speaking, stopped = threading.Event(), threading.Event()
 
@@ -51,14 +51,14 @@ def test_a_stop_from_another_thread_ends_the_answer(
     assert chat.steps[-1].turn.text == "Ans"
 
 
-def test_a_stop_before_the_first_event_is_not_lost(chat: StoredConversation) -> None:
+def test_a_stop_before_the_first_event_is_not_lost(chat: Conversation) -> None:
     events = chat.send("Hello")
     chat.cancel()
     assert finish(events).reason == "cancelled"
 
 
 def test_a_stop_with_nothing_running_does_not_touch_the_next_turn(
-    chat: StoredConversation,
+    chat: Conversation,
 ) -> None:
     finish(chat.send("One"))
     chat.cancel()
@@ -66,7 +66,7 @@ def test_a_stop_with_nothing_running_does_not_touch_the_next_turn(
 
 
 def test_a_stopped_answer_goes_on_where_it_was(
-    workspace: StoredWorkspace, chat: StoredConversation, backend: ScriptedBackend
+    workspace: Workspace, chat: Conversation, backend: ScriptedBackend
 ) -> None:
     stop_before(backend, 6, chat.cancel)
     part = finish(chat.send("Long"))
@@ -81,7 +81,7 @@ def test_a_stopped_answer_goes_on_where_it_was(
 
 
 def test_an_answer_stopped_before_its_first_token_goes_on_from_the_question(
-    chat: StoredConversation, backend: ScriptedBackend
+    chat: Conversation, backend: ScriptedBackend
 ) -> None:
     events = chat.send("Long")
     chat.cancel()
@@ -93,7 +93,7 @@ def test_an_answer_stopped_before_its_first_token_goes_on_from_the_question(
 
 
 def test_reasoning_that_was_cut_goes_on_and_ends_in_the_answer(
-    workspace: StoredWorkspace, chat: StoredConversation, backend: ScriptedBackend
+    workspace: Workspace, chat: Conversation, backend: ScriptedBackend
 ) -> None:
     chat.change_settings(SETTINGS.with_thinking(True))
     stop_before(backend, 4, chat.cancel)
@@ -107,7 +107,7 @@ def test_reasoning_that_was_cut_goes_on_and_ends_in_the_answer(
 
 
 @pytest.mark.parametrize("prepare", ["empty", "complete"])
-def test_only_an_unfinished_answer_goes_on(chat: StoredConversation, prepare: str) -> None:
+def test_only_an_unfinished_answer_goes_on(chat: Conversation, prepare: str) -> None:
     if prepare == "complete":
         finish(chat.send("Hi"))
     with pytest.raises(UsageError):
@@ -115,7 +115,7 @@ def test_only_an_unfinished_answer_goes_on(chat: StoredConversation, prepare: st
 
 
 def test_a_consumer_that_goes_away_leaves_a_stopped_answer(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     events = chat.send("Long")
     heard = "".join(
@@ -129,7 +129,7 @@ def test_a_consumer_that_goes_away_leaves_a_stopped_answer(
 
 
 def test_an_abandoned_answer_does_not_block_the_next_turn(
-    workspace: StoredWorkspace, chat: StoredConversation
+    workspace: Workspace, chat: Conversation
 ) -> None:
     held = chat.send("First")
     for event in held:
@@ -142,7 +142,7 @@ def test_an_abandoned_answer_does_not_block_the_next_turn(
 
 
 def test_a_second_answer_is_refused_while_the_first_one_computes(
-    chat: StoredConversation, workspace: StoredWorkspace, backend: ScriptedBackend
+    chat: Conversation, workspace: Workspace, backend: ScriptedBackend
 ) -> None:
     refused: list[str] = []
 
@@ -158,7 +158,7 @@ def test_a_second_answer_is_refused_while_the_first_one_computes(
 
 
 def test_a_runtime_that_dies_keeps_the_answer_and_says_why(
-    workspace: StoredWorkspace, chat: StoredConversation, backend: ScriptedBackend
+    workspace: Workspace, chat: Conversation, backend: ScriptedBackend
 ) -> None:
     backend.fails_at = 6
     with pytest.raises(RuntimeFailure):

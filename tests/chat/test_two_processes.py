@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event, Finished, Notice
 from q35chat.chat.history.records import ConversationRecord
 from q35chat.chat.history.tree import OTHER_SETTINGS, OTHER_TURNS
 from q35chat.chat.values import SamplingSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.store import Store
 from tests.chat.scripted_chat import SETTINGS, finish, open_workspace, store_of, texts
 from tests.doubles.scripted_backend import ScriptedBackend
@@ -22,14 +22,14 @@ THINKING = SETTINGS.with_thinking(True)
 
 
 @pytest.fixture
-def other(tmp_path: Path, chat: StoredConversation) -> StoredConversation:
+def other(tmp_path: Path, chat: Conversation) -> Conversation:
     """`chat`, in which one question was asked, as another process opened it then."""
     finish(chat.send("one"))
     elsewhere = open_workspace(tmp_path, ScriptedBackend())
     return elsewhere.open(chat.id)
 
 
-def stored(workspace: StoredWorkspace, chat: StoredConversation) -> ConversationRecord:
+def stored(workspace: Workspace, chat: Conversation) -> ConversationRecord:
     with Store(store_of(workspace).folder) as store:
         return store.record(chat.id)
 
@@ -39,10 +39,10 @@ def notices(events: list[Event]) -> list[str]:
 
 
 def test_settings_and_turns_of_another_process_are_gone_on_from(
-    workspace: StoredWorkspace,
+    workspace: Workspace,
     backend: ScriptedBackend,
-    chat: StoredConversation,
-    other: StoredConversation,
+    chat: Conversation,
+    other: Conversation,
 ) -> None:
     other.change_settings(BRIEF)
     finish(other.send("two"))
@@ -59,7 +59,7 @@ def test_settings_and_turns_of_another_process_are_gone_on_from(
 
 @pytest.mark.parametrize("what", ["settings", "branch", "left out"])
 def test_a_change_overwrites_no_settings_and_no_turns_of_another_process(
-    workspace: StoredWorkspace, chat: StoredConversation, other: StoredConversation, what: str
+    workspace: Workspace, chat: Conversation, other: Conversation, what: str
 ) -> None:
     other.change_settings(BRIEF)
     finish(other.send("two"))
@@ -77,7 +77,7 @@ def test_a_change_overwrites_no_settings_and_no_turns_of_another_process(
 
 
 def test_settings_changed_in_both_processes_are_those_of_both(
-    workspace: StoredWorkspace, chat: StoredConversation, other: StoredConversation
+    workspace: Workspace, chat: Conversation, other: Conversation
 ) -> None:
     other.change_settings(BRIEF)
     chat.change_settings(THINKING)
@@ -91,7 +91,7 @@ def test_settings_changed_in_both_processes_are_those_of_both(
 
 
 def test_turns_of_another_process_on_another_branch_stay_a_version_and_it_is_said(
-    chat: StoredConversation, other: StoredConversation
+    chat: Conversation, other: Conversation
 ) -> None:
     finish(other.regenerate())
     finish(other.send("elsewhere"))
@@ -107,7 +107,7 @@ def test_turns_of_another_process_on_another_branch_stay_a_version_and_it_is_sai
 
 
 def test_another_branch_that_is_only_read_elsewhere_changes_nothing_here(
-    chat: StoredConversation, other: StoredConversation
+    chat: Conversation, other: Conversation
 ) -> None:
     finish(chat.regenerate())
     list(other.edit(other.steps[-1].id, "another answer"))
@@ -118,7 +118,7 @@ def test_another_branch_that_is_only_read_elsewhere_changes_nothing_here(
 
 
 def test_a_branch_that_was_left_and_read_again_goes_on_where_another_process_went_on(
-    chat: StoredConversation, other: StoredConversation
+    chat: Conversation, other: Conversation
 ) -> None:
     finish(chat.regenerate())
     chat.choose_branch(0)
@@ -130,7 +130,7 @@ def test_a_branch_that_was_left_and_read_again_goes_on_where_another_process_wen
 
 
 def test_the_first_turns_of_a_summarised_chat_are_gone_on_from(
-    tmp_path: Path, workspace: StoredWorkspace, chat: StoredConversation
+    tmp_path: Path, workspace: Workspace, chat: Conversation
 ) -> None:
     finish(chat.send("one"))
     fresh, events = workspace.new_from_summary(chat)
@@ -141,15 +141,13 @@ def test_the_first_turns_of_a_summarised_chat_are_gone_on_from(
     assert texts(fresh)[::2] == ["two", "three"]
 
 
-def test_an_answer_that_is_only_edited_says_it_too(
-    chat: StoredConversation, other: StoredConversation
-) -> None:
+def test_an_answer_that_is_only_edited_says_it_too(chat: Conversation, other: Conversation) -> None:
     finish(other.regenerate())
     assert list(chat.edit(chat.steps[-1].id, "another answer")) == [Notice(OTHER_TURNS)]
 
 
 def test_the_answer_that_was_read_is_the_one_that_is_given_again(
-    backend: ScriptedBackend, chat: StoredConversation, other: StoredConversation
+    backend: ScriptedBackend, chat: Conversation, other: Conversation
 ) -> None:
     finish(other.send("two"))
     finish(chat.regenerate())
@@ -157,7 +155,7 @@ def test_the_answer_that_was_read_is_the_one_that_is_given_again(
 
 
 def test_what_is_not_said_yet_survives_a_question_that_is_refused(
-    tmp_path: Path, chat: StoredConversation, other: StoredConversation
+    tmp_path: Path, chat: Conversation, other: Conversation
 ) -> None:
     other.change_settings(BRIEF)
     chat.backend.model = replace(chat.model, capacity=1)  # type: ignore[misc]
@@ -168,7 +166,7 @@ def test_what_is_not_said_yet_survives_a_question_that_is_refused(
 
 
 def test_a_chat_that_is_opened_again_shows_what_another_process_wrote(
-    workspace: StoredWorkspace, chat: StoredConversation, other: StoredConversation
+    workspace: Workspace, chat: Conversation, other: Conversation
 ) -> None:
     finish(other.send("two"))
     assert workspace.open(chat.id) is chat
@@ -176,7 +174,7 @@ def test_a_chat_that_is_opened_again_shows_what_another_process_wrote(
 
 
 def test_a_chat_that_is_opened_again_while_it_answers_shows_no_half_answer(
-    workspace: StoredWorkspace, chat: StoredConversation, other: StoredConversation
+    workspace: Workspace, chat: Conversation, other: Conversation
 ) -> None:
     running = chat.send("two")
     next(running)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Finished, Notice
 from q35chat.chat.summary import REQUEST
 from q35chat.chat.values import HEADING, ChatSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
 from tests.chat.scripted_chat import finish, open_workspace, texts
@@ -23,7 +23,7 @@ def summarising(turns: Sequence[Turn]) -> Reply:
 
 
 def test_the_store_works_before_the_model_is_loaded(tmp_path: Path) -> None:
-    workspace = StoredWorkspace(Store(tmp_path), lambda: (ScriptedBackend(), SETTINGS))
+    workspace = Workspace(Store(tmp_path), lambda: (ScriptedBackend(), SETTINGS))
     assert workspace.sessions() == []
     for need in (workspace.new, lambda: workspace.model):
         with pytest.raises(UsageError, match="not loaded yet"):
@@ -37,7 +37,7 @@ def test_the_model_is_loaded_once(tmp_path: Path) -> None:
         loaded.append(ScriptedBackend())
         return loaded[-1], SETTINGS
 
-    workspace = StoredWorkspace(Store(tmp_path), load)
+    workspace = Workspace(Store(tmp_path), load)
     workspace.load()
     workspace.load()
     assert len(loaded) == 1
@@ -139,7 +139,7 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     assert workspace.sessions()[0].title == "I like tea (continued)"
 
 
-def gone_on_from_a_summary(workspace: StoredWorkspace) -> StoredConversation:
+def gone_on_from_a_summary(workspace: Workspace) -> Conversation:
     """A chat that starts from the summary of another."""
     old = workspace.new()
     finish(old.send("I like tea"))

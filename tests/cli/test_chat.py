@@ -12,7 +12,7 @@ import q35chat.bundle.foreign
 import q35chat.tui.app
 from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.chat.values import ChatSettings, SamplingSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.commands import model
 from q35chat.commands.chat import ChatOptions, open_chat, stored_workspace
 from q35chat.commands.export_process import ChildJob
@@ -29,7 +29,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the screen was opened with, and the model it loaded."""
     seen: list[Any] = []
 
-    def run(workspace: StoredWorkspace, **options: Any) -> int:
+    def run(workspace: Workspace, **options: Any) -> int:
         workspace.load()
         seen.append((workspace.model, workspace.new().settings(), options))
         return 0
@@ -164,7 +164,7 @@ def keep_two_chats() -> tuple[str, str]:
     """The ids of two conversations, the latest first."""
     backend = EventBackend(turn_events("Hi"))
     with Store() as store:
-        workspace = StoredWorkspace(store, lambda: (backend, ChatSettings()))
+        workspace = Workspace(store, lambda: (backend, ChatSettings()))
         workspace.load()
         for text in ("older", "newer"):
             list(workspace.new().send(text))

@@ -9,7 +9,7 @@ import pytest
 
 from q35chat.chat.events import Event
 from q35chat.chat.values import Attachment, ChatSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.commands.lines import LineChat
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import CapacityError, PictureError, UsageError
@@ -34,7 +34,7 @@ class Refusing(EventBackend):
 
 def line_chat(backend: EventBackend, seen: Recorded) -> LineChat:
     settings = ChatSettings(thinking=True, max_image_tokens=256)
-    workspace = StoredWorkspace(Store(), lambda: (backend, settings))
+    workspace = Workspace(Store(), lambda: (backend, settings))
     workspace.load()
     return LineChat(workspace.new(), workspace.new, seen.console)
 

@@ -10,7 +10,7 @@ import pytest
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token, VisionProgress
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.runtimes import cpu
 from q35chat.store import Store
 from q35export.request import Precision
@@ -31,9 +31,9 @@ class Desk:
         """Load the model and the store again and reopen the conversation."""
         self.chat = self._workspace().open(self.chat.id)
 
-    def _workspace(self) -> StoredWorkspace:
+    def _workspace(self) -> Workspace:
         engine = ChatEngine.open(Bundle.open(self._bundle), cpu(threads=1))
-        workspace = StoredWorkspace(Store(self._folder), lambda: (engine, GREEDY))
+        workspace = Workspace(Store(self._folder), lambda: (engine, GREEDY))
         workspace.load()
         return workspace
 

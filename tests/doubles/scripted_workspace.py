@@ -16,7 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from q35chat.chat.conversation import StoredConversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import (
     Event,
     Finished,
@@ -34,7 +34,7 @@ from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment, ChatSettings, Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import CapacityError, PictureError
 from q35chat.store import Store
 from tests.doubles.scripted_backend import ScriptedBackend
@@ -179,7 +179,7 @@ class ReplyingBackend(ScriptedBackend):
         )
 
 
-class ScriptedConversation(StoredConversation):
+class ScriptedConversation(Conversation):
     """Counts how often it was stopped."""
 
     cancels = 0
@@ -206,7 +206,7 @@ class ScriptedConversation(StoredConversation):
         assert self._journal.record.head == end
 
 
-class ScriptedWorkspace(StoredWorkspace):
+class ScriptedWorkspace(Workspace):
     """Its model loads as the script says; `conversations` are all that were opened or added."""
 
     def __init__(

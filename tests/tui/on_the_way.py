@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from textual import events
 
-from q35chat.chat.service import Conversation, Step
+from q35chat.chat.conversation import Conversation
+from q35chat.chat.service import Step
 from tests.doubles.scripted_workspace import (
     MODEL,
     ScriptedConversation,

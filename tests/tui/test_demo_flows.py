@@ -16,8 +16,9 @@ from typing import Any, cast
 import pytest
 from textual import events
 
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event, Token
-from q35chat.chat.service import Conversation, Step
+from q35chat.chat.service import Step
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.chat import ChatOptions, stored_workspace
 from q35chat.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from q35chat.chat.values import ChatSettings
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import BundleError
 from q35chat.store import Store
 from tests.doubles.scripted_backend import ScriptedBackend
@@ -39,7 +39,7 @@ class Runtime:
 async def died(runtime: Runtime, folder: Path) -> AsyncIterator[Chat]:
     """The application after the runtime died in the middle of its first answer."""
     with Store(folder) as store:
-        async with opened(cast("Any", StoredWorkspace(store, runtime.load))) as chat:
+        async with opened(cast("Any", Workspace(store, runtime.load))) as chat:
             await chat.write("hello")
             await chat.press("enter")
             await chat.see("The runtime died.")

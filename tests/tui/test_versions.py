@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from q35chat.chat.values import Turn
-from q35chat.chat.workspace import StoredWorkspace
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import CapacityError
 from q35chat.store import Store
 from q35chat.tui.preferences import Preferences
@@ -43,7 +43,7 @@ async def chatting(
 ) -> AsyncIterator[Chat]:
     model = backend or ScriptedBackend(Counted())
     with Store(folder / "chats") as store:
-        workspace = StoredWorkspace(store, lambda: (model, SETTINGS), reads_ahead=False)
+        workspace = Workspace(store, lambda: (model, SETTINGS), reads_ahead=False)
         async with opened(cast("Any", workspace), preferences=preferences) as chat:
             yield chat
 

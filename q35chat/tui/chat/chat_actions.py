@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from textual.screen import Screen
 
-from q35chat.chat.service import Conversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import Turn
 from q35chat.errors import Q35Error
 from q35chat.tui.chat.draft import Draft

@@ -16,7 +16,8 @@ from typing import Final, Literal
 
 from textual.timer import Timer
 
-from q35chat.chat.service import Conversation, Forecast, Step
+from q35chat.chat.conversation import Conversation
+from q35chat.chat.service import Forecast, Step
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import Q35Error
 from q35chat.tui.chat.drafts import Drafts, KeptPicture

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from q35chat.chat.service import Conversation
+from q35chat.chat.conversation import Conversation
 from q35chat.errors import Q35Error
 from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.host import Host

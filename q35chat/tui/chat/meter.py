@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import PrefillProgress, Usage, VisionProgress, shared_times
-from q35chat.chat.service import Conversation, Forecast, ModelInfo
+from q35chat.chat.service import Forecast, ModelInfo
 from q35chat.text import percentile
 from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.text import route_words

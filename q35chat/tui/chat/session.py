@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
-from q35chat.chat.service import Conversation, Step, Workspace
+from q35chat.chat.service import Step
+from q35chat.chat.workspace import Workspace
 from q35chat.tui.chat.meter import WARN_AT, Meter
 from q35chat.tui.chat.running_turn import Batch, RunningTurn, pacer_for
 from q35chat.tui.text import count

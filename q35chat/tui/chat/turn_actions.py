@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
-from q35chat.chat.service import Conversation
 from q35chat.errors import Q35Error
 from q35chat.tui import garbage
 from q35chat.tui.chat.draft import Draft

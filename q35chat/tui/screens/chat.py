@@ -18,7 +18,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.timer import Timer
 
-from q35chat.chat.service import Workspace
+from q35chat.chat.workspace import Workspace
 from q35chat.tui.chat.chat_actions import ChatActions, Program
 from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.drafts import Drafts

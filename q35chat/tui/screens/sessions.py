@@ -15,7 +15,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from q35chat.chat.service import SessionSummary, Workspace
+from q35chat.chat.service import SessionSummary
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import Q35Error
 from q35chat.text import pluralise, turn_count
 from q35chat.tui.screens.confirm import ConfirmScreen

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Select, Static, TextArea
 
-from q35chat.chat.service import Conversation
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
