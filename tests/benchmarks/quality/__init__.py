@@ -1,0 +1,1 @@
+"""How much of a model each format keeps; see `__main__`."""
