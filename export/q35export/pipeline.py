@@ -150,18 +150,21 @@ def _calibrated(
     if request.rounding != "calibrated" or "text" not in request.components:
         yield made_of
         return
-    from q35export.calibration.calibrate import calibrate  # noqa: PLC0415
-    from q35export.calibration.text import read_windows  # noqa: PLC0415
+    from q35export.calibration.calibrate import Texts, calibrate  # noqa: PLC0415
+    from q35export.calibration.text import HELD_OUT, read_windows  # noqa: PLC0415
 
-    windows = read_windows(request.calibration, local.folder)
+    texts = Texts(
+        read_windows(request.calibration, local.folder), read_windows(HELD_OUT, local.folder)
+    )
     options = component_options(request, "text") | {"max_seq_len": 0, "mtp": ""}
     key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
     plan = precision_plan(request.stored_as, request.block_size)
     with resumable_folder(request.out, key) as work:
         text, weights = made_of.config.text, made_of.weights
-        plan = calibrate(text, weights, plan, windows, work, reporter.note)
+        plan, kept = calibrate(text, weights, plan, texts, work, reporter.note)
+        reporter.note(f"keeps {kept.top_1:.0%} of first choices (KLD {kept.divergence:.3f})")
         builders = {**made_of.builders, "text": text_builder(plan.matrices)}
-        yield replace(made_of, builders=builders)
+        yield replace(made_of, builders=builders, kept=kept.options())
 
 
 def _planned(

@@ -9,7 +9,8 @@ import datetime
 import hashlib
 import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx_ir as ir
@@ -37,7 +38,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """Everything a bundle is made of."""
+    """Everything a bundle is made of; `kept` is what a calibration measured of the decoder."""
 
     request: ExportRequest
     source: Source
@@ -45,6 +46,7 @@ class Ingredients:
     weights: TensorSource
     builders: Builders
     processor: tuple[Path, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_bundle(
@@ -118,6 +120,8 @@ def _manifest(
     request = made_of.request
     options = dict(keep.manifest.options) if keep else {}
     options |= {name: component_options(request, name) for name in request.components}
+    if made_of.kept:
+        options["text"] = {**options["text"], **made_of.kept}
     if keep is not None:
         kept = {name: path for name, path in keep.manifest.graphs.items() if path in files}
         graphs = kept | graphs

@@ -11,8 +11,9 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.errors import UsageError
-from q35export.calibration.calibrate import Window, calibrate
+from q35export.calibration.calibrate import Texts, Window, calibrate
 from q35export.calibration.feedback import feedback_of, round_rows
+from q35export.calibration.kept import compare
 from q35export.calibration.text import BUILT_IN, read_windows, text_digest
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
@@ -22,11 +23,16 @@ from q35export.precision import FLOAT_PLAN, PrecisionPlan, Quantisation, precisi
 from q35export.quantize import BlockFormat, dequantize, quantize
 from q35export.request import ExportRequest
 from q35export.weights import FileSink
+from tests.benchmarks.quality.divergence import divergence
 from tests.export.recorder import Recorder
 from tests.export.test_text_graph import CAPACITY, Decoder
 from tests.support.checkpoints import SHAPES, make_checkpoint
 
 FMT = BlockFormat(4, 32)
+
+
+def _texts(count: int) -> Texts:
+    return Texts(_windows(count), _windows(1))
 
 
 def _windows(count: int, length: int = CAPACITY) -> list[Window]:
@@ -67,13 +73,7 @@ def _graph(folder: Path, config: ModelConfig, source: Checkpoint, plan: Precisio
 
 
 def _divergence(wanted: np.ndarray, found: np.ndarray) -> float:
-    """Mean Kullback-Leibler divergence of rows of logits."""
-    first, second = (
-        logits - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
-        - logits.max(-1, keepdims=True)
-        for logits in (wanted.astype(np.float64), found.astype(np.float64))
-    )  # fmt: skip
-    return float((np.exp(first) * (first - second)).sum(-1).mean())
+    return divergence(wanted, found, np.zeros(len(wanted), np.int64)).mean
 
 
 @pytest.mark.parametrize("shape", ["plain", "even", "full_first"])
@@ -85,7 +85,7 @@ def test_a_calibrated_decoder_keeps_more_than_one_rounded_to_nearest(
     eight = Quantisation(8, 32)
     plain = replace(precision_plan("int4", 32), head=eight)  # its error would hide the others'
     (work := tmp_path / "work").mkdir()
-    calibrated = calibrate(config.text, source, plain, _windows(60), work, lambda _: None)
+    calibrated, measured = calibrate(config.text, source, plain, _texts(60), work, lambda _: None)
     nothing = np.zeros((0, config.text.hidden_size))
     rows = {}
     for name, plan in (("fp32", FLOAT_PLAN), ("plain", plain), ("calibrated", calibrated)):
@@ -94,6 +94,7 @@ def test_a_calibrated_decoder_keeps_more_than_one_rounded_to_nearest(
             np.random.default_rng(9).integers(40, 60, 24).tolist(), nothing, 24
         )
     kept = _divergence(rows["fp32"], rows["calibrated"])
+    assert measured.divergence == pytest.approx(kept, rel=0.5)
     assert kept < 0.6 * _divergence(rows["fp32"], rows["plain"])
 
 
@@ -110,7 +111,7 @@ def test_a_calibration_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path
     def run(work: Path) -> dict[str, bytes]:
         work.mkdir(exist_ok=True)
         plan = precision_plan("int4", 32)
-        calibrate(config.text, source, plan, _windows(4), work, stop)
+        calibrate(config.text, source, plan, _texts(4), work, stop)
         return {path.name: path.read_bytes() for path in sorted(work.glob("*.npy"))}
 
     with pytest.raises(KeyboardInterrupt):
@@ -125,7 +126,7 @@ def test_every_quantised_matrix_of_every_shape_is_decided_on(tmp_path: Path) -> 
         config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
         (work := tmp_path / f"{shape} work").mkdir()
         plan = precision_plan("int4", 32)
-        plan = calibrate(config.text, source, plan, _windows(1), work, lambda _: None)
+        plan, _ = calibrate(config.text, source, plan, _texts(1), work, lambda _: None)
         layers = {name.split("/")[0] for name in plan.matrices}
         expected = {f"layer_{index}" for index in range(len(config.text.layer_types))}
         assert layers == expected | {"embed_tokens"} | (set() if config.text.tied else {"head"})
@@ -163,6 +164,7 @@ def test_an_export_that_is_stopped_while_it_calibrates_goes_on_there(tmp_path: P
     assert not list(tmp_path.glob(".out.*"))
     options = Bundle.open(request.out).manifest.options["text"]
     assert (options["rounding"], options["calibration"]) == ("calibrated", text_digest(text))
+    assert {"kld", "top_1", "perplexity_ratio"} <= options.keys()
     again = export(replace(request, out=tmp_path / "again"), Recorder())
     files = [bundle.manifest.files for bundle in map(Bundle.open, (request.out, again.out))]
     assert files[0] == files[1]
@@ -190,3 +192,16 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_made(
     with pytest.raises(UsageError, match="calibration text"):
         export(request, Recorder())
     assert not request.out.exists()
+
+
+def test_what_is_kept_is_told_from_pieces_of_a_head_as_from_the_whole() -> None:
+    rng = np.random.default_rng(0)
+    exact, rounded = rng.normal(size=(2, 9, 8)).astype(np.float32)
+    heads = [rng.normal(size=(50, 8)).astype(np.float32) for _ in range(2)]
+    following = rng.integers(0, 50, 9)
+    pieces = [(heads[0][a:b], heads[1][a:b]) for a, b in ((0, 7), (7, 31), (31, 50))]
+    wanted = divergence(exact @ heads[0].T, rounded @ heads[1].T, following)
+    found = compare(exact, rounded, following, pieces)
+    assert found.divergence == pytest.approx(wanted.mean)
+    assert found.top_1 == wanted.top_1
+    assert found.perplexity == pytest.approx(wanted.perplexity)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from q35export.calibration.feedback import DAMPING, Feedback, feedback_of, round_rows
+from q35export.calibration.kept import Kept, compare
 from q35export.calibration.layers import Layer
 from q35export.calibration.rotation import TurnedWeights, rotation_of
 from q35export.config import TextConfig
@@ -45,15 +46,34 @@ class Window:
     positions: Int64
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What a calibration reads: windows that it rounds for, and others that it is measured on."""
+
+    calibration: Sequence[Window]
+    held_out: Sequence[Window]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Streams:
+    """Hidden states `[T, H]` of each window between two layers: of the rounded model for both
+    texts, and of the exact one for the text that is held out."""
+
+    calibration: list[Float32]
+    held_out: list[Float32]
+    exact: list[Float32]
+
+
 def calibrate(
     config: TextConfig,
     source: TensorSource,
     plan: PrecisionPlan,
-    windows: Sequence[Window],
+    texts: Texts,
     work: Path,
     say: Say,
-) -> PrecisionPlan:
-    """The plan with every matrix of the decoder and the head decided on, its codes in `work`.
+) -> tuple[PrecisionPlan, Kept]:
+    """The plan with every matrix of the decoder and the head decided on, its codes in `work`; and
+    what the rounded model keeps.
 
     `say` is told how far it is. What `work` holds of an earlier run over the same is taken over.
     """
@@ -61,38 +81,39 @@ def calibrate(
     assert plan.head is not None
     turned = TurnedWeights(source, config)
     codes = _Codes(work)
-    hidden, done = _resume(work), _layers_done(work)
-    if hidden is None:
-        hidden = _embedded(config, turned, plan.head, windows)
-    longest = max(len(window.ids) for window in windows)
+    streams, done = _resume(work, texts), _layers_done(work)
+    if streams is None:
+        streams = _embedded(config, turned, plan.head, texts)
+    longest = max(len(window.ids) for window in (*texts.calibration, *texts.held_out))
     clock = _Clock(len(config.layer_types) - done + 1, say)
     for index in range(done, len(config.layer_types)):
         clock.says(f"layer {index + 1} of {len(config.layer_types)}")
-        hidden = _layer(config, turned, plan, windows, codes, hidden, index, longest)
-        _keep(work, index + 1, hidden)
+        streams = _layer(config, turned, plan, texts, codes, streams, index, longest)
+        _keep(work, index + 1, [*streams.calibration, *streams.held_out, *streams.exact])
     clock.says("the head")
-    _head(config, turned, plan.head, codes, hidden)
-    return replace(plan, turned=True, matrices=codes.decided())
+    kept = _head(config, turned, plan.head, codes, streams, texts)
+    return replace(plan, turned=True, matrices=codes.decided()), kept
 
 
 def _layer(
     config: TextConfig,
     source: TensorSource,
     plan: PrecisionPlan,
-    windows: Sequence[Window],
+    texts: Texts,
     codes: _Codes,
-    hidden: Sequence[Float32],
+    streams: _Streams,
     index: int,
     longest: int,
-) -> list[Float32]:
-    """Round one layer; what the rounded layer makes of `hidden`."""
+) -> _Streams:
+    """Round one layer; what comes out of it."""
     assert plan.decoder is not None
     exact = Layer(codes.work, config, source, plan, index, taps=True, longest=longest)
     moments: dict[str, Float32] = {}
-    for window, rows in zip(windows, hidden, strict=True):
+    for window, rows in zip(texts.calibration, streams.calibration, strict=True):
         for name, inputs in exact.run(rows, window.positions).inputs.items():
             product = inputs.T @ inputs
             moments[name] = moments[name] + product if name in moments else product
+    untouched = _run(exact, texts.held_out, streams.exact)
     projections = exact.projections
     del exact  # its weights, before the moments are factored
     for projection in projections:
@@ -100,10 +121,16 @@ def _layer(
         codes.round(projection.name, projection.weights, plan.decoder, feedback)
     decided = replace(plan, matrices=codes.decided())
     rounded = Layer(codes.work, config, source, decided, index, taps=False, longest=longest)
-    return [
-        rounded.run(rows, window.positions).hidden
-        for window, rows in zip(windows, hidden, strict=True)
-    ]
+    return _Streams(
+        _run(rounded, texts.calibration, streams.calibration),
+        _run(rounded, texts.held_out, streams.held_out),
+        untouched,
+    )
+
+
+def _run(layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]) -> list[Float32]:
+    pairs = zip(windows, hidden, strict=True)
+    return [layer.run(rows, window.positions).hidden for window, rows in pairs]
 
 
 def _head(
@@ -111,46 +138,62 @@ def _head(
     source: TensorSource,
     quantised: Quantisation,
     codes: _Codes,
-    hidden: Sequence[Float32],
-) -> None:
-    """Round the embedding and the head; a tied one for what the head reads."""
+    streams: _Streams,
+    texts: Texts,
+) -> Kept:
+    """Round the embedding and the head, a tied one for what the head reads; what is kept."""
     embedding = matrix(source, f"{TEXT}embed_tokens.weight", _table(config))
     fmt = quantised.format_of(embedding.n, embedding.k)
     if fmt.bits == 8 or not config.tied:
         codes.round(EMBEDDING, embedding, quantised, None)
-    if fmt.bits == 8 and config.tied:
-        return
+    head, name = embedding, EMBEDDING
+    if not config.tied:
+        head, name = matrix(source, HEAD, _table(config)), UNTIED
     rotation = rotation_of(config.hidden_size)
     source.expect(f"{TEXT}norm.weight", (config.hidden_size,))
     gamma = np.float32(1) + source.read(f"{TEXT}norm.weight")
-    moments = np.zeros((config.hidden_size, config.hidden_size), np.float32)
-    for rows in hidden:
+
+    def read(rows: Float32) -> Float32:
         plain = rotation.turn_back(rows)
         spread = np.sqrt(np.mean(plain * plain, axis=-1, keepdims=True) + np.float32(config.eps))
-        read = rotation.turn(plain / spread * gamma)
-        moments += read.T @ read
-    head = embedding if config.tied else matrix(source, HEAD, _table(config))
-    codes.round(
-        EMBEDDING if config.tied else UNTIED,
-        head,
-        quantised,
-        feedback_of(moments, LOOKED_UP if config.tied else DAMPING),
+        return rotation.turn(plain / spread * gamma)
+
+    if fmt.bits == 4:
+        moments = np.zeros((config.hidden_size, config.hidden_size), np.float32)
+        for rows in streams.calibration:
+            inputs = read(rows)
+            moments += inputs.T @ inputs
+        feedback = feedback_of(moments, LOOKED_UP if config.tied else DAMPING)
+        codes.round(name, head, quantised, feedback)
+    elif not config.tied:
+        codes.round(name, head, quantised, None)
+    exact, rounded = (
+        np.concatenate([read(rows[:-1]) for rows in hidden])
+        for hidden in (streams.exact, streams.held_out)
     )
+    following = np.concatenate([window.ids[1:] for window in texts.held_out])
+    return compare(exact, rounded, following, codes.beside(name, head))
 
 
 def _embedded(
-    config: TextConfig, source: TensorSource, quantised: Quantisation, windows: Sequence[Window]
-) -> list[Float32]:
-    """The embeddings `[T, H]` of each window, rounded one by one."""
+    config: TextConfig, source: TensorSource, quantised: Quantisation, texts: Texts
+) -> _Streams:
+    """The embeddings of each window, rounded one by one, and exact."""
     table = matrix(source, f"{TEXT}embed_tokens.weight", _table(config))
     fmt = quantised.format_of(table.n, table.k)
 
-    def row(token: int) -> Float32:
-        found: Float32 = dequantize(*quantize(table.rows(token, token + 1), fmt), table.k, fmt)[0]
-        return found
+    tokens = {t for w in (*texts.calibration, *texts.held_out) for t in w.ids.tolist()}
+    exact = {token: table.rows(token, token + 1) for token in sorted(tokens)}
+    rounded = {token: dequantize(*quantize(row, fmt), table.k, fmt) for token, row in exact.items()}
 
-    known = {token: row(token) for window in windows for token in window.ids.tolist()}
-    return [np.stack([known[token] for token in window.ids.tolist()]) for window in windows]
+    def looked_up(windows: Sequence[Window], rows: Mapping[int, Float32]) -> list[Float32]:
+        return [np.concatenate([rows[token] for token in w.ids.tolist()]) for w in windows]
+
+    return _Streams(
+        looked_up(texts.calibration, rounded),
+        looked_up(texts.held_out, rounded),
+        looked_up(texts.held_out, exact),
+    )
 
 
 def _table(config: TextConfig) -> Shape:
@@ -183,6 +226,15 @@ class _Codes:
         kind = f".{fmt.bits}-{fmt.block}-{fmt.accuracy_level}.npy"
         stem.with_suffix(".codes.new").replace(stem.with_suffix(kind))
 
+    def beside(self, name: str, weights: Matrix) -> Iterator[tuple[Float32, Float32]]:
+        """Some rows of a matrix at a time, exact and as they were rounded."""
+        stored = self.decided()[name]
+        assert stored.read is not None
+        codes, scales = stored.read()
+        for start, stop in _spans(weights):
+            rounded = dequantize(codes[start:stop], scales[start:stop], weights.k, stored.fmt)
+            yield weights.rows(start, stop), rounded
+
     def decided(self) -> dict[str, StoredAs]:
         """What lies in the folder."""
         found = {}
@@ -209,13 +261,15 @@ def _layers_done(work: Path) -> int:
     return max((int(path.stem.split()[-1]) for path in work.glob("hidden *.npz")), default=0)
 
 
-def _resume(work: Path) -> list[Float32] | None:
+def _resume(work: Path, texts: Texts) -> _Streams | None:
     """What the layers that are done made of each window."""
     done = _layers_done(work)
     if not done:
         return None
     with np.load(work / f"hidden {done}.npz") as kept:
-        return [kept[name] for name in kept.files]
+        hidden = [kept[name] for name in kept.files]
+    first, second = len(texts.calibration), len(texts.calibration) + len(texts.held_out)
+    return _Streams(hidden[:first], hidden[first:second], hidden[second:])
 
 
 def _keep(work: Path, done: int, hidden: Sequence[Float32]) -> None:

@@ -44,8 +44,10 @@ def feedback_of(moments: Float32, damping: float = DAMPING) -> Feedback:
     diagonal = np.diagonal(flipped)
     flipped[np.diag_indices_from(flipped)] += damping * float(diagonal.mean()) or 1.0
     factor = np.linalg.cholesky(flipped)[::-1, ::-1]  # upper: H = factor @ factor.T
+    del flipped  # of the widest matrix half a gigabyte and more
     root = np.diagonal(factor).copy()
-    upper = (factor / root).astype(np.float32)
+    factor /= root
+    upper = factor.astype(np.float32)
     np.fill_diagonal(upper, 0)
     return Feedback(upper, (root * root).astype(np.float32))
 
