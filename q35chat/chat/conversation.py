@@ -43,7 +43,7 @@ class TurnRequest:
 
 
 class Conversation:
-    """The `Conversation` of the service, over a journal; `backend` is what computes."""
+    """One open conversation over a journal; `backend` is what computes."""
 
     def __init__(
         self, backend: ChatBackend, journal: Journal, lock: TurnLock, *, reads_ahead: bool = True

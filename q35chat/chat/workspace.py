@@ -1,4 +1,4 @@
-"""All conversations over one loaded model and one store: the `Workspace` of the service.
+"""The workspace: all conversations over one loaded model and one store.
 
 The model is loaded by a function that the composing side gives; the store works without it.
 """
