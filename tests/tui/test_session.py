@@ -10,6 +10,7 @@ import pytest
 
 from q35chat.chat.events import Event, Notice, PromptPlan, Token
 from q35chat.chat.service import Forecast
+from q35chat.tui.chat.meter import Capacity
 from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.view import View, busy, missing, obstacle, view_of
 from q35chat.tui.commands import Keymap
@@ -117,10 +118,7 @@ def test_the_capacity_is_warned_of_unless_a_panel_says_it(
     used: int, panel: bool, text: str
 ) -> None:
     session = loaded()
-    conversation = session.conversation
-    assert conversation is not None
-    conversation.used = used  # type: ignore[attr-defined]
-    session.meter.idle(conversation)
+    session.meter.capacity = Capacity(2_048, used)
     session.warn(panel=panel)
     assert session.notice.text == text
 
