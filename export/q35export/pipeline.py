@@ -162,7 +162,10 @@ def _calibrated(
     with resumable_folder(request.out, key) as work:
         text, weights = made_of.config.text, made_of.weights
         plan, kept = calibrate(text, weights, plan, texts, work, reporter.note)
-        reporter.note(f"keeps {kept.top_1:.0%} of first choices (KLD {kept.divergence:.3f})")
+        reporter.note(
+            f"keeps {kept.top_1 * 100:.0f} % of first choices (KLD {kept.divergence:.3f}, "
+            f"perplexity × {kept.perplexity:.3f})"
+        )
         builders = {**made_of.builders, "text": text_builder(plan.matrices)}
         yield replace(made_of, builders=builders, kept=kept.options())
 

@@ -78,6 +78,15 @@ class Manifest:
     files: Mapping[str, FileEntry]
     schema: int = SCHEMA
 
+    @property
+    def kept(self) -> str:
+        """What rounding left of the model, as its calibration measured; empty where none did."""
+        top_1 = self.options.get("text", {}).get("top_1")
+        try:
+            return "" if top_1 is None else f"keeps {float(top_1) * 100:.0f} % of first choices"
+        except ValueError:
+            return ""
+
     def to_json(self) -> str:
         """The text of `q35chat.json`, `schema` first, files sorted by path."""
         fields = {"schema": self.schema} | asdict(self)

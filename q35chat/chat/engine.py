@@ -98,6 +98,7 @@ class ChatEngine:
             device=device,
             capacity=decoder.capacity,
             is_demo=is_demo,
+            kept=manifest.kept,
         )
         vocabulary = manifest.files["processor/tokenizer.json"].sha256
         return cls(model, info, vocabulary, defaults.sampling)

@@ -15,7 +15,7 @@ from q35chat.chat.values import Turn
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What the meters name: model, where it runs, how it was exported."""
+    """What the meters name: model, where it runs, how it was exported, what rounding kept of it."""
 
     name: str
     target: str
@@ -23,6 +23,7 @@ class ModelInfo:
     device: str
     capacity: int
     is_demo: bool
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,12 @@ def verify(
 
 def compare(bundle: Path, checkpoint: Path, console: Console) -> int:
     """Print the table; 1 if a limit is broken. Raises Q35Error."""
+    from q35chat.bundle.bundle import Bundle
     from q35export.verify import verify as measure
 
     report = measure(bundle, checkpoint, note=console.note)
     console.show(report.table())
+    if kept := Bundle.open(bundle, check="names").manifest.kept:
+        console.show(f"on the text that was held out, {report.precision} {kept}")
     console.out.flush()
     return 0 if report.passed else 1

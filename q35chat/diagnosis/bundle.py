@@ -43,6 +43,14 @@ def bundle(
     manifest = opened.manifest
     name = f"{manifest.source.name} for {manifest.target}, {manifest.precision}"
     yield Check("bundle", "ok", f"{path}: {name}")
+    if manifest.kept:
+        measured = manifest.options["text"]
+        yield Check(
+            "exactness",
+            "info",
+            f"{manifest.precision} {manifest.kept}; KLD {measured.get('kld', '?')}, perplexity × "
+            f"{measured.get('perplexity_ratio', '?')} of the exact model's",
+        )
     yield Check("graphs", "ok", ", ".join(sorted(manifest.graphs.values())))
     yield from _files(opened, tell)
     needed = _NEEDED.get(manifest.target, ())

@@ -123,8 +123,8 @@ def packed(items: Sequence[str], width: int, gap: str = "  ") -> list[str]:
 
 
 def model_facts(model: ModelInfo) -> list[str]:
-    """Target, precision and device, each said once."""
-    parts = [model.target, model.precision]
+    """Target, precision and what it keeps, and device, each said once."""
+    parts = [model.target, model.precision, model.kept]
     if model.device.lower() != model.target.lower():
         parts.append(model.device)
     return [clean(part) for part in parts if part]

@@ -105,3 +105,14 @@ def test_a_size_of_zero_is_refused(name: str) -> None:
     data["model"][name] = 0
     with pytest.raises(BundleError, match=f"'{name}' must be a whole number from 1 to"):
         Manifest.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("top_1", "said"),
+    [("0.957", "keeps 96 % of first choices"), (1, "keeps 100 % of first choices"), ("many", "")],
+)
+def test_a_manifest_says_in_words_what_rounding_kept(top_1: str | int, said: str) -> None:
+    manifest = sample_manifest()
+    assert manifest.kept == ""
+    options = {"text": {**manifest.options["text"], "top_1": top_1}}
+    assert replace(manifest, options=options).kept == said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,8 @@ def test_target_precision_and_device_are_said_once() -> None:
     demo = ModelInfo("Demo", "cpu", "fp32", "CPU", 2_048, True)
     npu = ModelInfo("Qwen", "ascend-310p", "fp16", "NPU 0", 2_048, False)
     assert model_facts(demo) == ["cpu", "fp32"]
+    kept = replace(demo, precision="int4", kept="keeps 96 % of first choices")
+    assert model_facts(kept) == ["cpu", "int4", "keeps 96 % of first choices"]
     assert model_facts(npu) == ["ascend-310p", "fp16", "NPU 0"]
 
 
