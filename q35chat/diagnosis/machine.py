@@ -21,7 +21,7 @@ import psutil
 
 from q35chat import __version__
 from q35chat.diagnosis.checks import Check
-from q35chat.errors import Option
+from q35chat.errors import Option, Remedy
 from q35chat.processes import python_command, python_environment
 from q35chat.runtimes.threads import usable_cpus
 
@@ -32,6 +32,7 @@ _ONNXRUNTIME = (
     "print(json.dumps({'version': o.__version__, 'missing': [], "
     "'note': ', '.join(o.get_available_providers())}))"
 )
+_MULTIPLICATION = "from q35chat.runtimes.multiplication import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,17 @@ def onnxruntime() -> Iterator[Check]:
         yield Check("onnxruntime", "missing", found.note, "pip install onnxruntime")
     else:
         yield Check("onnxruntime", "ok", f"{found.version} ({found.note})")
+        yield _multiplication(look(_MULTIPLICATION))
+
+
+def _multiplication(found: Library) -> Check:
+    """Whether rounded weights are multiplied rightly on this processor."""
+    if found.version is None:
+        return Check("multiplication", "warning", found.note)
+    if found.missing:
+        what = f"wrong on this processor: {', '.join(found.missing)}"
+        return Check("multiplication", "damaged", what, Remedy.EXPORT_FP32.words())
+    return Check("multiplication", "ok", "int4 and int8 come out as they should")
 
 
 def look(program: str) -> Library:

@@ -40,6 +40,21 @@ def test_every_probe_of_this_machine_answers() -> None:
         assert all(check.found for check in run_probe("x", probe).checks)
 
 
+def test_weights_that_this_processor_multiplies_wrongly_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert list(machine.onnxruntime())[-1].status == "ok"
+    program = machine._MULTIPLICATION.replace(
+        "; main()", "; import q35chat.runtimes.multiplication as m; m._PEAK = 500; main()"
+    )
+    monkeypatch.setattr(machine, "_MULTIPLICATION", program)
+
+    check = list(machine.onnxruntime())[-1]
+
+    assert check.status == "damaged"
+    assert check.found.startswith("wrong on this processor: 4 bits in blocks of 32, ")
+
+
 def test_a_locale_without_utf8_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("locale.getpreferredencoding", lambda _: "ANSI_X3.4-1968")
 
