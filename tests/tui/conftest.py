@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.support import patience
 from tests.tui.on_the_way import Hold
 
 LONGEST_S = 300
@@ -42,6 +43,12 @@ def gate() -> Iterator[threading.Event]:
     gate = threading.Event()
     yield gate
     gate.set()
+
+
+@pytest.fixture
+def real_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real model, or a program of its own, may be still for longer on a busy machine."""
+    monkeypatch.setattr(patience, "STILL_S", patience.IN_ALL_S)
 
 
 @pytest.fixture

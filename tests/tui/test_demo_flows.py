@@ -35,6 +35,9 @@ SHAPES = ASSETS / "pictures" / "shapes.png"
 SMALL = 160
 
 
+pytestmark = pytest.mark.usefixtures("real_work")
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model with its usual capacity."""

@@ -134,7 +134,7 @@ async def test_the_end_comes_back_after_reading_the_beginning() -> None:
 
 
 async def test_sending_from_the_middle_of_the_history_shows_the_new_turn() -> None:
-    async with opened(ScriptedWorkspace([Reply("fresh words")])) as chat:
+    async with opened(ScriptedWorkspace([Reply("fresh words")], info=ROOMY)) as chat:
         await open_dialogue(chat, 100)
         for _ in range(5):
             await chat.press("ctrl+home")

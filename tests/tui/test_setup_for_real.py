@@ -19,6 +19,8 @@ from tests.support.exported import export_checkpoint
 from tests.tui.setting_up import looked_up, put, setting_up
 from tests.tui.support import Chat, opened
 
+pytestmark = pytest.mark.usefixtures("real_work")
+
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:

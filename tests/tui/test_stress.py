@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 
+from q35chat.chat.conversation import Conversation
 from q35chat.chat.service import Step
 from q35chat.tui.chat.running_turn import Batch, RunningTurn
 from q35chat.tui.markdown import layout as markdown_layout
@@ -131,9 +132,11 @@ async def test_a_frame_over_a_thousand_turns_reads_no_history(
     gate = Gate()
     reads: list[int] = []
 
+    read = vars(Conversation)["steps"].fget
+
     def counting(conversation: ScriptedConversation) -> Sequence[Step]:
         reads.append(1)
-        return tuple(conversation.steps)
+        return tuple(read(conversation))
 
     workspace = ScriptedWorkspace([Reply("some words " * 300, gate=gate)], info=ROOMY)
     conversation = workspace.add("Long", dialogue(500))
