@@ -28,7 +28,7 @@ from q35chat.ascend.gears import (
 )
 from q35chat.ascend.growing_cache import GrowingCaches, GrowingStep
 from q35chat.ascend.prefill import PrefillCall, check_stacked, read_prefill
-from q35chat.engine.calls import Call, Logits
+from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import read_contract
 from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.slots import Slots, check_prompt
@@ -103,8 +103,17 @@ class GearedDecoder:
         self._caches = GrowingCaches(decode, tuple(p for p in contract.pairs if p.grows))
         self._slots = Slots(self.capacity, contract.attention_mask.dtype)
         self._logits = Logits.allocated(decode, contract, 1)
-        self._last_row = self._own_row = self._logits.row(0)
-        self._step = self._decode_call()
+        self._last_row = self._own_row = Row(self._logits, 0)
+        self._step: Call | GrowingStep
+        if contract.capacity is None:
+            self._step = GrowingStep(
+                decode, contract, self._states, self._caches, self._logits.values
+            )
+        else:
+            mask = decode.allocate(self._slots.array.shape, self._slots.array.dtype)
+            self._step = Call(
+                decode, contract, self._states, mask, self._logits, tokens=1, image_rows=0
+            )
         self._calls: dict[Gear, PrefillCall] = {}
         empty: Array = np.zeros(0, np.int64)
         self._nothing = Tokens(
@@ -118,7 +127,7 @@ class GearedDecoder:
     @property
     def used(self) -> int:
         """Slots that hold a token of the sequence."""
-        return self._slots.used
+        return self._slots.count
 
     @property
     def keys(self) -> Array:
@@ -220,13 +229,6 @@ class GearedDecoder:
             closing.callback(self._decode.close)
             closing.callback(self._prefill.close)
 
-    def _decode_call(self) -> Call | GrowingStep:
-        decode, contract, states = self._decode, self._contract, self._states
-        if contract.capacity is None:
-            return GrowingStep(decode, contract, states, self._caches, self._logits.values)
-        mask = decode.allocate(self._slots.mask.array.shape, self._slots.mask.array.dtype)
-        return Call(decode, contract, states, mask, self._logits, tokens=1, image_rows=0)
-
     def _plan(self, new: Tokens) -> tuple[Tokens, Route, int]:
         """How to read `new`: the tokens to take parts of, the route through them, and the slot of
         the first of them. Raises PromptGearError."""
@@ -235,7 +237,7 @@ class GearedDecoder:
         if not contract.stateful:
             todo, start, offset = self._read_before.part(0, used).then(new), used, 0
         ends = todo.image_ends
-        gears = contract.gears or (contract.gear(len(todo), ends[-1]),)
+        gears = contract.gears or (Gear(len(todo), max(ends[-1], 1)),)
         fixed = self._contract.capacity is not None
         ability = PrefillAbility(
             gears,
@@ -243,32 +245,29 @@ class GearedDecoder:
             decode_first=fixed or offset > 0,
             exact=contract.every_token,
         )
-        loads = self._loads()
+        ready: Graph | None = "prefill" if self._prefill.is_loaded else None
+        ready = "decode" if self._decode.is_loaded else ready
+        loads = Loads(ready, self._prefill.reload_ms, self._decode.reload_ms)
         route = plan(PromptLayout(ends, start), ability, self._costs, loads)
         self.route = route.text(len(new), loads)
         return todo, route, offset
 
     def _prefill_in(self, gear: Gear, part: Tokens) -> None:
         """Read `part` in one prefill."""
-        call = self._prefill_call(gear)
-        call.load(part.ids, part.positions, self.used, part.rows)
-        self._run(call, len(part))
-        self._last_row = Logits(call.logits).row(call.last_row)
-        self._costs.note(gear, self.predict_ms)
-        self._record(part)
-
-    def _prefill_call(self, gear: Gear) -> PrefillCall:
-        """The call in `gear`, made once; only one at a time where logits are of every token,
-        because they are large."""
         contract = self._prefill_contract
         if gear not in self._calls:
             if contract.every_token:
-                self._calls.clear()
+                self._calls.clear()  # logits of every token are large
             self._calls[gear] = PrefillCall(
                 self._prefill, contract, self._states, self._caches, self._logits.values, gear
             )
         self._prefill.make_ready()
-        return self._calls[gear]
+        call = self._calls[gear]
+        call.load(part.ids, part.positions, self.used, part.rows)
+        self._run(call, len(part))
+        self._last_row = Row(Logits(call.logits), call.last_row)
+        self._costs.note(gear, self.predict_ms)
+        self._record(part)
 
     def _decode_one(self, one: Tokens) -> None:
         """Read one text token through the decode graph."""
@@ -284,7 +283,7 @@ class GearedDecoder:
         before = self.used
         self._slots.advance(tokens)
         try:
-            call.upload(self._slots.mask)
+            call.upload(self._slots)
             started = perf_counter()
             call.run()
         except BaseException:
@@ -299,10 +298,3 @@ class GearedDecoder:
             before = self._read_before.part(0, self.used - len(part))
             self._read_before = before.then(part)
         self.rope_position = max(self.rope_position, int(part.positions.max()) + 1)
-
-    def _loads(self) -> Loads:
-        decode, prefill = self._decode, self._prefill
-        ready: Graph | None = "decode" if decode.is_loaded else None
-        if ready is None and prefill.is_loaded:
-            ready = "prefill"
-        return Loads(ready, prefill.reload_ms, decode.reload_ms)

@@ -14,8 +14,8 @@ from q35chat.errors import PictureError, Remedy
 _MASK = "patch_mask"
 
 
-class GearedEncoder:
-    """A `PictureEncoder` over a graph that accepts only certain numbers of patches.
+class GearedEncoder(VisionEncoder):
+    """A vision graph that accepts only certain numbers of patches.
 
     Such a graph has a `patch_mask` [1, P], which is filled here: ones, then zeros. One that is
     told no geometry has that of one square built in. `width` is used where the graph does not tell
@@ -24,23 +24,13 @@ class GearedEncoder:
     """
 
     def __init__(self, session: GraphSession, merge_size: int, width: int | None = None) -> None:
-        self._encoder = VisionEncoder(session, merge_size, width)
-        self._merged = merge_size**2
-        self._inputs = {spec.name: spec for spec in session.inputs}
+        super().__init__(session, merge_size, width)
         self._gears = _gears(session)
-        self.square_side = None if len(self._inputs) > 1 else self._built_in_side(merge_size)
-
-    @property
-    def width(self) -> int:
-        """The length H of a row."""
-        return self._encoder.width
-
-    @property
-    def max_rows(self) -> int | None:
-        """The most rows that a picture may take; None where any number is accepted."""
-        if self.square_side is not None:
-            return self.square_side**2 // self._merged
-        return max(self._gears) // self._merged if self._gears else None
+        if len(self._inputs) == 1:
+            self.square_side = self._built_in_side(merge_size)
+            self.max_rows = self.square_side**2 // self._merged
+        elif self._gears:
+            self.max_rows = max(self._gears) // self._merged
 
     def encode(self, arrays: Mapping[str, Array]) -> Array:
         """Run once over `arrays` [P, ...], padded; [P / merge_size², H] float32, a copy.
@@ -48,17 +38,21 @@ class GearedEncoder:
         Raises ValueError when an input is missing, PictureError for more patches than the largest
         gear.
         """
-        count = len(arrays[PIXELS])
-        patches = self._gear(count)
+        count = patches = len(arrays[PIXELS])
+        if self._gears:
+            fitting = [gear for gear in self._gears if gear >= count]
+            if not fitting:
+                raise PictureError(
+                    f"the picture takes {count // self._merged} tokens, the vision graph at most "
+                    f"{self.max_rows}:",
+                    Remedy.SMALLER_PICTURES,
+                )
+            patches = min(fitting)
         padded = {
             name: _padded(array, patches) for name, array in arrays.items() if name in self._inputs
         }
         padded[_MASK] = (np.arange(patches) < count)[None]
-        return self._encoder.encode(padded)[: count // self._merged]
-
-    def close(self) -> None:
-        """Free the graph; further calls are errors."""
-        self._encoder.close()
+        return super().encode(padded)[: count // self._merged]
 
     def _built_in_side(self, merge_size: int) -> int:
         """A square is all that a number of patches can tell."""
@@ -74,18 +68,6 @@ class GearedEncoder:
                 f"{merge_size} x {merge_size} blocks, and does not take where they lie"
             )
         return side
-
-    def _gear(self, patches: int) -> int:
-        if not self._gears:
-            return patches
-        fitting = [gear for gear in self._gears if gear >= patches]
-        if not fitting:
-            raise PictureError(
-                f"the picture takes {patches // self._merged} tokens, the vision graph at most "
-                f"{self.max_rows}:",
-                Remedy.SMALLER_PICTURES,
-            )
-        return min(fitting)
 
 
 def _gears(session: GraphSession) -> tuple[int, ...]:

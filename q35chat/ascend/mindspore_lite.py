@@ -1,8 +1,8 @@
 """MindSpore Lite behind `GraphSession`, on an Ascend NPU.
 
 States, inputs and logits live in device buffers, into which the library writes outputs in place.
-With `host_states` they are host arrays, and results are copied out of the library's own. Knows no
-tensor's meaning.
+With `host_state_roundtrip` they are host arrays, and results are copied out of the library's own.
+Knows no tensor's meaning.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from q35chat.ascend.native_log import NativeLog
+from q35chat.ascend.options import NpuOptions
 from q35chat.ascend.ports import AxisSizes, describe, ports, read_gears, write_gears
 from q35chat.ascend.residency import Residency
 from q35chat.ascend.tensors import (
@@ -66,19 +66,6 @@ _ADVICE: tuple[tuple[str, str | Remedy], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LiteDevice:
-    """The NPU that a graph runs on; `host_states` keeps everything in host memory."""
-
-    device_id: int = 0
-    host_states: bool = False
-
-    @property
-    def name(self) -> str:
-        """As a tensor of the library wants it."""
-        return f"ascend:{self.device_id}"
-
-
 def load_library() -> Any:  # noqa: ANN401  (untyped)
     """The package, checked for the calls that are needed. Raises RuntimeFailure."""
     try:
@@ -120,7 +107,7 @@ class LiteSession:
         self,
         path: Path,
         kind: str,
-        device: LiteDevice,
+        options: NpuOptions,
         log: NativeLog,
         *,
         residency: Residency | None = None,
@@ -131,7 +118,7 @@ class LiteSession:
             raise RuntimeFailure(f"{path} is missing: run `{program()} convert` on its bundle")
         self._path = path
         self._kind = kind
-        self._device = device
+        self._options = options
         self._log = log
         log.install()
         self._library = load_library()
@@ -203,9 +190,13 @@ class LiteSession:
         """A zero-filled buffer on this session's device. Raises RuntimeFailure where it does not
         fit."""
         self._life.check()
-        if self._device.host_states:
+        if self._options.host_state_roundtrip:
             return HostBuffer(self._library, shape, dtype, self._life)
-        return self._residency.with_room(self, lambda: self._on_device(shape, dtype))
+        device = f"ascend:{self._options.device_id}"
+        return self._residency.with_room(
+            self,
+            lambda: DeviceBuffer(self._library, shape, dtype, self._life, device, self._log),
+        )
 
     def bind(self, inputs: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> LiteRun:
         """Bind every input and output by name. Raises ValueError where that is not what is given,
@@ -217,6 +208,10 @@ class LiteSession:
         for spec, buffer in zip(self._inputs, reads, strict=True):
             if buffer.dtype != spec.dtype:
                 raise ValueError(f"{spec.name} is {spec.dtype}, its buffer {buffer.dtype}")
+        for buffer, described in zip(writes, self._outputs_meta, strict=True):
+            if isinstance(buffer, DeviceBuffer):
+                buffer.tensor.name = described.name
+                buffer.tensor.format = described.format
         return LiteRun(self, self._life, reads, writes)
 
     def run(self, run: LiteRun) -> None:
@@ -226,7 +221,14 @@ class LiteSession:
         """
         for life in run.lives:
             life.check()
-        self._residency.with_room(self, lambda: self._run(run))
+
+        def work() -> None:
+            self.make_ready()
+            with self._translated(f"the {self._kind} graph failed"):
+                self._resize([list(buffer.shape) for buffer in run.reads])
+                self._predict(run)
+
+        self._residency.with_room(self, work)
 
     def forget(self, run: LiteRun) -> None:
         """`run` is about to lose its buffers, which after its run are the graph's own outputs."""
@@ -240,23 +242,17 @@ class LiteSession:
         self._life.end()
         self._residency.leave(self)
 
-    def _run(self, run: LiteRun) -> None:
-        self.make_ready()
-        with self._translated(f"the {self._kind} graph failed"):
-            self._resize([list(buffer.shape) for buffer in run.reads])
-            self._predict(run)
-
     def _describe(self, gears: Sequence[AxisSizes]) -> None:
         """Read inputs, outputs and gears from the loaded graph."""
         with self._translated(f"cannot read {self._path}"):
             inputs, outputs = self._model.get_inputs(), self._model.get_outputs()
             template = self._model.get_model_info("input_shape")
             dims = self._model.get_model_info("dynamic_dims")
-        names = ports(self._kind, [x.name for x in inputs], [x.name for x in outputs])
+        names, out = ports(self._kind, [x.name for x in inputs], [x.name for x in outputs])
         self._outputs_meta = tuple(outputs)
-        self._inputs = tuple(map(_spec, names.inputs, inputs))
-        self._outputs = tuple(map(_spec, names.outputs, outputs))
-        renamed = {tensor.name: name for tensor, name in zip(inputs, names.inputs, strict=True)}
+        self._inputs = tuple(map(_spec, names, inputs))
+        self._outputs = tuple(map(_spec, out, outputs))
+        renamed = {tensor.name: name for tensor, name in zip(inputs, names, strict=True)}
         told = read_gears(template, dims, renamed)
         self._gears = told or tuple(gears)
         free = any(axis is None for spec in self._inputs for axis in spec.shape)
@@ -269,30 +265,26 @@ class LiteSession:
         of fixed shapes is told nothing."""
         if shapes == self._shapes:
             return
-        self._check_gear(shapes)
-        if self._dynamic:
-            self._model.resize(self._model.get_inputs(), shapes)
-        self._shapes = shapes
-
-    def _check_gear(self, shapes: list[list[int]]) -> None:
-        if not self._gears:
-            return
         sizes = {
             (spec.name, axis): size
             for spec, shape in zip(self._inputs, shapes, strict=True)
             for axis, size in enumerate(shape)
         }
-        if not any(all(sizes.get(at) == size for at, size in gear.items()) for gear in self._gears):
+        fits = (all(sizes.get(at) == size for at, size in gear.items()) for gear in self._gears)
+        if self._gears and not any(fits):
             wrong = dict.fromkeys(str(sizes[at]) for at in self._gears[0] if at in sizes)
             raise GearError(
                 f"the {self._kind} graph has no gear for {' x '.join(wrong)}; "
                 f"it has {describe(self._gears)}:",
                 Remedy.MORE_GEARS,
             )
+        if self._dynamic:
+            self._model.resize(self._model.get_inputs(), shapes)
+        self._shapes = shapes
 
     def _predict(self, run: LiteRun) -> None:
         tensors = [buffer.tensor for buffer in run.reads]
-        if not self._device.host_states:
+        if not self._options.host_state_roundtrip:
             self._model.predict(tensors, [buffer.tensor for buffer in run.writes])
             self._last = run  # the library's own outputs now are these buffers: keep them alive
             return
@@ -303,21 +295,10 @@ class LiteSession:
                 raise RuntimeError(f"{spec.name} came out as {data.shape}, not {buffer.shape}")
             buffer.write(np.asarray(data, buffer.dtype).reshape(buffer.shape))
 
-    def name_outputs(self, buffers: Sequence[LiteBuffer]) -> None:
-        """Give device buffers the names and formats of the outputs they are bound to."""
-        for buffer, described in zip(buffers, self._outputs_meta, strict=True):
-            if isinstance(buffer, DeviceBuffer):
-                buffer.tensor.name = described.name
-                buffer.tensor.format = described.format
-
-    def _on_device(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> DeviceBuffer:
-        name = self._device.name
-        return DeviceBuffer(self._library, shape, dtype, self._life, name, self._log)
-
     def _built(self) -> Any:  # noqa: ANN401
         context = self._library.Context()
         context.target = ["ascend"]
-        context.ascend.device_id = self._device.device_id
+        context.ascend.device_id = self._options.device_id
         context.ascend.provider = ""  # the default one, which writes outputs in place
         model = self._library.Model()
         model.build_from_file(str(self._path), self._library.ModelType.MINDIR, context)
@@ -363,7 +344,6 @@ class LiteRun:
         self._session = session
         self.reads = reads
         self.writes = writes
-        session.name_outputs(writes)
         self.lives = Lifetime.of_run(self, (life, *(buffer.life for buffer in (*reads, *writes))))
 
     def __call__(self) -> None:

@@ -8,7 +8,6 @@ dynamic axis. Pure text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 AxisSizes = Mapping[tuple[str, int], int]
 
@@ -23,30 +22,22 @@ _INPUTS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("pixel_values", "position_index", "position_weight", "patch_position", "patch_mask"),
     ),
 }
-_OUTPUTS: dict[str, tuple[str, ...]] = {
-    "prefill": ("logits", *(f"present_{name}" for name in _STATES)),
-    "decode": ("logits", *(f"present_{name}" for name in _STATES)),
-    "vision": ("image_embeds",),
-}
+_RESULTS = ("logits", *(f"present_{name}" for name in _STATES))
+_OUTPUTS = {"prefill": _RESULTS, "decode": _RESULTS, "vision": ("image_embeds",)}
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The names the engine uses for a graph's inputs and outputs, by position."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-
-def ports(kind: str, inputs: Sequence[str], outputs: Sequence[str]) -> Ports:
-    """The graph's own names where they are the contract's, else the contract's in its order."""
+def ports(
+    kind: str, inputs: Sequence[str], outputs: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names the engine uses for a graph's inputs and outputs: the graph's own where they are
+    the contract's, else the contract's in its order."""
     wanted = next((names for names in _INPUTS.get(kind, ()) if len(names) == len(inputs)), None)
     if wanted is None or wanted[0] in inputs:
         wanted = tuple(inputs)
-    out = _OUTPUTS.get(kind, ())
+    out: tuple[str, ...] = _OUTPUTS.get(kind, ())
     if len(out) != len(outputs) or out[0] in outputs:
         out = tuple(outputs)
-    return Ports(wanted, out)
+    return wanted, out
 
 
 def read_gears(

@@ -46,10 +46,6 @@ class PrefillContract:
         spec = self.inputs.get(_IMAGES)
         return None if spec is None else spec.shape[-1]
 
-    def gear(self, tokens: int, image_rows: int) -> Gear:
-        """The gear for exactly these lengths, where any length is accepted."""
-        return Gear(tokens, max(image_rows, 1))
-
 
 def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract:
     """The contract of a prefill graph, checked against that of its decode graph.
@@ -193,8 +189,17 @@ class PrefillCall:
             rows = gear.tokens if contract.every_token else 1
             shape = (1, rows, logits.shape[-1])
             self.logits = session.allocate(shape, contract.outputs[_LOGITS].dtype)
-        self._own = self._own_states(session)
-        self._grown = self._grown_caches(session, gear)
+        self._own = {  # states whose dtype differs from the decode graph's, by output name
+            pair.present: session.allocate(pair.shape, contract.outputs[pair.present].dtype)
+            for pair in states.pairs
+            if contract.outputs[pair.present].dtype != pair.dtype
+        }
+        self._grown: dict[str, Buffer] = {}  # caches, as long as this graph makes them
+        for pair in caches.pairs:
+            spec, (*outer, _, width) = contract.outputs[pair.present], pair.shape
+            slots = spec.shape[-2] if len(spec.shape) >= 4 else None
+            shape = (*outer, gear.tokens if slots is None else slots, width)
+            self._grown[pair.present] = session.allocate(shape, spec.dtype)
         self._runs = (self._bound(session, 0), self._bound(session, 1))
         self._count = 0
         self._pictures = False
@@ -240,25 +245,6 @@ class PrefillCall:
     def last_row(self) -> int:
         """The row of `logits` that is the last valid token's."""
         return self._count - 1 if self._contract.every_token else 0
-
-    def _own_states(self, session: GraphSession) -> dict[str, Buffer]:
-        """Buffers for the states whose dtype differs from the decode graph's, by output name."""
-        outputs = self._contract.outputs
-        return {
-            pair.present: session.allocate(pair.shape, outputs[pair.present].dtype)
-            for pair in self._states.pairs
-            if outputs[pair.present].dtype != pair.dtype
-        }
-
-    def _grown_caches(self, session: GraphSession, gear: Gear) -> dict[str, Buffer]:
-        """Buffers for the caches that grow, as long as this graph makes them, by output name."""
-        made = {}
-        for pair in self._caches.pairs:
-            spec, (*outer, _, width) = self._contract.outputs[pair.present], pair.shape
-            slots = spec.shape[-2] if len(spec.shape) >= 4 else None
-            shape = (*outer, gear.tokens if slots is None else slots, width)
-            made[pair.present] = session.allocate(shape, spec.dtype)
-        return made
 
     def _bound(self, session: GraphSession, index: BufferIndex) -> BoundRun:
         inputs = dict(self._buffers)

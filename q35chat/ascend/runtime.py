@@ -8,11 +8,11 @@ from pathlib import Path
 
 from q35chat.ascend.decoder import DEFAULT_LONGEST, GearedDecoder
 from q35chat.ascend.encoder import GearedEncoder
-from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+from q35chat.ascend.mindspore_lite import LiteSession
 from q35chat.ascend.native_log import native_log
 from q35chat.ascend.npu_smi import free_bytes
 from q35chat.ascend.options import NpuOptions, log_path
-from q35chat.ascend.ports import AxisSizes, manifest_gears
+from q35chat.ascend.ports import manifest_gears
 from q35chat.ascend.residency import Residency, decided
 from q35chat.bundle.bundle import Bundle
 from q35chat.bundle.manifest import Manifest
@@ -29,9 +29,7 @@ class NpuRuntime:
 
     def __init__(self, bundle: Bundle, options: NpuOptions) -> None:
         self._manifest = bundle.manifest
-        self._device = LiteDevice(
-            device_id=options.device_id, host_states=options.host_state_roundtrip
-        )
+        self._options = options
         free = free_bytes(options.device_id) if options.residency == "auto" else None
         self._residency = Residency(decided(options.residency, _needed(bundle), free))
 
@@ -41,14 +39,16 @@ class NpuRuntime:
             raise RuntimeFailure(
                 f"{path} is not converted for the NPU: run `{program()} convert` on its bundle"
             )
-        kind = graph_kind(path)
+        kind, model = graph_kind(path), self._manifest.model
+        options = self._manifest.options.get(kind, {})
+        lengths, pictures = str(options.get("gears", "")), str(options.get("image_gears", ""))
         return LiteSession(
             path,
             kind,
-            self._device,
+            self._options,
             native_log(log_path()),
             residency=self._residency,
-            gears=_gears(self._manifest, kind),
+            gears=manifest_gears(kind, lengths, pictures, model.spatial_merge_size**2),
             metadata=_told(self._manifest) if kind == "prefill" else {},
         )
 
@@ -96,10 +96,3 @@ def _needed(bundle: Bundle) -> int:
     folders = [path.with_name(f"{path.stem.removesuffix('_graph')}_variables") for path in graphs]
     weights = [file for folder in folders for file in folder.glob("*")]
     return int(sum(file.stat().st_size for file in (*graphs, *weights)) * _STATES_SHARE)
-
-
-def _gears(manifest: Manifest, kind: str) -> tuple[AxisSizes, ...]:
-    """What the graph was exported with, for a file that does not tell it."""
-    options = manifest.options.get(kind, {})
-    lengths, pictures = str(options.get("gears", "")), str(options.get("image_gears", ""))
-    return manifest_gears(kind, lengths, pictures, manifest.model.spatial_merge_size**2)

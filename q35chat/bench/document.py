@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,26 @@ def document(result: Result) -> dict[str, Any]:
 
 def summary(result: Result) -> dict[str, float]:
     """The numbers that two results are compared by."""
-    return dict(_numbers(result))
+    numbers = {"load ms": result.load_ms}
+    for prefill in result.prefill_points():
+        where = f"{prefill.tokens} behind {prefill.context}"
+        numbers[f"prefill tokens per s, {where}"] = prefill.tokens_per_s.median
+        if prefill.context == 0:
+            numbers[f"first token ms, {where}"] = prefill.first_token_ms.median
+    for point in result.decode_points():
+        where = f"behind {point.context}"
+        numbers[f"decode tokens per s, {where}"] = point.tokens_per_s.median
+        numbers[f"step p95 ms, {where}"] = point.p95_ms
+        numbers[f"own ms of a step, {where}"] = point.own_ms
+        if point.reached is not None:
+            numbers[f"share of the ceiling, {where}"] = point.reached
+    if result.after is not None:
+        numbers["peak memory bytes"] = result.after.peak
+    if result.allocation is not None:
+        numbers["Python bytes held in a step"] = result.allocation.held
+    if result.bandwidths:
+        numbers["memory bytes read per s"] = statistics.median(result.bandwidths)
+    return numbers
 
 
 def as_text(content: Mapping[str, Any]) -> str:
@@ -115,25 +134,3 @@ def _are_numbers(values: Mapping[Any, Any]) -> bool:
         isinstance(value, int | float) and abs(value) <= sys.float_info.max  # NaN is not
         for value in values.values()
     )
-
-
-def _numbers(result: Result) -> Iterator[tuple[str, float]]:
-    yield "load ms", result.load_ms
-    for prefill in result.prefill_points():
-        where = f"{prefill.tokens} behind {prefill.context}"
-        yield f"prefill tokens per s, {where}", prefill.tokens_per_s.median
-        if prefill.context == 0:
-            yield f"first token ms, {where}", prefill.first_token_ms.median
-    for point in result.decode_points():
-        where = f"behind {point.context}"
-        yield f"decode tokens per s, {where}", point.tokens_per_s.median
-        yield f"step p95 ms, {where}", point.p95_ms
-        yield f"own ms of a step, {where}", point.own_ms
-        if point.reached is not None:
-            yield f"share of the ceiling, {where}", point.reached
-    if result.after is not None:
-        yield "peak memory bytes", result.after.peak
-    if result.allocation is not None:
-        yield "Python bytes held in a step", result.allocation.held
-    if result.bandwidths:
-        yield "memory bytes read per s", statistics.median(result.bandwidths)

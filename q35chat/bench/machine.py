@@ -84,7 +84,10 @@ class Memory:
 def memory(status: Path = _STATUS) -> Memory:
     """The numbers of now. The peak is that of this program alone, not of what started it."""
     try:
-        return _parsed(status.read_text(encoding="ascii"))
+        lines = status.read_text(encoding="ascii").splitlines()
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
+        found = (int(fields[name].split()[0]) << 10 for name in ("VmRSS", "VmHWM", "RssFile"))
+        return Memory(*found)
     except (OSError, KeyError):
         resident = int(psutil.Process().memory_info().rss)
         unit = 1 if sys.platform == "darwin" else 1024
@@ -95,17 +98,6 @@ def memory(status: Path = _STATUS) -> Memory:
 def resident() -> int:
     """Resident bytes of now, cheaply."""
     return int(psutil.Process().memory_info().rss)
-
-
-def _parsed(text: str) -> Memory:
-    """The kernel's own account, in KiB by name."""
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    kib = {
-        name: int(value.split()[0])
-        for name, value in fields.items()
-        if name in ("VmRSS", "VmHWM", "RssFile")
-    }
-    return Memory(kib["VmRSS"] << 10, kib["VmHWM"] << 10, kib["RssFile"] << 10)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from q35chat.bench.document import Comparison
-from q35chat.bench.machine import Memory
 from q35chat.bench.plot import blocks, latencies
 from q35chat.bench.results import Result, Spread
 from q35chat.errors import Remedy
@@ -43,7 +42,9 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Now, then and their ratio, a line a number, and what else was different."""
     yield f"{'compared':42} {'now':>9} {'then':>9} {'now/then':>9}  better"
     for ratio in comparison.ratios:
-        quotient = "" if ratio.ratio is None else f"{_quotient(ratio.ratio)} x"
+        found, quotient = ratio.ratio, ""
+        if found is not None:
+            quotient = f"{found:.3f} x" if found < 1e3 else f"{_number(found)} x"
         better = "more" if ratio.more_is_better else "less"
         yield (
             f"  {ratio.name:40} {_number(ratio.now):>9} {_number(ratio.then):>9} {quotient:>9}"
@@ -103,11 +104,12 @@ def _steps(result: Result) -> Iterator[str]:
 
 
 def _memory(result: Result) -> Iterator[str]:
-    now = result.after or result.loaded
+    now, files = result.after or result.loaded, result.loaded.files
+    mapped = "" if files is None else f" ({_size(files)} of it mapped files)"
     yield from _said(
         "memory",
         f"{_size(now.peak)} at most; {_size(result.loaded.resident)} after loading"
-        f"{_mapped(result.loaded)}, {_size(result.before.resident)} before",
+        f"{mapped}, {_size(result.before.resident)} before",
     )
     growth = [point.growth_per_step for point in result.decode_points()]
     if growth:
@@ -154,10 +156,6 @@ def _behind(context: int) -> str:
     return f"{f'  behind {context}':{_PLACE}}"
 
 
-def _mapped(memory: Memory) -> str:
-    return "" if memory.files is None else f" ({_size(memory.files)} of it mapped files)"
-
-
 def _speed(speed: Spread) -> str:
     return f"{_rate(speed.median)} ({_rate(speed.low)} to {_rate(speed.high)})"
 
@@ -173,10 +171,6 @@ def _size(count: float) -> str:
     factor, unit = (1e3, "kB") if count < 1e6 else (1e6, "MB") if count < 1e10 else (1e9, "GB")
     value = count / factor
     return f"{value:.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
-
-
-def _quotient(ratio: float) -> str:
-    return f"{ratio:.3f}" if ratio < 1e3 else _number(ratio)
 
 
 def _number(value: float) -> str:

@@ -304,10 +304,11 @@ def _run(case: OperatorCase, path: Path, device_id: int) -> tuple[list[Any], flo
 
     import numpy as np
 
-    from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+    from q35chat.ascend.mindspore_lite import LiteSession
     from q35chat.ascend.native_log import native_log
+    from q35chat.ascend.options import NpuOptions
 
-    session = LiteSession(path, "operator", LiteDevice(device_id=device_id), native_log(log_path()))
+    session = LiteSession(path, "operator", NpuOptions(device_id), native_log(log_path()))
     try:
         inputs = {}
         for spec, array in zip(session.inputs, case.inputs.values(), strict=True):

@@ -50,7 +50,10 @@ def python() -> Iterator[Check]:
     yield Check("system", "info", f"{platform.system()} {platform.release()} {platform.machine()}")
     yield Check("q35chat", "ok", __version__)
     for name in ("numpy", "transformers", "textual"):
-        yield _package(name)
+        try:
+            yield Check(name, "ok", version(name))
+        except PackageNotFoundError:
+            yield Check(name, "info", "not installed as a package")
 
 
 def processor() -> Iterator[Check]:
@@ -130,10 +133,3 @@ def look(program: str) -> Library:
         return Library(facts["version"], tuple(facts["missing"]), facts["note"])
     except (IndexError, ValueError, KeyError, TypeError):
         return Library(None, note="answers in no known way")
-
-
-def _package(name: str) -> Check:
-    try:
-        return Check(name, "ok", version(name))
-    except PackageNotFoundError:
-        return Check(name, "info", "not installed as a package")

@@ -139,10 +139,6 @@ class Logits:
             outputs[contract.maxima.name] = self.maxima
         return outputs
 
-    def row(self, index: int) -> Row:
-        """One of the rows."""
-        return Row(self, index)
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from q35chat.engine.draft_head import DraftHead
-from q35chat.engine.encoder import PictureEncoder
+from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array, GraphSession
 from q35chat.engine.states import Snapshot
 
@@ -152,7 +152,7 @@ class Runtime(Protocol):
     def decoder(self, opened: Callable[[str], GraphSession], model: TextModel) -> Decoder:
         """Over the graphs that `opened` gives by name. Raises BundleError."""
 
-    def encoder(self, session: GraphSession, merge_size: int, width: int | None) -> PictureEncoder:
+    def encoder(self, session: GraphSession, merge_size: int, width: int | None) -> VisionEncoder:
         """Over the vision graph; `width` is that of a row where the graph does not tell it.
         Raises BundleError, NoGeometryError."""
 

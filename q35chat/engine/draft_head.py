@@ -60,7 +60,17 @@ class DraftHead:
         mask, hidden = (required(inputs, name, _KIND) for name in ("attention_mask", "hidden"))
         self._inputs = {name: required(inputs, name, _KIND) for name in _INPUTS}
         pairs = state_pairs(inputs, outputs, session.metadata)
-        _check(decoder, mask, hidden)
+        if decoder.hidden is None or decoder.capacity is None:
+            raise BundleError(
+                "the text graph gives a draft head nothing to read:", Remedy.EXPORT_WITH_HEAD
+            )
+        if decoder.hidden.shape[-1] != hidden.shape[-1]:
+            raise BundleError(
+                f"the text graph gives rows of {decoder.hidden.shape[-1]} numbers, its draft head "
+                f"takes {hidden.shape[-1]}:",
+                Remedy.EXPORT_WITH_HEAD,
+            )
+        check_capacities(decoder.capacity, mask.shape[-1] or 0)
         self._mask = PrefixMask(mask.shape[-1] or 0, mask.dtype)
         states = StateBuffers(session, pairs)
         self._fixed = dict(states.inputs(0)) | {mask.name: _buffer(session, mask)}
@@ -142,22 +152,20 @@ class DraftHead:
         """Write `pairs` into the cache from `slot` on."""
         if not len(pairs):
             return
-        call = self._call(len(pairs), 0 if rows is None else len(rows))
+        shape = (len(pairs), 0 if rows is None else len(rows))
+        if shape not in self._calls:
+            if len(self._calls) == _MOST_CALLS:
+                self._calls.clear()
+            self._calls[shape] = _HeadCall(
+                self._session, self._inputs, self._fixed, self._outputs, *shape
+            )
+        call = self._calls[shape]
         self._mask.rewind(slot + len(pairs))
         self._fixed["attention_mask"].write(self._mask.array)
         call.load(pairs, rows)
         started = perf_counter()
         call.run()
         self.milliseconds += (perf_counter() - started) * 1e3
-
-    def _call(self, tokens: int, rows: int) -> _HeadCall:
-        if (tokens, rows) not in self._calls:
-            if len(self._calls) == _MOST_CALLS:
-                self._calls.clear()
-            self._calls[tokens, rows] = _HeadCall(
-                self._session, self._inputs, self._fixed, self._outputs, tokens, rows
-            )
-        return self._calls[tokens, rows]
 
 
 class _HeadCall:
@@ -186,30 +194,11 @@ class _HeadCall:
 
     def load(self, pairs: Pairs, rows: Array | None) -> None:
         """Fill the inputs."""
-        self._write("input_ids", pairs.ids)
-        self._write("hidden", pairs.hidden)
-        self._write("position_ids", pairs.positions)
-        if rows is not None:
-            self._write("image_embeds", rows)
-
-    def _write(self, name: str, array: Array) -> None:
-        buffer = self._buffers[name]
-        buffer.write(array.reshape(buffer.shape).astype(buffer.dtype, copy=False))
+        arrays = (pairs.ids, pairs.hidden, pairs.positions, rows)
+        for buffer, array in zip(self._buffers.values(), arrays, strict=True):
+            if array is not None:
+                buffer.write(array.reshape(buffer.shape).astype(buffer.dtype, copy=False))
 
 
 def _buffer(session: GraphSession, spec: TensorSpec) -> Buffer:
     return session.allocate(tuple(axis or 1 for axis in spec.shape), spec.dtype)
-
-
-def _check(decoder: TextContract, mask: TensorSpec, hidden: TensorSpec) -> None:
-    if decoder.hidden is None or decoder.capacity is None:
-        raise BundleError(
-            "the text graph gives a draft head nothing to read:", Remedy.EXPORT_WITH_HEAD
-        )
-    if decoder.hidden.shape[-1] != hidden.shape[-1]:
-        raise BundleError(
-            f"the text graph gives rows of {decoder.hidden.shape[-1]} numbers, its draft head "
-            f"takes {hidden.shape[-1]}:",
-            Remedy.EXPORT_WITH_HEAD,
-        )
-    check_capacities(decoder.capacity, mask.shape[-1] or 0)

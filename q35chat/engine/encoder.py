@@ -6,7 +6,6 @@ Knows names and shapes of the graph; geometry and patches are made elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from q35chat.engine.session import Array, GraphSession
 from q35chat.errors import BundleError
@@ -18,36 +17,12 @@ class NoGeometryError(BundleError):
     """A vision graph that cannot be told where patches lie, so that only its maker can feed it."""
 
 
-class PictureEncoder(Protocol):
-    """What turns the patches of one picture into rows of embeddings."""
-
-    @property
-    def width(self) -> int:
-        """The length H of a row."""
-
-    @property
-    def max_rows(self) -> int | None:
-        """The most rows that a picture may take; None where any number is accepted."""
-
-    @property
-    def square_side(self) -> int | None:
-        """The patches along a side of the only picture that is taken; None where it is any."""
-
-    def encode(self, arrays: Mapping[str, Array]) -> Array:
-        """Run once over `arrays`, which name the inputs of the graph; [M, H] float32, a copy.
-
-        M is the number of patches over merge_size². Raises ValueError when an input is missing,
-        PictureError for more patches than are taken.
-        """
-
-    def close(self) -> None:
-        """Free the graph; further calls are errors."""
-
-
 class VisionEncoder:
-    """A `PictureEncoder` over a graph that takes any number of patches.
+    """A vision graph that takes any number of patches.
 
     `width` is used where the graph does not tell its own. Raises BundleError for another graph.
+    `max_rows` are the most rows that a picture may take, `square_side` the patches along a side of
+    the only picture that is taken; None where any is.
     """
 
     max_rows: int | None = None
@@ -73,9 +48,10 @@ class VisionEncoder:
         return self._width
 
     def encode(self, arrays: Mapping[str, Array]) -> Array:
-        """Run once over `arrays` [P, ...]; [P / merge_size², H] float32, a copy.
+        """Run once over `arrays` [P, ...], which name the inputs of the graph;
+        [P / merge_size², H] float32, a copy.
 
-        Raises ValueError when an input is missing.
+        Raises ValueError when an input is missing, PictureError for more patches than are taken.
         """
         if missing := sorted(set(self._inputs) - set(arrays)):
             raise ValueError(f"vision graph also needs {', '.join(missing)}")

@@ -52,7 +52,7 @@ class LookAhead:
     @property
     def row(self) -> Row:
         """The logits after the last token accepted."""
-        return self._logits[len(self._tried)].row(self._accepted - 1)
+        return Row(self._logits[len(self._tried)], self._accepted - 1)
 
     @property
     def hidden(self) -> Array | None:
@@ -101,7 +101,21 @@ class LookAhead:
         behind = len(self.behind)
         self._mask.rewind(used)
         self._mask.advance(len(tokens))
-        self._last = call = self._call(len(ids), rows)
+        if rows not in self._logits:
+            self._logits[rows] = Logits.allocated(self._session, self._contract, rows)
+        if (len(ids), rows) not in self._calls:  # few shapes come again and again
+            if len(self._calls) == _MOST_CALLS:
+                self._calls.clear()
+            self._calls[len(ids), rows] = Call(
+                self._session,
+                self._contract,
+                self._states,
+                self._mask_buffer,
+                self._logits[rows],
+                tokens=len(ids),
+                image_rows=0,
+            )
+        self._last = call = self._calls[len(ids), rows]
         positions = np.arange(rope_position - behind, rope_position + len(tokens))
         call.load(ids, np.broadcast_to(positions, (3, len(ids))), used - behind, None)
         call.upload(self._mask)
@@ -110,24 +124,3 @@ class LookAhead:
         milliseconds = (perf_counter() - started) * 1e3
         self._states.flip()
         return milliseconds
-
-    def _call(self, tokens: int, rows: int) -> Call:
-        """The call of this shape, kept: few shapes come again and again."""
-        if (tokens, rows) not in self._calls:
-            if len(self._calls) == _MOST_CALLS:
-                self._calls.clear()
-            self._calls[tokens, rows] = Call(
-                self._session,
-                self._contract,
-                self._states,
-                self._mask_buffer,
-                self._rows(rows),
-                tokens=tokens,
-                image_rows=0,
-            )
-        return self._calls[tokens, rows]
-
-    def _rows(self, rows: int) -> Logits:
-        if rows not in self._logits:
-            self._logits[rows] = Logits.allocated(self._session, self._contract, rows)
-        return self._logits[rows]

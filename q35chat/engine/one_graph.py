@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from q35chat.engine.calls import Call, Logits
+from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import read_contract
 from q35chat.engine.decoder import OpenGraph, TextModel
 from q35chat.engine.draft_head import DraftHead
@@ -77,8 +77,8 @@ class OneGraphDecoder:
         self._overwrites_all = contract.may_overwrite
         self._slots = Slots(self.capacity, contract.attention_mask.dtype)
         self._logits = Logits.allocated(session, contract, 1)
-        self._last_row = self._own_row = self._logits.row(0)
-        mask = self._slots.mask.array
+        self._last_row = self._own_row = Row(self._logits, 0)
+        mask = self._slots.array
         self._mask = session.allocate(mask.shape, mask.dtype)
         self._step = self._call(1, 0)
         self._ahead = LookAhead(session, contract, self._states, self._mask, self._logits)
@@ -96,7 +96,7 @@ class OneGraphDecoder:
     @property
     def used(self) -> int:
         """Slots that hold a token of the sequence."""
-        return self._slots.used
+        return self._slots.count
 
     @property
     def keys(self) -> Array:
@@ -250,7 +250,7 @@ class OneGraphDecoder:
         if self._overwrites:
             self._slots.forget_beyond(before)
         try:
-            call.upload(self._slots.mask)
+            call.upload(self._slots)
             started = perf_counter()
             call.run()
         except BaseException:

@@ -72,35 +72,22 @@ class PrefixMask:
         self.count = count
 
 
-class Slots:
-    """`capacity` slots, lit from the start on; `mask` is what a graph reads of them."""
+class Slots(PrefixMask):
+    """The mask of a sequence's slots, which a graph reads, and what each of them holds."""
 
     def __init__(self, capacity: int, dtype: np.dtype[np.generic]) -> None:
-        self.mask = PrefixMask(capacity, dtype)
+        super().__init__(capacity, dtype)
         self._keys: Array = np.full(capacity, _EMPTY, np.int64)
         self._filled = 0
 
     @property
-    def used(self) -> int:
-        """Slots that are lit."""
-        return self.mask.count
-
-    @property
     def keys(self) -> Array:
-        """What fills the lit slots, int64."""
-        return self._keys[: self.used]
-
-    def advance(self, tokens: int) -> None:
-        """Use the next `tokens` slots. Raises NoSlotError when they are not there."""
-        self.mask.advance(tokens)
-
-    def rewind(self, count: int) -> None:
-        """Go back, or forward again, to `count` lit slots; their rows stay."""
-        self.mask.rewind(count)
+        """What fills the lit slots, [count] int64."""
+        return self._keys[: self.count]
 
     def name(self, tokens: int, keys: Array | int) -> None:
         """Say what the last `tokens` lit slots hold. Rows beyond them belong to another past."""
-        end = self.used
+        end = self.count
         self._keys[end - tokens : end] = keys
         self.forget_beyond(end)
 

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from q35chat.engine.decoder import Decoder, SpeculativeDecoder
+from q35chat.engine.decoder import Decoder
 from q35chat.engine.drafts import HeadDrafter, PromptLookup
 from q35chat.engine.session import Array
 from q35chat.user_input import Speculate
@@ -234,9 +234,6 @@ class Speculator:
             self.accepted += 1
             self.predict_ms = 0.0
             return decoder.accept()
-        return self._run(decoder, token)
-
-    def _run(self, decoder: SpeculativeDecoder, token: int) -> Array:
         self._expected, draft_ms = self._draft(decoder.behind)
         tokens = 1 + decoder.behind + len(self._expected)
         if self._expected:
@@ -252,19 +249,17 @@ class Speculator:
 
     def _draft(self, behind: int) -> tuple[list[int], float]:
         """What may follow the token that comes now, and the milliseconds that guessing took."""
-        chosen, length = self._choice(behind)
+        room = min(MOST_TOKENS - behind, self._decoder.capacity - self._decoder.used) - 1
+        if self._always:
+            chosen = self._sources[0]
+            length = chosen.always(room, behind)
+        else:
+            found = [(source, *source.best(room, behind)) for source in self._sources]
+            chosen, length, _ = max(found, key=lambda choice: choice[2])
         for source in self._sources:
             if not (source is chosen and length) and source.drafter.next is None:
                 source.odds.note_untried()
         return chosen.draft(length) if length else ([], 0.0)
-
-    def _choice(self, behind: int) -> tuple[Source, int]:
-        room = min(MOST_TOKENS - behind, self._decoder.capacity - self._decoder.used) - 1
-        if self._always:
-            return self._sources[0], self._sources[0].always(room, behind)
-        found = [(source, *source.best(room, behind)) for source in self._sources]
-        source, length, _ = max(found, key=lambda choice: choice[2])
-        return source, length
 
 
 def speculator(

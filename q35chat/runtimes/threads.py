@@ -15,15 +15,9 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 def usable_cpus(cgroups: Path = _CGROUPS, membership: Path = _MEMBERSHIP) -> int:
     """Whole CPUs, at least 1."""
-    available = _affinity()
-    quotas = list(_quotas(cgroups, membership))
-    return max(1, min([available, *(int(quota) for quota in quotas)]))
-
-
-def _affinity() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    has_affinity = hasattr(os, "sched_getaffinity")
+    available = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return max(1, min([available, *map(int, _quotas(cgroups, membership))]))
 
 
 def _quotas(cgroups: Path, membership: Path) -> Iterator[float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from q35chat.ascend.mindspore_lite import LiteDevice
+from q35chat.ascend.options import NpuOptions
 from q35chat.engine.decoder import Decoder, extend
 from q35chat.engine.session import Array
 from tests.support.ascend import AscendChat, Exported
@@ -16,7 +16,7 @@ from tests.support.lite import LiteGraphs
 SHAPE = "plain"
 IDS = [3, 7, 9, 11, 2, 5, 6, 8, 10, 12, 13]
 GEARS = {"gears": (8, 16, 32), "image_gears": (4, 16)}
-HOST = LiteDevice(host_states=True)
+HOST = NpuOptions(host_state_roundtrip=True)
 
 Open = Callable[..., LiteGraphs]
 

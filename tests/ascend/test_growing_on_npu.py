@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.ascend.mindspore_lite import LiteDevice
+from q35chat.ascend.options import NpuOptions
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import HOST, IDS, Open, by_hand, greedy, read
 from tests.doubles.mindspore_lite.npu import Npu
 
 
-@pytest.mark.parametrize("device", [LiteDevice(), HOST])
+@pytest.mark.parametrize("device", [NpuOptions(), HOST])
 def test_a_growing_cache_gives_the_same_tokens(
-    exported: Export, graphs: Open, npu: Npu, device: LiteDevice
+    exported: Export, graphs: Open, npu: Npu, device: NpuOptions
 ) -> None:
     options = {"fused_decode": False, "fused_prefill": False}
     decoder = graphs(options, device=device).decoder()

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from q35chat.ascend.mindspore_lite import GearError, LiteDevice, LiteRun, LiteSession
+from q35chat.ascend.mindspore_lite import GearError, LiteRun, LiteSession
 from q35chat.ascend.native_log import NativeLog
+from q35chat.ascend.options import NpuOptions
 from q35chat.ascend.residency import Mode, Residency
 from q35chat.ascend.runtime import graph_kind
 from q35chat.ascend.tensors import DeviceMemoryError
@@ -22,7 +23,7 @@ from tests.doubles.numpy_session import NumpyBuffer
 
 TOY = "tests.doubles.toy_graphs:"
 FLOAT = np.dtype(np.float32)
-ON_NPU, ON_HOST = LiteDevice(), LiteDevice(host_states=True)
+ON_NPU, ON_HOST = NpuOptions(), NpuOptions(host_state_roundtrip=True)
 
 
 class Maker:
@@ -42,7 +43,7 @@ class Maker:
         return write_model(path, TOY + graph, arguments, input_shape=shape,
                            dynamic_dims=dims, weights=weights)  # fmt: skip
 
-    def __call__(self, device: LiteDevice = ON_NPU, residency: Residency | None = None,
+    def __call__(self, device: NpuOptions = ON_NPU, residency: Residency | None = None,
                  **arguments: Any) -> LiteSession:  # fmt: skip
         path = self.write(**arguments)
         return LiteSession(path, "toy", device, self.log, residency=residency)
@@ -69,7 +70,7 @@ def bound(session: LiteSession, length: int = 3) -> tuple[LiteRun, dict[str, Buf
 
 
 @pytest.mark.parametrize("device", [ON_NPU, ON_HOST])
-def test_a_bound_run_fills_its_outputs_wherever_it_runs(make: Maker, device: LiteDevice) -> None:
+def test_a_bound_run_fills_its_outputs_wherever_it_runs(make: Maker, device: NpuOptions) -> None:
     run, buffers = bound(make(device))
     buffers["past_sum"].write(np.full((1, 4), 10, FLOAT))
     run()

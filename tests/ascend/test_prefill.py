@@ -127,7 +127,6 @@ def test_a_graph_of_any_length_has_none() -> None:
     del free.metadata["q35chat.gear_shapes"]
 
     assert read(free).gears == ()
-    assert read(free).gear(9, 0) == Gear(9, 1)
 
 
 def test_a_state_of_lost_rank_is_taken_to_be_decodes() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.ascend.mindspore_lite import LiteDevice
+from q35chat.ascend.options import NpuOptions
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import HOST, IDS, Open, by_hand, greedy, read
 from tests.doubles.mindspore_lite.npu import Npu
 
 
-@pytest.mark.parametrize("device", [LiteDevice(), HOST])
+@pytest.mark.parametrize("device", [NpuOptions(), HOST])
 def test_tokens_are_those_of_the_graphs_fed_by_hand(
-    exported: Export, graphs: Open, npu: Npu, device: LiteDevice
+    exported: Export, graphs: Open, npu: Npu, device: NpuOptions
 ) -> None:
     decoder = graphs(device=device).decoder()
 

@@ -15,8 +15,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+from q35chat.ascend.mindspore_lite import LiteSession
 from q35chat.ascend.native_log import NativeLog
+from q35chat.ascend.options import NpuOptions
 from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import BoundRun, Buffer, GraphSession
@@ -54,7 +55,7 @@ def open_graph(request: pytest.FixtureRequest, tmp_path: Path, npu: Npu) -> Iter
     log = NativeLog(tmp_path / "native.log")
 
     def open_lite() -> GraphSession:
-        device = LiteDevice(host_states=request.param == "on the host")
+        device = NpuOptions(host_state_roundtrip=request.param == "on the host")
         path = write_model(tmp_path / "m.mindir", "tests.doubles.toy_graphs:counter", {})
         return LiteSession(path, "counter", device, log)
 

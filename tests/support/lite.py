@@ -8,8 +8,9 @@ from pathlib import Path
 
 from q35chat.ascend.decoder import GearedDecoder
 from q35chat.ascend.gears import Costs, Gear
-from q35chat.ascend.mindspore_lite import LiteDevice, LiteSession
+from q35chat.ascend.mindspore_lite import LiteSession
 from q35chat.ascend.native_log import NativeLog
+from q35chat.ascend.options import NpuOptions
 from q35chat.ascend.residency import Mode, Residency
 from q35export.ascend.converter_config import read_inputs, shapes
 from q35export.ascend.reference import GraphExecutor
@@ -59,7 +60,7 @@ class LiteGraphs:
 
     folder: Path
     out: Path
-    device: LiteDevice = field(default_factory=LiteDevice)
+    device: NpuOptions = field(default_factory=NpuOptions)
     mode: Mode = "both"
     weights: int = 1 << 20
     loaders: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from q35chat.chat.prompt.cache import SizedCache
 from q35chat.chat.values import Attachment
-from q35chat.engine.encoder import PictureEncoder
+from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError, PictureError, Remedy
 from q35chat.text import safe_line
@@ -62,7 +62,7 @@ class ModelPictures:
         self,
         rules: PictureRules,
         grid_side: int,
-        encoder: PictureEncoder | None,
+        encoder: VisionEncoder | None,
         cache_bytes: int = EMBEDDING_BYTES,
         *,
         missing: str = NO_VISION,
