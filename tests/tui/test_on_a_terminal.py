@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from q35chat.tui.images.terminal_query import FENCE
 from tests.doubles.picture_terminal import PictureTerminal
 from tests.support.environment import SIZE, environment_without
@@ -144,6 +146,7 @@ def test_a_terminal_without_graphics_sees_none_of_their_signs(tmp_path: Path) ->
     assert not _PICTURE_CELL.search(text)
 
 
+@pytest.mark.usefixtures("real_work")
 def test_quitting_while_the_model_computes_ends_well() -> None:
     with program("-m", "q35chat", "--prompt", "Count to 300", TERM="xterm-256color") as session:
         session.until("this turn needs")

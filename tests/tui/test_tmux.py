@@ -16,7 +16,7 @@ from tests.support.imports import ROOT
 from tests.tui.support import picture_file
 from tests.tui.tmux import Tmux, tmux
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.usefixtures("real_work")]
 
 Q35CHAT = (sys.executable, "-m", "q35chat")
 _SCRIPTED = """
