@@ -24,7 +24,7 @@ from tests.doubles.scripted_workspace import ScriptedWorkspace
 def broken(self):
     raise ZeroDivisionError("twice\\nby none")
 
-ChatScreen.look_for_earlier = broken if sys.argv[1] == "handler" else (
+ChatScreen.on_resize = broken if sys.argv[1] == "handler" else (
     lambda self: self.run_worker(lambda: broken(self), thread=True))
 chat._screen = lambda options, settings: app.run(ScriptedWorkspace())
 sys.exit(cli.run(sys.argv[2:]))
