@@ -125,13 +125,6 @@ def test_scatter_writes_one_slot_and_nothing_else(tmp_path: Path, slot: int) -> 
     np.testing.assert_array_equal(found[:, :, others], cache[:, :, others])
 
 
-def test_a_write_of_two_tokens_is_refused_at_export() -> None:
-    graph = Graph("one", OPSET, CountingSink())
-    value = graph.input("cache", HALF, (1, 2, 17, 8))
-    with pytest.raises(ExportError, match="one token a call, found 2"):
-        scatter.node(graph, value, value, value, cache_shape=(1, 2, 17, 8), tokens=2)
-
-
 @pytest.mark.parametrize("capacity", [17, 2048])
 @pytest.mark.parametrize(("query_heads", "kv_heads"), [(4, 4), (8, 2), (6, 1)])
 @pytest.mark.parametrize("filled", [1, 11, None])

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
@@ -44,57 +46,37 @@ def test_a_graph_with_logits_of_the_last_token_only_cannot_try() -> None:
     assert OneGraphDecoder(NumpySession()).speculative is None
 
 
-def test_tokens_tried_give_the_logits_of_steps() -> None:
-    wanted, rows = stepped(4, 8, 15)
-    engine, session = decoder()
-    read(engine)
-    session.runs.clear()
-
-    engine.try_ahead((4, 8, 15))
-    found = [engine.accept().copy() for _ in range(3)]
-
-    assert session.runs == [3]
-    np.testing.assert_array_equal(found, rows)
-    assert_same(engine, wanted)
+TRY = st.lists(st.sampled_from([1, 4, 8, 15, IMAGE_TOKEN]), min_size=1, max_size=3).flatmap(
+    lambda tokens: st.tuples(st.just(tokens), st.integers(0, len(tokens)))
+)
 
 
-@pytest.mark.parametrize("accepted", range(4))
-def test_tokens_not_accepted_were_never_there(accepted: int) -> None:
-    wanted, _ = stepped(*(4, 8, 15)[:accepted], 20, 21)
-    engine, _ = decoder()
-    read(engine)
+@given(tries=st.lists(TRY, max_size=4), rows=st.sampled_from([3, 4]), in_place=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_whatever_was_tried_only_what_was_accepted_was_read(
+    tries: list[tuple[list[int], int]], rows: int, in_place: bool
+) -> None:
+    session = NumpySession(capacity=40, counts=True, rows=rows, in_place=in_place)
+    engine, plain = (
+        OneGraphDecoder(graph, image_token_id=IMAGE_TOKEN)
+        for graph in (session, NumpySession(capacity=40, rows=rows, in_place=in_place))
+    )
+    for each in (engine, plain):
+        read(each)
+    for tokens, accepted in tries:
+        behind = engine.behind
+        session.runs.clear()
+        engine.try_ahead(tokens)
+        assert session.runs == [behind + len(tokens)]
+        for token in tokens[:accepted]:
+            np.testing.assert_array_equal(engine.accept(), plain.step(token))
+            np.testing.assert_array_equal(engine.logits(), plain.logits())
+        assert engine.used == plain.used
+        assert engine.behind == (0 if accepted == len(tokens) else behind + accepted)
+    for token in (20, 21):
+        np.testing.assert_array_equal(engine.step(token), plain.step(token))
 
-    engine.try_ahead((4, 8, 15))
-    assert engine.used == len(PROMPT)
-    for _ in range(accepted):
-        engine.accept()
-    assert engine.used == len(PROMPT) + accepted
-    engine.step(20)
-    engine.step(21)
-
-    assert_same(engine, wanted)
-
-
-@pytest.mark.parametrize("first", range(1, 4))
-@pytest.mark.parametrize("second", range(1, 4))
-def test_tokens_can_be_tried_while_others_are_behind(first: int, second: int) -> None:
-    tokens = ((4, 8, 15)[:first], (16, 2, 3)[:second])
-    wanted, rows = stepped(*tokens[0], *tokens[1])
-    engine, session = decoder()
-    read(engine)
-    engine.try_ahead((4, 8, 15))
-    found = [engine.accept().copy() for _ in range(first)]
-    behind = engine.behind
-    session.runs.clear()
-
-    engine.try_ahead((16, 2, 3))
-    found += [engine.accept().copy() for _ in range(second)]
-
-    assert behind == (first if first < 3 else 0)
-    assert session.runs == [behind + 3]
-    np.testing.assert_array_equal(found, rows)
-    np.testing.assert_array_equal(engine.logits(), rows[-1])
-    assert_same(engine, wanted)
+    assert_same(engine, plain)
 
 
 def test_a_prompt_read_after_some_were_accepted_goes_on_from_them() -> None:
@@ -206,18 +188,6 @@ def test_a_try_that_fails_leaves_the_sequence_as_it_was() -> None:
     assert_same(engine, wanted)
 
 
-def test_a_written_picture_token_is_an_ordinary_token_when_tried() -> None:
-    wanted, rows = stepped(IMAGE_TOKEN, 4)
-    engine, _ = decoder()
-    read(engine)
-
-    engine.try_ahead((IMAGE_TOKEN, 4))
-    found = [engine.accept().copy() for _ in range(2)]
-
-    np.testing.assert_array_equal(found, rows)
-    assert_same(engine, wanted)
-
-
 def test_tries_of_one_shape_share_their_buffers() -> None:
     engine, session = decoder()
     read(engine)
@@ -233,19 +203,3 @@ def test_tries_of_one_shape_share_their_buffers() -> None:
         engine.accept()
 
     assert (session.allocated, session.bound) == before
-
-
-@pytest.mark.parametrize("rows", [3, 4])
-@pytest.mark.parametrize("in_place", [True, False])
-def test_every_form_of_the_graph_can_try(rows: int, in_place: bool) -> None:
-    session = NumpySession(capacity=40, counts=True, rows=rows, in_place=in_place)
-    engine = OneGraphDecoder(session)
-    read(engine)
-    wanted, logits = stepped(4, 8, 9)
-
-    engine.try_ahead((4, 8, 15))
-    engine.accept()
-    engine.accept()
-
-    np.testing.assert_array_equal(engine.step(9), logits[-1])
-    assert engine.keys.tolist() == wanted.keys.tolist()

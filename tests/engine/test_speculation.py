@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import extend
@@ -86,8 +88,8 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("seed", range(5))
+@given(rules=st.sampled_from(RULES), seed=st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
 def test_drafts_change_no_token_and_no_state(rules: SamplingSettings, seed: int) -> None:
     wanted, _, plain = written(48, "off", rules, seed)
     found, steps, engine = written(48, "lookup", rules, seed)
@@ -238,8 +240,8 @@ def test_without_drafts_nothing_is_tried() -> None:
     assert steps.drafted == 0
 
 
-@pytest.mark.parametrize("first", range(4))
-@pytest.mark.parametrize("second", range(4))
+@given(first=st.integers(0, 3), second=st.integers(0, 3))
+@settings(max_examples=16, deadline=None)
 def test_drafts_right_up_to_any_place_give_the_tokens_of_steps(first: int, second: int) -> None:
     wanted, _, _ = written(12, "off")
     wrong = [(token + 1) % 12 for token in wanted]

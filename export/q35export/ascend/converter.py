@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
 
 from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import quoted
@@ -155,31 +154,32 @@ def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
     with sigterm_raises(), job.log.open("wb") as log:
         log.write((_typed(line) + "\n").encode())
         log.flush()
+        environment = dict(os.environ)
+        if converter.libraries is not None:
+            paths = (str(converter.libraries), environment.get("LD_LIBRARY_PATH", ""))
+            environment["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))
         try:
-            with undisturbed():
-                process = _start(converter, line, log)
+            with undisturbed():  # in a group of its own, so that what it starts ends with it
+                process = subprocess.Popen(
+                    line,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    process_group=0,
+                )
             while process.poll() is None:
                 on_poll()
                 time.sleep(_POLL_S)
             return process.returncode
+        except OSError as error:
+            if process is None:
+                what = f"{converter.name} does not start: {error.strerror}"
+                raise ExportError(what) from error
+            raise
         finally:
             if process is not None:
                 _end(process)
-
-
-def _start(converter: Converter, line: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
-    """The converter in a process group of its own, so that what it starts can be ended with it."""
-    try:
-        return subprocess.Popen(
-            line,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=_environment(converter),
-            process_group=0,
-        )
-    except OSError as error:
-        raise ExportError(f"{converter.name} does not start: {error.strerror}") from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -194,14 +194,6 @@ def _tool(path: Path) -> Converter:
     """The package keeps its libraries beside the tool, and does not find them by itself."""
     libraries = path.resolve().parent.parent / "lib"
     return Converter((str(path),), str(path), libraries if libraries.is_dir() else None)
-
-
-def _environment(converter: Converter) -> dict[str, str]:
-    environment = dict(os.environ)
-    if converter.libraries is not None:
-        there = environment.get("LD_LIBRARY_PATH", "")
-        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(converter.libraries), there]))
-    return environment
 
 
 def explain(log: str, code: int) -> str:

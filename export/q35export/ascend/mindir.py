@@ -87,7 +87,8 @@ def _converted(
         config = _write_config(bundle, name)
         if converted_graph(path / name, name) is None:
             if converter is None:
-                commands.append(_command(bundle, name))
+                graph = bundle.manifest.graphs[name]
+                commands.append(command_text(graph, f"{name}/{CONFIG_FILE}", f"{name}/{name}"))
                 continue
             _convert(bundle, name, config, converter, reporter)
         _record(path, name, reporter)
@@ -110,11 +111,6 @@ def _write_config(bundle: Bundle, name: str) -> Path:
     config = bundle.path / name / CONFIG_FILE
     config.write_text(text, encoding="ascii")
     return config
-
-
-def _command(bundle: Bundle, name: str) -> str:
-    graph = bundle.manifest.graphs[name]
-    return command_text(graph, f"{name}/{CONFIG_FILE}", f"{name}/{name}")
 
 
 def _convert(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from q35chat.errors import ExportError
 from q35export.ascend.ops.custom import Contract, Output, custom_node
 from q35export.ascend.ops.delta_rule import Array
 from q35export.graph import Graph
@@ -24,16 +23,11 @@ def node(
     rows: ir.Value,
     *,
     cache_shape: tuple[int, ...],
-    tokens: int = 1,
 ) -> ir.Value:
     """Add the node: `cache` `[1, NKV, C, HD]` with `rows` `[1, NKV, 1, HD]` at `slot`.
 
-    `slot` is `[1]` int64; cache and rows are FP16. Raises ExportError for more than one token.
+    `slot` is `[1]` int64; cache and rows are FP16.
     """
-    if tokens != 1:
-        raise ExportError(
-            f"a KV write takes one token a call, found {tokens}; export decode with one token"
-        )
     output = Output("var", ir.DataType.FLOAT16, cache_shape)
     contract = Contract(KIND, INPUTS, (), (0, 1, 2), (output,))
     attributes = (ir.AttrString("reduce", "update"), ir.AttrInt64("axis", TOKEN_AXIS))

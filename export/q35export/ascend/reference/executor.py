@@ -82,13 +82,11 @@ class GraphExecutor:
             results = stage.session.run(list(stage.outputs), feeds)
             values.update(zip(stage.outputs, results, strict=True))
         for node in stage.customs:
-            operands = [self._operand(name, values) for name in node.inputs]
+            operands = [
+                values[name] if name in values else onnx.numpy_helper.to_array(self._weights[name])
+                for name in node.inputs
+            ]
             values.update(zip(node.outputs, run_kernel(node, operands), strict=True))
-
-    def _operand(self, name: str, values: Mapping[str, Array]) -> Array:
-        if name in values:
-            return values[name]
-        return onnx.numpy_helper.to_array(self._weights[name])
 
     def _open(self, stage: _Stage, values: Mapping[str, Array]) -> ort.InferenceSession:
         """A session over the stage's nodes; its inputs get the dtypes that have arrived."""

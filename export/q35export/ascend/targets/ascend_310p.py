@@ -16,7 +16,7 @@ from q35export.ascend.ops import (
     recurrent_gated_delta_rule,
     scatter,
 )
-from q35export.ascend.targets.standard import FLOAT, FLOAT16, INT32, StandardTarget, attend
+from q35export.ascend.targets.standard import FLOAT, FLOAT16, INT32, StandardTarget
 from q35export.graph import Array
 from q35export.targets.base import AttentionHeads, DeltaHeads, Values
 
@@ -80,10 +80,10 @@ class Ascend310pTarget(StandardTarget):
         slots: Values,
         heads: AttentionHeads,
     ) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """In a prefill see `attend`; in decode `slots` are the slot to write, `[1]` int64, and the
+        """In a prefill as everywhere; in decode `slots` are the slot to write, `[1]` int64, and the
         blocked ones, `[1, 1, 1, C]` bool, and `past` is `[1, NKV, C, HD]` FP16."""
         if self.tokens is not None or past is None:
-            return attend(self, query, key, value, past, slots, heads)
+            return super().attention(query, key, value, past, slots, heads)
         slot, blocked = slots
         query = self._one_token(query, heads.query, heads)
         present_key, present_value = (

@@ -9,9 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend.targets.chunked_delta_rule import ChunkedRule
-from q35export.ascend.targets.standard import FLOAT, PrefillTokens, StandardTarget, attend
+from q35export.ascend.targets.standard import FLOAT, PrefillTokens, StandardTarget
 from q35export.graph import Array, Graph
-from q35export.targets.base import AttentionHeads, DeltaHeads, Values
+from q35export.targets.base import DeltaHeads
 
 
 class PortableTarget(StandardTarget):
@@ -98,15 +98,3 @@ class PortableTarget(StandardTarget):
         asked = reshape(scaled, 1, heads.value, 1, heads.key_dim)
         out = op("MatMul", asked, present)
         return reshape(out, 1, heads.value, heads.value_dim), present
-
-    def attention(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: tuple[ir.Value, ir.Value] | None,
-        slots: Values,
-        heads: AttentionHeads,
-    ) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """See `attend`."""
-        return attend(self, query, key, value, past, slots, heads)
