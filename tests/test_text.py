@@ -8,7 +8,16 @@ import sys
 
 import pytest
 
-from q35chat.text import json_safe, percentile, pluralise, quoted, safe_line, safe_text, turn_count
+from q35chat.text import (
+    json_safe,
+    percentile,
+    pluralise,
+    quoted,
+    readable_size,
+    safe_line,
+    safe_text,
+    turn_count,
+)
 
 
 @pytest.mark.parametrize(
@@ -123,3 +132,18 @@ def test_json_keeps_every_character_also_beyond_four_hex_digits() -> None:
     document = json_safe(json.dumps(every, ensure_ascii=False))
     assert json.loads(document) == every
     assert safe_text(document) == document
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (3 << 19, "1.5 MiB"),
+        (5 << 30, "5.0 GiB"),
+        (5 << 40, "5120.0 GiB"),
+    ],
+)
+def test_sizes_are_given_in_the_unit_that_suits_them(count: int, text: str) -> None:
+    assert readable_size(count) == text

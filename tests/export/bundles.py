@@ -1,11 +1,13 @@
-"""A small bundle of made-up files, for tests that need no graph."""
+"""A small bundle of made-up files, for tests that need no graph; and the request of an export."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from q35chat.bundle.bundle import MANIFEST_NAME, FileEntry, Manifest, ModelFacts, Source
+from q35export.request import ExportRequest
 
 FACTS = ModelFacts(
     vocab_size=384,
@@ -25,6 +27,12 @@ CONTENTS = {
     "text/model.bin": bytes(range(256)),
     "processor/tokenizer.json": b"{}",
 }
+
+
+def request_for(model: Path | str, out: Path, **options: Any) -> ExportRequest:
+    """For the CPU, 32 slots, unless `options` say something else."""
+    given: dict[str, Any] = {"target": "cpu", "max_seq_len": 32} | options
+    return ExportRequest(str(model), out, **given)
 
 
 def sample_manifest() -> Manifest:

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from q35export.pipeline import ExportRequest, export
+from q35export.pipeline import export
+from tests.export.bundles import request_for
 from tests.export.recorder import Recorder
 
 
@@ -67,10 +68,7 @@ class Killer(Recorder):
 def main(signal: str, moment: str, checkpoint: str, out: str) -> None:
     killer = Killer(int(signal), moment)
     killer.watch_the_exchange()
-    request = ExportRequest(
-        model=checkpoint, out=Path(out), target="cpu", max_seq_len=48, force=True
-    )
-    export(request, killer)
+    export(request_for(checkpoint, Path(out), max_seq_len=48, force=True), killer)
 
 
 if __name__ == "__main__":

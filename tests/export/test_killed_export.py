@@ -11,20 +11,14 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.errors import ExportError
-from q35export.pipeline import ExportRequest, export
-from tests.export.bundles import names
+from q35export.pipeline import export
+from tests.export.bundles import names, request_for
 from tests.export.recorder import Recorder
-from tests.support.checkpoints import make_checkpoint
 from tests.support.imports import ROOT
 
 OLD, NEW = 32, 48
 MOMENTS = ["begin vision", "inside vision", "begin text", "inside text", "end text"]
 EXCHANGE = ["before rename 1", "before rename 2", "while removing"]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain", seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +29,7 @@ def old_bundle(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def run(checkpoint: Path, out: Path, capacity: int, *, force: bool = False) -> None:
-    request = ExportRequest(
-        model=str(checkpoint), out=out, target="cpu", max_seq_len=capacity, force=force
-    )
-    export(request, Recorder())
+    export(request_for(checkpoint, out, max_seq_len=capacity, force=force), Recorder())
 
 
 def start(number: int, moment: str, checkpoint: Path, out: Path) -> subprocess.Popen[str]:

@@ -16,20 +16,9 @@ from safetensors.numpy import load_file, save_file
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.errors import BundleError, CheckpointError, ExportError, UsageError
 from q35export.pipeline import ExportRequest, ExportResult, export
-from tests.export.bundles import names
+from tests.export.bundles import names, request_for
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
-
-
-@pytest.fixture(scope="module")
-def exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("exported") / "out"
-    run(request_for(checkpoint, out))
-    return out
-
-
-def request_for(checkpoint: Path, out: Path) -> ExportRequest:
-    return ExportRequest(model=str(checkpoint), out=out, target="cpu", max_seq_len=32)
 
 
 def run(request: ExportRequest, recorder: Recorder | None = None) -> ExportResult:
@@ -117,7 +106,7 @@ def test_other_options_need_force(
     checkpoint: Path, bundle: Path, change: dict[str, Any], message: str
 ) -> None:
     before = state_of(bundle)
-    request = replace(request_for(checkpoint, bundle), **change)
+    request = request_for(checkpoint, bundle, **change)
     with pytest.raises(UsageError, match=f"{message}.*--force"):
         run(request)
     assert state_of(bundle) == before
@@ -138,9 +127,7 @@ def test_one_component_is_exported_again_and_the_other_stays(
 ) -> None:
     vision = state_of(bundle / "vision")
     before = Bundle.open(bundle).manifest
-    request = replace(
-        request_for(checkpoint, bundle), component="text", max_seq_len=64, precision="int8"
-    )
+    request = request_for(checkpoint, bundle, component="text", max_seq_len=64, precision="int8")
     with pytest.raises(UsageError, match="--force"):
         run(request)
     result = run(replace(request, force=True))
@@ -162,7 +149,7 @@ def test_a_kept_component_is_copied_where_links_are_not_possible(
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr("os.link", no_links)
-    run(replace(request_for(checkpoint, bundle), component="text", force=True))
+    run(request_for(checkpoint, bundle, component="text", force=True))
     assert Bundle.open(bundle, check="full").graph_path("vision").is_file()
 
 
@@ -178,7 +165,7 @@ def test_a_missing_component_is_added_without_force(checkpoint: Path, tmp_path: 
 
 def test_a_component_of_another_checkpoint_does_not_fit(bundle: Path, tmp_path: Path) -> None:
     other = make_checkpoint(tmp_path / "other", "plain", seed=4)
-    request = replace(request_for(other, bundle), component="text", force=True)
+    request = request_for(other, bundle, component="text", force=True)
     with pytest.raises(ExportError, match="its other component does not fit; use --component all"):
         run(request)
 
@@ -228,7 +215,7 @@ def test_one_component_is_not_exported_beside_a_truncated_one(
     checkpoint: Path, bundle: Path, force: bool
 ) -> None:
     (bundle / "text" / "model.bin").write_bytes(b"short")
-    request = replace(request_for(checkpoint, bundle), component="vision", force=force)
+    request = request_for(checkpoint, bundle, component="vision", force=force)
     with pytest.raises(ExportError, match=r"text/model.bin is truncated.*; use --component all"):
         run(request)
 
@@ -239,7 +226,7 @@ def test_a_bundle_with_a_broken_manifest_is_made_again_with_force(
     (bundle / MANIFEST_NAME).write_text("{")
     with pytest.raises(BundleError, match="not valid JSON"):
         run(request_for(checkpoint, bundle))
-    run(replace(request_for(checkpoint, bundle), force=True))
+    run(request_for(checkpoint, bundle, force=True))
     assert Bundle.open(bundle, check="full")
 
 
@@ -250,7 +237,7 @@ def test_a_folder_that_is_no_bundle_is_never_replaced(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match=r"not a bundle \(it holds thesis.txt\)"):
-        run(replace(request_for(checkpoint, tmp_path / "out"), force=force))
+        run(request_for(checkpoint, tmp_path / "out", force=force))
     assert names(tmp_path / "out") == ["thesis.txt"]
 
 
@@ -259,7 +246,7 @@ def test_a_file_that_no_export_wrote_keeps_a_bundle_from_being_replaced(
 ) -> None:
     (bundle / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds notes.txt, which no export wrote"):
-        run(replace(request_for(checkpoint, bundle), force=True))
+        run(request_for(checkpoint, bundle, force=True))
     assert (bundle / "notes.txt").is_file()
 
 
@@ -280,20 +267,18 @@ def test_a_file_in_the_place_of_the_bundle_is_refused(checkpoint: Path, tmp_path
         run(request_for(checkpoint, tmp_path / "out"))
 
 
-def test_an_empty_folder_becomes_the_bundle(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    run(request_for(checkpoint, tmp_path / "out"))
-    assert Bundle.open(tmp_path / "out")
-
-
-def test_the_folders_above_the_bundle_are_made(checkpoint: Path, tmp_path: Path) -> None:
-    run(request_for(checkpoint, tmp_path / "a" / "b" / "out"))
-    assert Bundle.open(tmp_path / "a" / "b" / "out")
+@pytest.mark.parametrize("name", ["empty", "a/b/out"])
+def test_an_empty_folder_becomes_the_bundle_and_the_folders_above_it_are_made(
+    checkpoint: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    run(request_for(checkpoint, tmp_path / name))
+    assert Bundle.open(tmp_path / name)
 
 
 def test_a_link_to_a_bundle_stays_a_link(checkpoint: Path, bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(bundle)
-    run(replace(request_for(checkpoint, tmp_path / "link"), max_seq_len=64, force=True))
+    run(request_for(checkpoint, tmp_path / "link", max_seq_len=64, force=True))
     assert (tmp_path / "link").is_symlink()
     assert Bundle.open(bundle).manifest.capacity == 64
 
@@ -301,7 +286,7 @@ def test_a_link_to_a_bundle_stays_a_link(checkpoint: Path, bundle: Path, tmp_pat
 def test_more_slots_than_the_model_has_positions_are_refused(
     checkpoint: Path, tmp_path: Path
 ) -> None:
-    request = replace(request_for(checkpoint, tmp_path / "out"), max_seq_len=300_000)
+    request = request_for(checkpoint, tmp_path / "out", max_seq_len=300_000)
     with pytest.raises(UsageError, match=r"300000 is more than the model's 262144 positions"):
         run(request)
     assert names(tmp_path) == []
@@ -351,7 +336,7 @@ def test_nan_weights_leave_the_old_bundle_as_it_was(own_checkpoint: Path, tmp_pa
     save_file(tensors, path)
     before = state_of(out)
     with pytest.raises(CheckpointError, match=r"down_proj.weight holds NaN"):
-        run(replace(request_for(own_checkpoint, out), force=True))
+        run(request_for(own_checkpoint, out, force=True))
     assert state_of(out) == before
     assert names(tmp_path) == ["checkpoint", "out"]
 
@@ -436,7 +421,7 @@ def test_a_dry_run_over_a_bundle_shows_other_options_without_force(
     checkpoint: Path, bundle: Path
 ) -> None:
     before = state_of(bundle)
-    request = replace(request_for(checkpoint, bundle), precision="fp32", dry_run=True)
+    request = request_for(checkpoint, bundle, precision="fp32", dry_run=True)
     assert run(request).status == "planned"
     assert state_of(bundle) == before
 
@@ -446,4 +431,4 @@ def test_a_dry_run_refuses_what_the_export_would_refuse(
 ) -> None:
     (own_checkpoint / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="no safetensors"):
-        run(replace(request_for(own_checkpoint, tmp_path / "out"), dry_run=True))
+        run(request_for(own_checkpoint, tmp_path / "out", dry_run=True))

@@ -12,8 +12,8 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.errors import CheckpointError, UsageError
 from q35export import output_state as existing
 from q35export.output_state import is_mount_point
-from q35export.pipeline import ExportRequest, export
-from tests.export.bundles import names
+from q35export.pipeline import export
+from tests.export.bundles import names, request_for
 from tests.export.recorder import Recorder
 
 TABLE = (
@@ -24,12 +24,6 @@ TABLE = (
 
 def never(*_: object) -> NoReturn:
     raise AssertionError
-
-
-def request_for(checkpoint: Path, out: Path, *, dry_run: bool = False) -> ExportRequest:
-    return ExportRequest(
-        model=str(checkpoint), out=out, target="cpu", max_seq_len=32, dry_run=dry_run
-    )
 
 
 @pytest.fixture
@@ -102,9 +96,8 @@ def test_a_checkpoint_that_cannot_be_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")
-    request = ExportRequest(model=name, out=tmp_path / "out", target="cpu")
     with pytest.raises(CheckpointError, match=r"does not exist|there is no folder"):
-        export(request, Recorder())
+        export(request_for(name, tmp_path / "out"), Recorder())
 
 
 def test_templates_beside_the_checkpoints_own_are_not_carried(

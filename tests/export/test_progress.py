@@ -4,7 +4,6 @@ import io
 
 import pytest
 
-from q35chat.text import readable_size
 from q35export.progress import BarReporter, PlainReporter, Reporter, reporter_for
 
 
@@ -85,21 +84,6 @@ def test_a_terminal_gets_a_bar_that_ends_full() -> None:
         write(reporter, 3)
     assert "1,000/1,000" in stream.getvalue() or "1000/1000" in stream.getvalue()
     assert "reading [bold]folder[/bold]" in stream.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (3 << 19, "1.5 MiB"),
-        (5 << 30, "5.0 GiB"),
-        (5 << 40, "5120.0 GiB"),
-    ],
-)
-def test_sizes_are_given_in_the_unit_that_suits_them(count: int, text: str) -> None:
-    assert readable_size(count) == text
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])

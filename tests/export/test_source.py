@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from q35chat.errors import CheckpointError, UsageError
 from q35export.pipeline import ExportRequest, export
 from q35export.source import folder_fingerprint, resolve
+from tests.export.bundles import request_for
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
 
@@ -96,13 +98,13 @@ def test_the_commit_is_recorded_where_no_revision_was_named(hub: Hub) -> None:
 
 def test_a_dry_run_of_a_hub_id_fetches_no_weights(hub: Hub, tmp_path: Path) -> None:
     (hub.folder / "model.safetensors").unlink()
-    request = ExportRequest(model=MODEL, out=tmp_path / "out", target="cpu", dry_run=True)
+    request = request_for(MODEL, tmp_path / "out", dry_run=True)
     assert export(request, Recorder()).status == "planned"
     assert "*.safetensors" not in hub.asked[0]["allow_patterns"]
 
 
 def test_a_second_export_of_a_hub_id_needs_neither_hub_nor_cache(hub: Hub, tmp_path: Path) -> None:
-    request = ExportRequest(model=MODEL, out=tmp_path / "out", target="cpu", max_seq_len=32)
+    request = request_for(MODEL, tmp_path / "out")
     assert export(request, Recorder()).status == "exported"
     shutil.rmtree(hub.folder)
     result = export(request, Recorder())
@@ -112,19 +114,16 @@ def test_a_second_export_of_a_hub_id_needs_neither_hub_nor_cache(hub: Hub, tmp_p
 
 def test_other_options_are_refused_before_anything_is_fetched(hub: Hub, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    export(ExportRequest(model=MODEL, out=out, target="cpu", max_seq_len=32), Recorder())
+    export(request_for(MODEL, out), Recorder())
     with pytest.raises(UsageError, match="--force"):
-        export(ExportRequest(model=MODEL, out=out, target="cpu", max_seq_len=64), Recorder())
+        export(request_for(MODEL, out, max_seq_len=64), Recorder())
     assert len(hub.asked) == 1
 
 
 def test_another_revision_with_the_same_commit_is_the_same_source(hub: Hub, tmp_path: Path) -> None:
-    request = ExportRequest(model=MODEL, out=tmp_path / "out", target="cpu", max_seq_len=32)
+    request = request_for(MODEL, tmp_path / "out")
     export(request, Recorder())
-    tagged = ExportRequest(
-        model=MODEL, out=tmp_path / "out", target="cpu", max_seq_len=32, revision="v1"
-    )
-    assert export(tagged, Recorder()).status == "up-to-date"
+    assert export(replace(request, revision="v1"), Recorder()).status == "up-to-date"
     assert len(hub.asked) == 2
 
 
@@ -171,9 +170,7 @@ def test_modelscope_is_told_apart_by_the_files_it_gave(
     package = ModuleType("modelscope")
     package.snapshot_download = lambda *_, **__: str(folder)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "modelscope", package)
-    request = ExportRequest(
-        model=MODEL, source="modelscope", out=tmp_path / "out", target="cpu", max_seq_len=32
-    )
+    request = request_for(MODEL, tmp_path / "out", source="modelscope")
     assert resolve(request, quiet).source.fingerprint.startswith(f"modelscope:{MODEL}@")
     assert export(request, Recorder()).status == "exported"
     assert export(request, Recorder()).status == "up-to-date"

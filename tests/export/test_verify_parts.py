@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
-import psutil
 import pytest
 
 from q35chat.bundle.bundle import Bundle
-from q35chat.errors import BundleError, Q35Error
+from q35chat.errors import Q35Error
+from q35chat.runtimes.onnxruntime import OrtSession
 from q35export.config import load_config
-from q35export.verify import NotEnoughMemoryError, Report, metrics, verify
-from q35export.verify.candidate import exact_copy
+from q35export.verify import Report, metrics
+from q35export.verify.candidate import Candidate, exact_copy
 from q35export.verify.metrics import GRAPH, Difference, Limits, difference
-from q35export.verify.reference import require_torch
+from q35export.verify.reference import EncodedPrompt, require_torch
 from q35export.verify.report import TensorRow, TokenRow
 from q35export.verify.samples import Drawing
 from q35export.verify.stored_weights import origins, quantised_matrices
@@ -171,6 +171,29 @@ def test_the_exact_copy_differs_only_in_its_arithmetic_and_is_gone_afterwards(
     assert sorted(bundle.path.rglob("*")) == before
 
 
+def test_states_that_the_graph_writes_over_are_read_whole_and_caches_up_to_the_prompt(
+    tmp_path: Path,
+) -> None:
+    bundle = export_checkpoint(make_checkpoint(tmp_path / "checkpoint"), tmp_path / "out")
+    session = OrtSession(bundle.graph_path("text"), threads=1)
+    declared = {
+        spec.name.removeprefix("past_"): spec.shape
+        for spec in session.inputs
+        if spec.name.startswith("past_")
+    }
+    candidate = Candidate(bundle, threads=1)
+    try:
+        states = candidate.prefill(EncodedPrompt(np.array([3, 5, 7]), ())).states
+    finally:
+        candidate.close()
+
+    assert states.keys() == declared.keys()
+    for name, state in states.items():
+        whole = declared[name]
+        cache = name.startswith(("key", "value"))
+        assert state.shape == ((*whole[:-2], 3, whole[-1]) if cache else whole)
+
+
 def accuracy_levels(bundle: Bundle) -> set[int]:
     nodes = [node for name in ("text", "vision") for node in ir.load(bundle.graph_path(name)).graph]
     return {
@@ -178,32 +201,6 @@ def accuracy_levels(bundle: Bundle) -> set[int]:
         for node in nodes
         if node.op_type == "MatMulNBits"
     }
-
-
-def test_a_bundle_without_vision_is_refused(tmp_path: Path) -> None:
-    checkpoint = make_checkpoint(tmp_path / "checkpoint", "narrow_key")
-    bundle = export_checkpoint(checkpoint, tmp_path / "out")
-    path = bundle.path / "q35chat.json"
-    manifest = path.read_text().replace('"vision": "vision/model.onnx",', "")
-    manifest = manifest.replace(',\n    "vision": "vision/model.onnx"', "")
-    path.write_text(manifest)
-    assert Bundle.open(bundle.path).manifest.graphs.keys() == {"text"}
-    with pytest.raises(BundleError, match="no vision graph"):
-        verify(bundle.path, checkpoint)
-
-
-def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint = make_checkpoint(tmp_path / "checkpoint", "narrow_key")
-    bundle = export_checkpoint(checkpoint, tmp_path / "out")
-
-    class Memory:
-        available = 1000
-
-    monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    with pytest.raises(NotEnoughMemoryError, match="GB of memory"):
-        verify(bundle.path, checkpoint)
 
 
 def test_without_torch_the_message_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from q35chat.errors import BundleError
 from q35export.config import load_config
 from q35export.inventory import expected_tensors
 from q35export.pipeline import export
-from q35export.request import ExportRequest
 from q35export.verify import (
     NotComparableError,
     NotEnoughMemoryError,
@@ -26,19 +25,14 @@ from q35export.verify import compare as comparing
 from q35export.verify.reference import EncodedPrompt, Encoder
 from q35export.verify.requirements import check_memory, fitting, slots_of
 from q35export.verify.samples import SAMPLES, Sample
+from tests.export.bundles import request_for
 from tests.export.recorder import Recorder
-from tests.support.checkpoints import make_checkpoint
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain", seed=3)
 
 
 @pytest.fixture(scope="module")
 def small(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     out = tmp_path_factory.mktemp("small") / "out"
-    export(ExportRequest(str(checkpoint), out, target="cpu", max_seq_len=48), Recorder())
+    export(request_for(checkpoint, out, max_seq_len=48), Recorder())
     return Bundle.open(out)
 
 
@@ -67,14 +61,27 @@ def test_memory_is_counted_for_reference_bundle_and_the_largest_matrix(
         check_memory(small, config, opened=opened)
 
 
+def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(
+    small: Bundle, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_free_memory(1000, monkeypatch)
+    with pytest.raises(NotEnoughMemoryError, match="GB of memory"):
+        verify(small.path, checkpoint)
+
+
+def test_a_bundle_without_vision_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    export(request_for(checkpoint, tmp_path / "out", component="text"), Recorder())
+    with pytest.raises(BundleError, match="no vision graph"):
+        verify(tmp_path / "out", checkpoint)
+
+
 def test_the_slots_are_those_of_the_graph(small: Bundle, checkpoint: Path, tmp_path: Path) -> None:
     assert slots_of(small) == 48
     for fused, slots in ((True, 32), (False, None)):
         out = tmp_path / str(slots)
-        request = ExportRequest(
-            str(checkpoint), out, target="ascend-310p", max_seq_len=32, component="decode",
-            fused_decode=fused,
-        )  # fmt: skip
+        request = request_for(
+            checkpoint, out, target="ascend-310p", component="decode", fused_decode=fused
+        )
         export(request, Recorder())
         assert slots_of(Bundle.open(out)) == slots
 
