@@ -53,7 +53,9 @@ class Checkpoint:
         for path in weight_files(folder):
             for name, entry in read_header(path).items():
                 entries[canonical_name(name)] = entry
-        _refuse_packed(folder, entries)
+        packed = next((name for name in entries if name.endswith(_PACKED)), None)
+        if packed:
+            raise CheckpointError(f"{folder} is a quantised checkpoint ({packed}); {_UNQUANTISED}")
         return cls(folder, entries)
 
     def expect(self, name: str, shape: Shape) -> None:
@@ -168,9 +170,3 @@ def _refuse_quantised_config(folder: Path) -> None:
     if method:
         kind = method.get("quant_method", "unknown") if isinstance(method, dict) else method
         raise CheckpointError(f"{folder} is a quantised checkpoint ({kind}); {_UNQUANTISED}")
-
-
-def _refuse_packed(folder: Path, entries: dict[str, TensorEntry]) -> None:
-    packed = next((name for name in entries if name.endswith(_PACKED)), None)
-    if packed:
-        raise CheckpointError(f"{folder} is a quantised checkpoint ({packed}); {_UNQUANTISED}")

@@ -58,14 +58,6 @@ def builders_for(request: ExportRequest) -> Builders:
     Raises UsageError for options that the target cannot honour: those of another target, unless
     they have their defaults, and impossible ones.
     """
-    _refuse_others(request)
-    if request.target == "ascend-310p":
-        ascend_options(request)
-        return {name: _ascend(name) for name in COMPONENTS[request.target]}
-    return {"vision": _vision, "text": text_builder()}
-
-
-def _refuse_others(request: ExportRequest) -> None:
     target, default = request.runs_on, ExportRequest()
     for owner, options in _OPTIONS_OF.items():
         for name, option in options.items():
@@ -75,6 +67,10 @@ def _refuse_others(request: ExportRequest) -> None:
                     Remedy.ANOTHER_TARGET,
                     target=owner,
                 )
+    if request.target == "ascend-310p":
+        ascend_options(request)
+        return {name: _ascend(name) for name in COMPONENTS[request.target]}
+    return {"vision": _vision, "text": text_builder()}
 
 
 def ascend_options(request: ExportRequest) -> AscendOptions:

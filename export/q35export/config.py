@@ -6,16 +6,14 @@ may hold one as a literal. Defaults are those of transformers' `Qwen3_5Config`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
 from q35chat.errors import CheckpointError
 from q35chat.json_reader import MOST_COUNT, Fields, read_json
 
 LayerType = Literal["linear_attention", "full_attention"]
-Json = Mapping[str, Any]
 
 _MOST_LAYERS: Final = 512
 _MOST_WIDTH: Final = 1 << 24
@@ -138,26 +136,23 @@ def load_config(folder: Path) -> ModelConfig:
             f"{folder} holds no config.json: give the folder of a Qwen3.5 checkpoint"
         )
     try:
-        raw = read_json(path)
+        return parse_config(read_json(path), str(path))
     except ValueError as error:
         raise CheckpointError(f"cannot read {path}: {error}; {_ADVICE}") from error
-    if not isinstance(raw, dict):
-        raise CheckpointError(f"{path} is not a JSON object; {_ADVICE}")
-    return parse_config(raw, str(path))
 
 
-def parse_config(raw: Json, where: str = "config.json") -> ModelConfig:
+def parse_config(raw: object, where: str = "config.json") -> ModelConfig:
     """Build a ModelConfig from a parsed `config.json`, which `where` names in messages.
 
     Raises CheckpointError.
     """
-    model_type = raw.get("model_type")
+    fields = Fields(raw, where, CheckpointError, _ADVICE)
+    model_type = fields.raw("model_type")
     if model_type != "qwen3_5":
         raise CheckpointError(
             f"model_type is {_named(model_type)}, not 'qwen3_5': only Qwen3.5 checkpoints can be "
             "exported"
         )
-    fields = Fields(raw, where, CheckpointError, _ADVICE)
     text = _text(_section(fields, "text_config"), fields)
     config = ModelConfig(
         text=text,
@@ -309,5 +304,5 @@ def _check(config: ModelConfig) -> None:
 
 
 def _divides(whole_name: str, whole: int, part_name: str, part: int) -> None:
-    if part <= 0 or whole <= 0 or whole % part:
+    if whole % part:
         raise CheckpointError(f"{whole_name} {whole} is not a multiple of {part_name} {part}")

@@ -7,6 +7,7 @@ running graph can be read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,9 +31,14 @@ class Graph:
         self._names: dict[str, int] = {}
         self._constants: dict[tuple[bytes, tuple[int, ...], str], ir.Value] = {}
 
-    def scope(self, name: str) -> _Scope:
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
         """A context in which new values are named `name/...`."""
-        return _Scope(self._scope, name)
+        self._scope.append(name)
+        try:
+            yield
+        finally:
+            self._scope.pop()
 
     def scoped(self, name: str) -> str:
         """`name` as the present scope has it."""
@@ -68,17 +74,11 @@ class Graph:
         values = [
             ir.Value(name=name if outputs == 1 else f"{name}.{index}") for index in range(outputs)
         ]
-        node = ir.node(
-            kind,
-            operands,
-            attributes=attributes,
-            domain=domain,
-            outputs=values,
-            name=name,
-        )
         if domain:
             self._graph.opset_imports.setdefault(domain, 1)
-        self._graph.append(node)
+        self._graph.append(
+            ir.node(kind, operands, attributes, domain=domain, outputs=values, name=name)
+        )
         return tuple(values)
 
     def split(self, x: ir.Value, *widths: int) -> tuple[ir.Value, ...]:
@@ -94,8 +94,7 @@ class Graph:
         key = (array.tobytes(), array.shape, array.dtype.str)
         if key not in self._constants:
             name = f"constant_{len(self._constants)}"
-            value = self._initializer(ir.Tensor(array, name=name), name)
-            self._constants[key] = value
+            self._constants[key] = self._initializer(ir.Tensor(array, name=name), name)
         return self._constants[key]
 
     def ints(self, *values: int) -> ir.Value:
@@ -104,17 +103,8 @@ class Graph:
 
     def weight(self, name: str, array: Array) -> ir.Value:
         """A tensor at hand, stored outside the graph file."""
-        return self.weight_at(
-            name, self.store(array), array.shape, ir.DataType.from_numpy(array.dtype)
-        )
-
-    def store(self, array: Array) -> Stored:
-        """Store an array at hand."""
-
-        def pieces() -> Iterator[Array]:
-            yield array
-
-        return self.sink.store(array.nbytes, pieces)
+        stored = self.sink.store(array.nbytes, lambda: iter((array,)))
+        return self.weight_at(name, stored, array.shape, ir.DataType.from_numpy(array.dtype))
 
     def streamed(
         self, name: str, shape: tuple[int, ...], dtype: ir.DataType, pieces: Pieces
@@ -161,15 +151,3 @@ class Graph:
         count = self._names.get(full, 0)
         self._names[full] = count + 1
         return full if count == 0 else f"{full}_{count}"
-
-
-class _Scope:
-    def __init__(self, stack: list[str], name: str) -> None:
-        self._stack = stack
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._stack.append(self._name)
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.pop()

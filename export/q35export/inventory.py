@@ -17,7 +17,7 @@ from q35export.graphs.text import build_text_graph
 from q35export.graphs.vision import build_vision_graph
 from q35export.matrix import MTP, Float32, Shape
 from q35export.precision import FLOAT_PLAN
-from q35export.weights import CountingSink
+from q35export.weights import WeightSink
 
 
 class Inventory:
@@ -46,7 +46,7 @@ class Inventory:
 def expected_tensors(config: ModelConfig, component: str) -> Mapping[str, Shape]:
     """Names and shapes of every tensor that the `component` is built from: the tower's of
     "vision", the further ones of "mtp", the decoder's of any other."""
-    source, sink = Inventory(), CountingSink()
+    source, sink = Inventory(), WeightSink()
     if component == "vision":
         build_vision_graph(config, source, sink, plan=FLOAT_PLAN)
     elif component == "mtp":

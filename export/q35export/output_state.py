@@ -289,8 +289,6 @@ def is_mount_point(folder: Path, table: Path = _MOUNTS) -> bool:
     except OSError:
         return False
     places = (line.split()[_MOUNT_POINT] for line in lines if len(line.split()) > _MOUNT_POINT)
-    return os.fsencode(folder) in {_ESCAPE.sub(_byte, place) for place in places}
-
-
-def _byte(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 8) & 0xFF])
+    return os.fsencode(folder) in {
+        _ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), place) for place in places
+    }

@@ -12,12 +12,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from q35chat import __version__
+from q35chat.bundle.bundle import Bundle
 from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import readable_size
 from q35chat.user_input import MIN_CAPACITY
 from q35export.checkpoint import Checkpoint
 from q35export.components import Builders, builders_for, component_options, text_builder
-from q35export.config import ModelConfig, load_config
+from q35export.config import load_config
+from q35export.inventory import Inventory
+from q35export.matrix import TensorSource
 from q35export.output_state import (
     Foreign,
     OutputState,
@@ -68,7 +71,10 @@ def export(
         check_replaceable(request.out)
     if request.dry_run:
         local = resolve(request, reporter.note, weights=False)
-        return _planned(request, state, local, builders, reporter)
+        made_of = _gather(request, local, builders, reporter)
+        _, plan = _planned(made_of, state)
+        message = f"dry run: nothing was written to {request.out}"
+        return ExportResult("planned", request.out, message, local.folder, plan)
     known = _known_fingerprint(state, request)
     if known is not None:
         remaining = left_to_do(state, request, known, reporter)
@@ -105,15 +111,25 @@ def _known_fingerprint(state: OutputState, request: ExportRequest) -> str | None
 def _gather(
     request: ExportRequest, local: LocalCheckpoint, builders: Builders, reporter: Reporter
 ) -> Ingredients:
-    config = _config(request, local)
-    checkpoint = Checkpoint.open(local.folder)
-    for remark in checkpoint.check(config, request.weights):
-        reporter.note(remark)
+    """What the bundle is made of, once everything in it is checked that can be without reading a
+    weight; of a checkpoint that was fetched without its weights, zeros."""
+    config = load_config(local.folder)
+    longest = config.text.max_positions
+    if request.max_seq_len > longest:
+        raise UsageError(
+            f"{Option.MAX_SEQ_LEN} {request.max_seq_len} is more than the model's {longest} "
+            f"positions (max_position_embeddings); give {MIN_CAPACITY} to {longest}"
+        )
+    weights: TensorSource = Inventory()
+    if local.complete:
+        weights = checkpoint = Checkpoint.open(local.folder)
+        for remark in checkpoint.check(config, request.weights):
+            reporter.note(remark)
     return Ingredients(
         request=request,
         source=local.source,
         config=config,
-        weights=checkpoint,
+        weights=weights,
         builders=builders,
         processor=processor_files(local.folder),
     )
@@ -123,8 +139,7 @@ def _write(
     made_of: Ingredients, state: OutputState, local: LocalCheckpoint, reporter: Reporter
 ) -> ExportResult:
     request = made_of.request
-    keep = bundle_to_keep(state, request, local.source.fingerprint)
-    plan = make_plan(request, made_of.config, made_of.builders, made_of.processor, keep)
+    keep, plan = _planned(made_of, state)
     check_space(plan)
     try:
         with (
@@ -170,32 +185,11 @@ def _calibrated(
         yield replace(made_of, builders=builders, kept=kept.options())
 
 
-def _planned(
-    request: ExportRequest,
-    state: OutputState,
-    local: LocalCheckpoint,
-    builders: Builders,
-    reporter: Reporter,
-) -> ExportResult:
-    config = _config(request, local)
-    if local.complete:
-        for remark in Checkpoint.open(local.folder).check(config, request.weights):
-            reporter.note(remark)
-    keep = bundle_to_keep(state, request, local.source.fingerprint)
-    plan = make_plan(request, config, builders, processor_files(local.folder), keep)
-    message = f"dry run: nothing was written to {request.out}"
-    return ExportResult("planned", request.out, message, local.folder, plan)
-
-
-def _config(request: ExportRequest, local: LocalCheckpoint) -> ModelConfig:
-    config = load_config(local.folder)
-    longest = config.text.max_positions
-    if request.max_seq_len > longest:
-        raise UsageError(
-            f"{Option.MAX_SEQ_LEN} {request.max_seq_len} is more than the model's {longest} "
-            f"positions (max_position_embeddings); give {MIN_CAPACITY} to {longest}"
-        )
-    return config
+def _planned(made_of: Ingredients, state: OutputState) -> tuple[Bundle | None, ExportPlan]:
+    """The bundle that is kept in part, if any, and what is written beside it."""
+    request = made_of.request
+    keep = bundle_to_keep(state, request, made_of.source.fingerprint)
+    return keep, make_plan(request, made_of.config, made_of.builders, made_of.processor, keep)
 
 
 def _up_to_date(request: ExportRequest, local: LocalCheckpoint | None = None) -> ExportResult:

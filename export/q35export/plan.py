@@ -16,7 +16,7 @@ from q35export.config import ModelConfig, TextConfig
 from q35export.inventory import Inventory
 from q35export.processor import bundled_name
 from q35export.request import ChatMemory, ExportPlan, ExportRequest, PlannedFile
-from q35export.weights import CountingSink
+from q35export.weights import WeightSink
 
 FLOAT_BYTES, HALF_BYTES = 4, 2
 PROGRAM_BYTES = 100 << 20
@@ -39,7 +39,7 @@ def make_plan(
     kept_graphs = _kept_graphs(keep, request)
     twice = _kept_twice(kept_graphs)
     for component in request.components:
-        sink = CountingSink()
+        sink = WeightSink()
         built = builders[component](request, config, Inventory(), sink)
         twice += _shared_bytes(built.values())
         files.append(PlannedFile(f"{component}/{WEIGHTS_FILE}", sink.size))

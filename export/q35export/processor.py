@@ -7,7 +7,7 @@ from pathlib import Path
 
 from q35chat.bundle.bundle import PROCESSOR_FOLDER, FileEntry
 from q35chat.errors import CheckpointError
-from q35chat.json_reader import read_json
+from q35chat.json_reader import Fields, read_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 _PICTURES = ("preprocessor_config.json", "processor_config.json")
@@ -31,11 +31,22 @@ def processor_files(folder: Path) -> tuple[Path, ...]:
     for name in _TOKENIZER:
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder} lacks {name}; download the checkpoint again")
-    _need_one(folder, _PICTURES)
-    if not _has_template_inside(folder / "tokenizer_config.json"):
-        _need_one(folder, _TEMPLATES)
-    names = (*_TOKENIZER, *_PICTURES, *_TEMPLATES, *_OTHERS)
-    return tuple(folder / name for name in names if (folder / name).is_file())
+    path = folder / "tokenizer_config.json"
+    try:
+        tokenizer = Fields(read_json(path), str(path), CheckpointError, "download it again")
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON ({error}); download it again") from error
+    needed: tuple[tuple[str, ...], ...] = (
+        _PICTURES,
+        () if tokenizer.raw("chat_template") else _TEMPLATES,
+    )
+    for names in needed:
+        if names and not any((folder / name).is_file() for name in names):
+            raise CheckpointError(
+                f"{folder} has neither {' nor '.join(names)}; download the checkpoint again"
+            )
+    carried = (*_TOKENIZER, *_PICTURES, *_TEMPLATES, *_OTHERS)
+    return tuple(folder / name for name in carried if (folder / name).is_file())
 
 
 def bundled_name(file: Path) -> str:
@@ -52,20 +63,3 @@ def copy_processor(files: tuple[Path, ...], bundle: Path) -> dict[str, FileEntry
         (bundle / bundled_name(file)).write_bytes(data)
         entries[bundled_name(file)] = FileEntry(len(data), hashlib.sha256(data).hexdigest())
     return entries
-
-
-def _need_one(folder: Path, names: tuple[str, ...]) -> None:
-    if not any((folder / name).is_file() for name in names):
-        raise CheckpointError(
-            f"{folder} has neither {' nor '.join(names)}; download the checkpoint again"
-        )
-
-
-def _has_template_inside(path: Path) -> bool:
-    try:
-        config = read_json(path)
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not valid JSON ({error}); download it again") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} is not a JSON object; download it again")
-    return bool(config.get("chat_template"))

@@ -6,8 +6,9 @@ Must not know what is exported; sees component names and bytes only.
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Protocol, Self, TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TextIO
 
 from q35chat.text import readable_size, safe_text
 
@@ -40,17 +41,6 @@ class PlainReporter:
         self._done = 0
         self._shown = 0
         self._started = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stream.flush()
 
     def note(self, text: str) -> None:
         """Print the line."""
@@ -90,7 +80,7 @@ def _seconds(seconds: float, words: str) -> str:
 
 
 class BarReporter:
-    """A bar per component with bytes, speed and time left. Use it as a context manager."""
+    """A bar per component with bytes, speed and time left, while its `progress` is entered."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console  # noqa: PLC0415
@@ -104,7 +94,7 @@ class BarReporter:
             TransferSpeedColumn,
         )
 
-        self._progress = Progress(
+        self.progress = Progress(
             TextColumn("{task.description:>8}"),
             BarColumn(),
             DownloadColumn(binary_units=True),
@@ -114,37 +104,31 @@ class BarReporter:
         )
         self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
     def note(self, text: str) -> None:
         """Print the line above the bars."""
-        self._progress.console.print(safe_text(text), markup=False, highlight=False, soft_wrap=True)
+        self.progress.console.print(safe_text(text), markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, component: str, total: int) -> None:
         """Add a bar."""
-        self._tasks[component] = self._progress.add_task(component, total=total)
+        self._tasks[component] = self.progress.add_task(component, total=total)
 
     def advance(self, component: str, count: int) -> None:
         """Move the bar."""
-        self._progress.advance(self._tasks[component], count)
+        self.progress.advance(self._tasks[component], count)
 
     def end(self, component: str) -> None:
         """Fill the bar."""
         task = self._tasks[component]
-        total = next(item.total for item in self._progress.tasks if item.id == task)
-        self._progress.update(task, completed=total or 0)
+        total = next(item.total for item in self.progress.tasks if item.id == task)
+        self.progress.update(task, completed=total or 0)
 
 
-def reporter_for(stream: TextIO) -> PlainReporter | BarReporter:
+@contextmanager
+def reporter_for(stream: TextIO) -> Iterator[Reporter]:
     """Bars where `stream` is a terminal, plain lines elsewhere."""
-    return BarReporter(stream) if stream.isatty() else PlainReporter(stream)
+    if not stream.isatty():
+        yield PlainReporter(stream)
+        return
+    bars = BarReporter(stream)
+    with bars.progress:
+        yield bars

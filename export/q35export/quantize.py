@@ -57,9 +57,14 @@ def quantize(weights: Float32, fmt: BlockFormat) -> tuple[Codes, Float32]:
     flat = np.zeros((rows, padded), np.float32)
     flat[:, :k] = weights
     values: Float32 = flat.reshape(rows, fmt.blocks(k), fmt.block)
-    scales = _eight_bit_scales(values, fmt) if fmt.bits == 8 else _searched_scales(values, fmt)
-    codes = _codes(values, scales, fmt)
-    return pack(codes, fmt), scales[..., 0]
+    if fmt.bits == 8:
+        peak = np.abs(values).max(axis=-1, keepdims=True)
+        scales = _never_zero(peak / np.float32(fmt.half - 1))
+    else:
+        scales = _searched_scales(values, fmt)
+    codes = np.rint(values / scales)
+    np.clip(codes, -fmt.half, fmt.half - 1, out=codes)
+    return pack((codes + fmt.half).astype(np.uint8), fmt), scales[..., 0]
 
 
 def dequantize(packed: Codes, scales: Float32, k: int, fmt: BlockFormat) -> Float32:
@@ -70,11 +75,6 @@ def dequantize(packed: Codes, scales: Float32, k: int, fmt: BlockFormat) -> Floa
     values = (codes.astype(np.float32) - fmt.half) * scales[..., None]
     rows: Float32 = values.reshape(len(values), -1)[:, :k]
     return rows
-
-
-def _eight_bit_scales(values: Float32, fmt: BlockFormat) -> Float32:
-    peak = np.abs(values).max(axis=-1, keepdims=True)
-    return _never_zero(peak / np.float32(fmt.half - 1))
 
 
 def _searched_scales(values: Float32, fmt: BlockFormat) -> Float32:
@@ -92,13 +92,6 @@ def _searched_scales(values: Float32, fmt: BlockFormat) -> Float32:
         best = np.where(error < least, scale, best)
         least = np.minimum(least, error)
     return best
-
-
-def _codes(values: Float32, scales: Float32, fmt: BlockFormat) -> Codes:
-    codes = np.rint(values / scales)
-    np.clip(codes, -fmt.half, fmt.half - 1, out=codes)
-    shifted: Codes = (codes + fmt.half).astype(np.uint8)
-    return shifted
 
 
 def pack(codes: Codes, fmt: BlockFormat) -> Codes:

@@ -113,19 +113,16 @@ def read_rows(entry: TensorEntry, start: int, stop: int) -> Float32:
     try:
         with FileIO(entry.path) as file:
             file.seek(entry.offset + start * row)
-            _fill(entry, file, raw.data)
+            view = raw.data
+            while view:
+                got = file.readinto(view)
+                if not got:
+                    raise CheckpointError(f"{entry.path} became shorter while it was read")
+                view = view[got:]
     except OSError as error:
         raise CheckpointError(f"{entry.path} cannot be read: {error.strerror}") from error
     shape = (stop - start, *entry.shape[1:]) if entry.shape else ()
     return _float32(raw.view(dtype), entry.dtype).reshape(shape)
-
-
-def _fill(entry: TensorEntry, file: FileIO, view: memoryview) -> None:
-    while view:
-        got = file.readinto(view)
-        if not got:
-            raise CheckpointError(f"{entry.path} became shorter while it was read")
-        view = view[got:]
 
 
 def _float32(raw: npt.NDArray[Any], dtype: str) -> Float32:
@@ -171,7 +168,8 @@ def _entry(path: Path, name: str, value: object, start: int) -> TensorEntry:
         entry = TensorEntry(path, str(fields["dtype"]), shape, start + begin, end - begin)
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path}: the header entry of {name} is damaged") from None
-    if begin < 0 or end < begin or min(shape, default=0) < 0 or _length_is_wrong(entry):
+    fits = not entry.readable or entry.length == math.prod(shape) * _READ_AS[entry.dtype].itemsize
+    if begin < 0 or end < begin or min(shape, default=0) < 0 or not fits:
         raise CheckpointError(
             f"{path}: the header gives {name} {end - begin:,} bytes, "
             f"which does not fit {entry.dtype} {list(shape)}; download it again"
@@ -184,13 +182,6 @@ def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MOST:
         raise ValueError(value)
     return value
-
-
-def _length_is_wrong(entry: TensorEntry) -> bool:
-    if not entry.readable:
-        return False
-    itemsize: int = _READ_AS[entry.dtype].itemsize
-    return entry.length != math.prod(entry.shape) * itemsize
 
 
 def _indexed(folder: Path) -> list[str]:

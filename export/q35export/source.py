@@ -103,14 +103,7 @@ def _from_huggingface(model: str, revision: str | None, patterns: list[str]) -> 
 
     if not sys.stderr.isatty():
         disable_progress_bars()
-    try:
-        folder = Path(
-            snapshot_download(
-                model, revision=revision, allow_patterns=patterns, ignore_patterns=_IN_SUBFOLDERS
-            )
-        )
-    except Exception as error:
-        raise _not_fetched(model, revision, error) from error
+    folder = _fetched(snapshot_download, model, revision, patterns)
     commit = folder.name
     source = Source(model, revision or commit, f"huggingface:{model}@{commit}")
     return LocalCheckpoint(folder, source)
@@ -123,18 +116,24 @@ def _from_modelscope(model: str, revision: str | None, patterns: list[str]) -> L
         raise UsageError(
             f"{Option.MODELSCOPE} needs the package modelscope: run `pip install modelscope`"
         ) from error
+    folder = _fetched(snapshot_download, model, revision, patterns)
+    # ModelScope does not say which commit it gave: the files themselves tell.
+    digest = folder_fingerprint(folder)
+    source = Source(model, revision or digest, f"modelscope:{model}@{digest}")
+    return LocalCheckpoint(folder, source)
+
+
+def _fetched(
+    download: Callable[..., str], model: str, revision: str | None, patterns: list[str]
+) -> Path:
     try:
-        folder = Path(
-            snapshot_download(
+        return Path(
+            download(
                 model, revision=revision, allow_patterns=patterns, ignore_patterns=_IN_SUBFOLDERS
             )
         )
     except Exception as error:
         raise _not_fetched(model, revision, error) from error
-    # ModelScope does not say which commit it gave: the files themselves tell.
-    digest = folder_fingerprint(folder)
-    source = Source(model, revision or digest, f"modelscope:{model}@{digest}")
-    return LocalCheckpoint(folder, source)
 
 
 def _not_fetched(model: str, revision: str | None, error: Exception) -> CheckpointError:

@@ -18,7 +18,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -91,7 +91,10 @@ def publish(staged: Path, out: Path) -> None:
     Everything is on the disk before the first rename. Killed between the two renames, `out` is
     missing for a moment; the next export puts the old bundle back.
     """
-    _sync_tree(staged)
+    for parent, _, names in os.walk(staged):
+        for name in names:
+            _sync(Path(parent, name))
+        _sync(Path(parent))
     old = _beside(out, f"old-{os.getpid()}")
     with undisturbed():
         try:
@@ -106,15 +109,11 @@ def publish(staged: Path, out: Path) -> None:
 def _settle(leftover: Path, out: Path) -> None:
     """Put a replaced bundle back when nothing took its place; remove it otherwise."""
     was_replaced = leftover.name.startswith(_beside(out, "old-").name)
-    if was_replaced and is_bundle(leftover) and not _is_occupied(out):
+    is_free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    if was_replaced and is_bundle(leftover) and is_free:
         leftover.rename(out)
     else:
         _remove(leftover)
-
-
-def _is_occupied(out: Path) -> bool:
-    """Whether something stands at `out` that a rename would not replace."""
-    return out.exists() and not (out.is_dir() and not any(out.iterdir()))
 
 
 def _acquire(path: Path, out: Path, work: str) -> TextIO:
@@ -154,13 +153,6 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _sync_tree(folder: Path) -> None:
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            _sync(Path(parent, name))
-        _sync(Path(parent))
-
-
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -173,38 +165,41 @@ def _sync(path: Path) -> None:
 def sigterm_raises() -> Iterator[None]:
     """Raise SystemExit (143 on SIGTERM, 129 on SIGHUP unless it is ignored, as under nohup) inside
     the block; in a side thread do nothing."""
-    if threading.current_thread() is not threading.main_thread():
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    with _handled([n for n in _ENDING if signal.getsignal(n) not in {None, signal.SIG_IGN}], stop):
         yield
-        return
-    heard = [n for n in _ENDING if signal.getsignal(n) not in {None, signal.SIG_IGN}]
-    previous = [(n, signal.signal(n, _stop)) for n in heard]
-    try:
-        yield
-    finally:
-        for number, handler in previous:
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Ctrl+C, SIGTERM and SIGHUP wait until the block's end; in a side thread do nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[int] = []
-    handled = [n for n in (signal.SIGINT, *_ENDING) if signal.getsignal(n) is not None]
-    previous = [(n, signal.signal(n, lambda number, _: came.append(number))) for n in handled]
+    numbers = [n for n in (signal.SIGINT, *_ENDING) if signal.getsignal(n) is not None]
     try:
-        yield
+        with _handled(numbers, lambda number, _: came.append(number)):
+            yield
     finally:
-        for number, handler in previous:
-            signal.signal(number, handler)
         for last in came[-1:]:
             signal.raise_signal(last)
 
 
-def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    raise SystemExit(128 + number)
+@contextlib.contextmanager
+def _handled(
+    numbers: list[signal.Signals], handler: Callable[[int, FrameType | None], object]
+) -> Iterator[None]:
+    """Signals go to `handler` inside the block; in a side thread they are left as they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = [(number, signal.signal(number, handler)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, before in previous:
+            signal.signal(number, before)
 
 
 def replace_manifest(bundle: Path, manifest: Manifest) -> None:

@@ -1,7 +1,7 @@
 """Where the weights of a graph are written: one external-data file, in one pass.
 
 A sink receives each tensor once, in graph order, as pieces; it knows nothing of the model.
-`CountingSink` gives the sizes of a plan without reading a byte.
+A plain `WeightSink` gives the sizes of a plan without reading a byte.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,27 +33,15 @@ class Stored:
     length: int
 
 
-class WeightSink(Protocol):
-    """Takes tensors for external storage."""
-
-    def store(self, length: int, pieces: Pieces) -> Stored:
-        """Append a tensor of `length` bytes whose pieces, joined, are its C-order contents."""
-
-    def tensor(
-        self, name: str, stored: Stored, shape: tuple[int, ...], dtype: ir.DataType
-    ) -> ir.ExternalTensor:
-        """A graph tensor over stored bytes; several may share them."""
-
-
-class CountingSink:
-    """Adds up the sizes; never calls for the contents."""
+class WeightSink:
+    """Takes tensors for external storage and adds up their sizes; never calls for the contents."""
 
     def __init__(self, location: str = "model.bin") -> None:
         self.size = 0
         self._location = location
 
     def store(self, length: int, pieces: Pieces) -> Stored:  # noqa: ARG002
-        """Reserve `length` bytes."""
+        """Append a tensor of `length` bytes whose pieces, joined, are its C-order contents."""
         offset = _aligned(self.size)
         self.size = offset + length
         return Stored(offset, length)
@@ -61,7 +49,7 @@ class CountingSink:
     def tensor(
         self, name: str, stored: Stored, shape: tuple[int, ...], dtype: ir.DataType
     ) -> ir.ExternalTensor:
-        """A graph tensor over stored bytes."""
+        """A graph tensor over stored bytes; several may share them."""
         return ir.ExternalTensor(
             self._location, stored.offset, stored.length, dtype, shape=ir.Shape(shape), name=name
         )
@@ -71,7 +59,7 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-class FileSink(CountingSink):
+class FileSink(WeightSink):
     """Writes the file at `path`; `sha256` and `size` are final once it is closed.
 
     `on_bytes` is told after each piece how many bytes were written.

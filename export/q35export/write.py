@@ -33,8 +33,6 @@ from q35export.progress import Reporter
 from q35export.request import ExportPlan, ExportRequest
 from q35export.weights import FileSink
 
-_BLOCK = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
@@ -160,8 +158,6 @@ def _facts(config: ModelConfig) -> ModelFacts:
 
 def file_entry(path: Path) -> FileEntry:
     """Size and digest of a file, which is read whole."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
+        digest = hashlib.file_digest(file, "sha256")
     return FileEntry(path.stat().st_size, digest.hexdigest())

@@ -24,7 +24,7 @@ from q35export.ascend.targets.chunked_delta_rule import ChunkedRule
 from q35export.ascend.targets.standard import OPSET
 from q35export.graph import Graph
 from q35export.targets.base import AttentionHeads, DeltaHeads
-from q35export.weights import CountingSink
+from q35export.weights import WeightSink
 
 HALF, FLOAT, BOOL = ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.BOOL
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
@@ -35,7 +35,7 @@ Build = Callable[..., Any]
 
 def one_node(folder: Path, arrays: dict[str, Array], build: Build) -> GraphExecutor:
     """A graph of one operator; `build` gets the graph and an input for each array."""
-    graph = Graph("one", OPSET, CountingSink())
+    graph = Graph("one", OPSET, WeightSink())
     inputs = {
         name: graph.input(name, ir.DataType.from_numpy(array.dtype), array.shape)
         for name, array in arrays.items()
@@ -156,14 +156,14 @@ def test_incre_flash_attention_reads_the_slots_that_are_not_blocked(
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
-    graph = Graph("one", OPSET, CountingSink())
+    graph = Graph("one", OPSET, WeightSink())
     cache = graph.input("cache", HALF, (1, 4, 17, 8))
     with pytest.raises(ExportError, match="6 attention heads cannot share 4"):
         incre_flash_attention.expand_heads(graph, cache, AttentionHeads(6, 4, 8), 17)
 
 
 def test_an_empty_list_of_optional_inputs_is_a_typed_list() -> None:
-    graph = Graph("one", OPSET, CountingSink())
+    graph = Graph("one", OPSET, WeightSink())
     value = graph.input("cache", HALF, (1, 2, 17, 8))
     written = scatter.node(graph, value, value, value, cache_shape=(1, 2, 17, 8))
     graph.output(written, "out", HALF, (1, 2, 17, 8))

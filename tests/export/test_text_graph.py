@@ -16,7 +16,7 @@ from q35export.config import ModelConfig, load_config
 from q35export.graphs.text import build_text_graph
 from q35export.precision import precision_plan
 from q35export.request import Precision
-from q35export.weights import CountingSink, FileSink
+from q35export.weights import FileSink, WeightSink
 from tests.support.checkpoints import make_checkpoint
 
 CAPACITY = 24
@@ -232,7 +232,7 @@ def test_a_tied_embedding_is_stored_once(tmp_path: Path, precision: Precision) -
 @pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
 def test_the_planned_size_is_the_written_size(tmp_path: Path, precision: Precision) -> None:
     config, out = export(tmp_path, "even", precision)
-    plan = CountingSink()
+    plan = WeightSink()
     build_text_graph(
         config,
         Checkpoint.open(tmp_path / "checkpoint"),

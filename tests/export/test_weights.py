@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from q35export.weights import ALIGNMENT, CountingSink, FileSink
+from q35export.weights import ALIGNMENT, FileSink, WeightSink
 
 PIECES = [np.arange(5, dtype=np.float32), np.arange(3, dtype=np.float32)]
 
@@ -43,7 +43,7 @@ def test_counting_gives_the_size_without_asking_for_contents(tmp_path: Path) -> 
     def never() -> Iterator[np.ndarray]:
         raise AssertionError("contents were read")
 
-    counting = CountingSink()
+    counting = WeightSink()
     with FileSink(tmp_path / "model.bin", lambda _: None) as sink:
         for _ in range(3):
             assert counting.store(32, never) == sink.store(32, _pieces)

@@ -22,7 +22,7 @@ from q35export.ascend.ops.delta_rule import Array
 from q35export.ascend.targets.standard import OPSET
 from q35export.graph import Graph
 from q35export.targets.base import AttentionHeads, DeltaHeads
-from q35export.weights import CountingSink
+from q35export.weights import WeightSink
 
 ATTENTION = AttentionHeads(query=16, kv=4, dim=256)
 DELTA = DeltaHeads(key=16, value=32, key_dim=128, value_dim=128)
@@ -48,7 +48,7 @@ class OperatorCase:
 
     def save(self, path: Path) -> None:
         """Write the ONNX file."""
-        graph = Graph("operator", OPSET, CountingSink())
+        graph = Graph("operator", OPSET, WeightSink())
         inputs = {
             name: graph.input(name, ir.DataType.from_numpy(array.dtype), array.shape)
             for name, array in self.inputs.items()

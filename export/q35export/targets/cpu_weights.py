@@ -22,8 +22,6 @@ from q35export.weights import Stored
 
 MS = "com.microsoft"
 
-# Rows are read, converted and written in pieces of about this many values.
-
 
 @dataclass(frozen=True, slots=True)
 class FloatMatrix:

@@ -23,7 +23,7 @@ from q35export.inventory import Inventory, expected_tensors
 from q35export.matrix import Float32, Shape
 from q35export.precision import FLOAT_PLAN
 from q35export.verify.metrics import PIECE_VALUES
-from q35export.weights import Pieces, Stored
+from q35export.weights import Pieces, Stored, WeightSink
 
 _OPERANDS = {"MatMulNBits": (1, 2), "GatherBlockQuantized": (0, 2)}
 _ZERO_POINTS = 3
@@ -192,10 +192,11 @@ class _TagSource(Inventory):
         return rows
 
 
-class _TagReader:
+class _TagReader(WeightSink):
     """A sink that keeps the first two columns of every matrix and nothing else."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.matrices: dict[str, Int64] = {}
         self._stored: list[Int64 | None] = []
 
