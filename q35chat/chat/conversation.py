@@ -160,7 +160,7 @@ class Conversation:
         return self._answer(self._gone_on_with)
 
     def cancel(self) -> None:
-        """TurnRequest the running turn to stop after its current step. Safe at any time."""
+        """Ask the running turn to stop after its current step. Safe at any time."""
         self._run.stop()
 
     def plan_drop(self, pairs: int) -> DropPlan:

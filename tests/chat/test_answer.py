@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from q35chat.chat.events import Finished
 from q35chat.chat.prompt.tokenizer import (
     ChatTokenizer,
     Detokenizer,
@@ -15,7 +19,16 @@ from q35chat.chat.prompt.tokenizer import (
     whole_characters,
 )
 from q35chat.chat.turn.answer import AnswerText, StopMatcher
-from tests.doubles.chat_model import END, SHAPE, THINK, UNTHINK
+from tests.doubles.chat_model import (
+    END,
+    GREEDY,
+    SHAPE,
+    THINK,
+    UNTHINK,
+    ChatModel,
+    tokens,
+    user,
+)
 
 LETTERS = ThinkTags(open=1, close=2)
 ONCE = settings(
@@ -83,6 +96,25 @@ def test_an_empty_thought_leaves_no_trace(tokenizer: ChatTokenizer) -> None:
 
 def test_a_thought_that_never_ends_has_no_answer(tokenizer: ChatTokenizer) -> None:
     assert Reply(tokenizer, opened=True).say("so\nand\n").end() == ("so\nand", "")
+
+
+def test_in_a_vocabulary_without_think_tags_nothing_is_reasoning(
+    processor: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(processor, tmp_path / "processor"))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text.replace("think>", "other>"), encoding="utf-8")
+    model, turns = ChatModel(folder), [user("Hello")]
+
+    for choice in (GREEDY, replace(GREEDY, thinking=True)):
+        for text in ("<think>a</think>b", "<other>a</other>b"):
+            model.say(turns, *model.ids(text), END, settings=choice)
+            events = model.run(turns, choice)
+            assert {token.kind for token in tokens(events)} == {"answer"}
+            last = events[-1]
+            assert isinstance(last, Finished)
+            assert (last.text, last.reasoning, last.usage.reasoning_tokens) == (text, "", 0)
 
 
 def test_special_tokens_never_reach_the_text(tokenizer: ChatTokenizer) -> None:

@@ -48,6 +48,36 @@ def test_nothing_new_is_not_written_again() -> None:
     assert written.empty()
 
 
+def test_a_token_that_comes_while_the_answer_is_put_together_is_written_whole_and_once() -> None:
+    said = "a" * 30
+    coming = [
+        threading.Thread(target=lambda text=text: answer.take(token(text))) for text in said[1:]
+    ]
+    late = iter(coming)
+
+    class Begun(str):
+        """What the answer is added to; while it is, the next token comes in another thread."""
+
+        def __add__(self, more: str, /) -> str:
+            if thread := next(late, None):
+                thread.start()
+            return str(self) + more
+
+    written: queue.Queue[TurnRecord] = queue.Queue()
+
+    def write(record: TurnRecord) -> None:  # while it does, that token is taken
+        coming[min(len(record.turn.text), len(coming)) - 1].join()
+        written.put(record)
+
+    base = replace(BASE, turn=Turn("assistant", Begun()))
+    with closing(AnswerRecorder(base, write, interval_s=0.0)) as answer:
+        answer.take(token(said[0]))
+        for count in range(1, len(said) + 1):
+            turn = written.get(timeout=WAIT_S).turn
+            assert (turn.text, len(turn.token_ids)) == (said[:count], count)
+    assert written.empty()
+
+
 @given(st.integers(0, 1_000_000), st.integers(0, 1_000))
 def test_an_answer_is_written_within_half_a_second_and_no_oftener_when_it_is_longer(
     tokens: int, more: int

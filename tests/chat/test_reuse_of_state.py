@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 from unittest import mock
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from q35chat.chat.events import Finished, Token
+from q35chat.chat.prompt.pictures import ModelPictures
 from q35chat.chat.turn import reading
 from q35chat.chat.values import ChatSettings, Turn
 from tests.doubles.chat_model import GREEDY, ChatModel, answered, picture, user
@@ -20,6 +22,8 @@ from tests.doubles.chat_model import GREEDY, ChatModel, answered, picture, user
 SHORT = replace(GREEDY, max_new_tokens=6, thinking_budget=4)
 WORDS = ("Hello", "the picture", "图片。", "and <|im_end|>", "  two\n\nlines ")
 PICTURES = (picture(64, 64), picture(64, 96, "blue"), picture(96, 64, "green"))
+LARGEST = 6 * 6 * 4
+"""Bytes of the embeddings of the largest of them."""
 
 ACTIONS = st.lists(
     st.one_of(
@@ -219,6 +223,24 @@ def test_the_vision_graph_runs_once_a_picture(processor: Path) -> None:
     someone.act("send", 1, {0})
 
     assert someone.model.vision.pictures == 2
+
+
+def test_more_pictures_than_their_cache_holds_are_encoded_once_each(
+    processor: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    red, blue, green = PICTURES
+    turns, anew = [user("Hello", blue, green, red, blue)], replace(SHORT, system_prompt="the")
+    monkeypatch.setattr(
+        "q35chat.chat.engine.ModelPictures", partial(ModelPictures, cache_bytes=LARGEST)
+    )
+    model = ChatModel(processor)
+    model.finish([user("Hello", red)])
+
+    found = model.finish(turns, anew)
+
+    assert model.vision.pictures == len(PICTURES)
+    monkeypatch.undo()
+    assert found.token_ids == ChatModel(processor).finish(turns, anew).token_ids
 
 
 def test_without_room_for_snapshots_everything_is_read_again(processor: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.errors import RuntimeFailure
-from tests.chat.scripted_chat import finish, open_workspace
+from tests.chat.scripted_chat import SETTINGS, finish, open_workspace
 from tests.doubles.scripted_backend import ScriptedBackend
 
 
@@ -84,6 +85,35 @@ def test_another_branch_takes_at_once_what_its_answer_told_and_is_then_counted(
     chat.flush()
     assert backend.plans > before
     assert counted_now(chat, backend) == first
+
+
+class Opening(Counting):
+    """Opens a thought that is asked for with a token of the prompt."""
+
+    def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
+        plan = super().plan(turns, settings)
+        return replace(plan, prompt_tokens=plan.prompt_tokens + settings.thinking)
+
+
+@pytest.mark.parametrize(
+    ("changed", "more"),
+    [
+        (replace(SETTINGS, system_prompt="Be kind and brief."), len(" and brief")),
+        (replace(SETTINGS, system_prompt=""), -len("<Be kind.>")),
+        (replace(SETTINGS, thinking=True), 1),
+    ],
+    ids=["another system prompt", "no system prompt", "thinking"],
+)
+def test_settings_that_change_the_prompt_are_counted(
+    tmp_path: Path, changed: ChatSettings, more: int
+) -> None:
+    backend = Opening()
+    chat = open_workspace(tmp_path, backend).new()
+    finish(chat.send("one"))
+    before = counted_now(chat, backend)
+    chat.change_settings(changed)
+    chat.flush()
+    assert counted_now(chat, backend) == before + more
 
 
 def test_turns_that_were_left_out_are_counted_in_the_background(

@@ -77,6 +77,23 @@ def test_sizes_equal_the_processors_rule(width: int, height: int, cap: int) -> N
         assert token_count(width, height, cap) <= cap
 
 
+@given(
+    patch=st.sampled_from([1, 2, 16]),
+    merge=st.integers(1, 3),
+    frames=st.integers(1, 3),
+    width=st.integers(1, 100),
+    height=st.integers(1, 100),
+)
+def test_patches_lie_in_memory_row_by_row_as_a_graph_takes_them(
+    patch: int, merge: int, frames: int, width: int, height: int
+) -> None:
+    rules = replace(
+        RULES, patch_size=patch, merge_size=merge, temporal_patch_size=frames, min_pixels=1
+    )
+    rows, _, _ = patchify(Image.new("RGB", (width, height)), rules)
+    assert rows.flags.c_contiguous
+
+
 def test_one_token_is_one_block_of_the_picture() -> None:
     image = noise(96, 64)
     rules = PictureRules.from_config(
