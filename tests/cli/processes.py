@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,14 +27,18 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process of `line` with pipes; it is killed at the end of the block, and after
     `PATIENCE_S`, so that nothing that is read from it waits for ever."""
-    process = subprocess.Popen(
-        line,
-        env=os.environ | {"PYTHONPATH": PATHS} | dict(environment or {}),
-        bufsize=0,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    heard = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup a child would ignore it
+    try:
+        process = subprocess.Popen(
+            line,
+            env=os.environ | {"PYTHONPATH": PATHS} | dict(environment or {}),
+            bufsize=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    finally:
+        signal.signal(signal.SIGHUP, heard)
     limit = threading.Timer(PATIENCE_S, process.kill)
     limit.daemon = True
     limit.start()
