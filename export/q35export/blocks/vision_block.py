@@ -52,7 +52,7 @@ def vision_block(
         _dense(ctx, normed, "qkv", f"{prefix}.attn.qkv", 3 * width, width), width, width, width
     )
     query, key = (target.patch_rotary(part, tables, heads) for part in (query, key))
-    mixed = target.full_attention(query, key, value, heads)
+    mixed = target.patch_attention(query, key, value, heads)
     x = graph.op("Add", x, _dense(ctx, mixed, "proj", f"{prefix}.attn.proj", width, width))
     normed = _norm(ctx, x, f"{prefix}.norm2", width)
     wide = _dense(ctx, normed, "fc1", f"{prefix}.mlp.linear_fc1", inner, width)

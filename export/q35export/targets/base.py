@@ -182,7 +182,7 @@ class Target(Protocol):
         """Every patch of `[1, P, heads * dim]` rotated by its own angles; opaque result, as are
         the `tables` of angles."""
 
-    def full_attention(
+    def patch_attention(
         self, query: ir.Value, key: ir.Value, value: ir.Value, heads: PatchHeads
     ) -> ir.Value:
         """Attention of every patch to every patch, `[1, P, heads * dim]`; query and key are

@@ -274,7 +274,7 @@ class CpuTarget:
         )
         return output, present_key, present_value
 
-    def full_attention(
+    def patch_attention(
         self, query: ir.Value, key: ir.Value, value: ir.Value, heads: PatchHeads
     ) -> ir.Value:
         """Attention of every patch to every patch, `[1, P, heads * head_dim]`."""

@@ -310,7 +310,7 @@ class StandardTarget:
 
     # Vision ----------------------------------------------------------------------------------
 
-    def full_attention(
+    def patch_attention(
         self, query: ir.Value, key: ir.Value, value: ir.Value, heads: PatchHeads
     ) -> ir.Value:
         """Attention of every patch to every patch that is no padding: `[1, P, hidden]`."""
