@@ -6,6 +6,7 @@ A leaf. Knows nothing of what stands in them.
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import stat
 from collections.abc import Iterator
@@ -33,10 +34,14 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = _EVERYBODY) ->
     if found is not None and not stat.S_ISREG(found):
         target.write_bytes(data)
         return
-    part = target.with_name(f".{target.name[:_NAME]}.{os.urandom(4).hex()}.new")
+    name = f".{target.name[:_NAME]}."
+    _sweep(target.parent, name)
+    part = target.with_name(f"{name}{os.urandom(4).hex()}.new")
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(part, flags, mode), "wb") as file:
+            with suppress(OSError):  # a file system without locks
+                lock(file.fileno())
             if found is not None:
                 os.fchmod(file.fileno(), stat.S_IMODE(found))
             file.write(data)
@@ -45,6 +50,13 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = _EVERYBODY) ->
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+def _sweep(folder: Path, name: str) -> None:
+    """Remove what a killed process has left of a file: what is being written is locked."""
+    for left in folder.glob(f"{glob.escape(name)}????????.new"):
+        with suppress(OSError), locked(left, wait=False):
+            left.unlink()
 
 
 @contextmanager

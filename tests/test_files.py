@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.files import replace_file
+from q35chat.files import locked, replace_file
 from tests.support.disk import full_after
 
 
@@ -84,3 +84,17 @@ def test_a_long_name_is_no_obstacle(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_file(tmp_path / "gone" / "file", "x")
+
+
+def test_what_a_killed_process_left_of_a_file_goes_and_what_is_being_written_stays(
+    tmp_path: Path,
+) -> None:
+    left, other, writing = (
+        tmp_path / name
+        for name in (".a[1].json.0a1b2c3d.new", ".b.json.0a1b2c3d.new", ".a[1].json.12345678.new")
+    )
+    for path in (left, other, writing):
+        path.write_text("half")
+    with locked(writing):
+        replace_file(tmp_path / "a[1].json", "whole")
+    assert set(tmp_path.iterdir()) == {other, writing, tmp_path / "a[1].json"}

@@ -65,6 +65,15 @@ class Conversation:
         return self._journal.record.id
 
     @property
+    def kept_as(self) -> str | None:
+        """Names the conversation in the store; None where it is in memory alone."""
+        return self.id if self._journal.is_kept else None
+
+    def forgo_store(self) -> None:
+        """Go on in memory alone."""
+        self._journal.forgo_store()
+
+    @property
     def title(self) -> str:
         """What the user called it, or its first words."""
         return self._journal.record.title

@@ -59,9 +59,9 @@ class Workspace:
     def load(self) -> None:
         """Load the model; slow, for a worker thread. Raises Q35Error."""
         try:
-            self.store.index()
-        except StoreError as error:  # a search tries again, and says why
-            _log.warning("the search index is not up to date: %s", error)
+            self.store.sweep()
+        except StoreError as error:  # the next start tries again
+            _log.warning("what a killed process left stays: %s", error)
         if self._loaded is None:
             self._loaded = self._load()
 

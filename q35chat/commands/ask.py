@@ -135,9 +135,10 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     conversation = _conversation(store, kept_in, model, settings)
     if store is not None and store.damaged_chat:
         console.note(store.damaged_chat)
-    session = conversation.id if store is not None else None
     renderer = (
-        JsonRenderer(console, load_ms, session) if options.as_json else StreamRenderer(console)
+        JsonRenderer(console, load_ms, lambda: conversation.kept_as)
+        if options.as_json
+        else StreamRenderer(console)
     )
     try:
         events = _asked(conversation, prompt, options, model.backend)
@@ -146,7 +147,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
         if problem := conversation.flush():
             console.note(f"not all of this answer is kept: {problem}")
     if options.stats:
-        for line in stats_lines(finished, load_ms, session):
+        for line in stats_lines(finished, load_ms, conversation.kept_as):
             console.note(line)
     if finished.reason == "cancelled":
         return INTERRUPTED
@@ -223,20 +224,23 @@ def _asked(
     conversation: Conversation, prompt: str, options: AskOptions, backend: ChatBackend
 ) -> Iterator[Event]:
     """The events of the turn; the conversation keeps of its options the system prompt, thinking
-    and its budget."""
+    and its budget. Where nothing can be written the answer is not kept, and a notice says so."""
+    from q35chat.chat.events import Notice
+    from q35chat.chat.history.records import StoreWriteError
+
     before = conversation.settings()
     used = _chosen(options, before)
     pictures = [backend.attach(path, used.max_image_tokens) for path in options.images or ()]
     events = conversation.send(prompt, pictures, settings=used)
+    try:
+        first = next(events)
+    except StoreWriteError as error:
+        yield Notice(f"this answer is not kept: {error}")
+        conversation.forgo_store()
+        events = conversation.send(prompt, pictures, settings=used)
+        first = next(events)
     kept = before.with_thinking(used.thinking, used.thinking_budget)
-    return _keeping(conversation, events, replace(kept, system_prompt=used.system_prompt))
-
-
-def _keeping(
-    conversation: Conversation, events: Iterator[Event], settings: ChatSettings
-) -> Iterator[Event]:
-    """The events of a turn; the conversation keeps `settings` as soon as it keeps the question."""
-    first = next(events)
+    settings = replace(kept, system_prompt=used.system_prompt)
     if settings != conversation.settings():
         conversation.change_settings(settings)
     yield first

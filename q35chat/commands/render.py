@@ -82,7 +82,9 @@ class StreamRenderer:
 class JsonRenderer:
     """One JSON object on stdout when the turn is over; progress on stderr."""
 
-    def __init__(self, console: Console, load_ms: float, session: str | None = None) -> None:
+    def __init__(
+        self, console: Console, load_ms: float, session: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._console = console
         self._load_ms = load_ms
         self._session = session
@@ -93,7 +95,7 @@ class JsonRenderer:
         match event:
             case Finished() as finished:
                 self._status.clear()
-                value = summary(finished, self._load_ms, self._session)
+                value = summary(finished, self._load_ms, self._session())
                 document = json.dumps(value, ensure_ascii=False)
                 self._console.out.write(json_safe(document) + "\n")
                 self._console.out.flush()

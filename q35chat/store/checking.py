@@ -11,7 +11,7 @@ import logging
 import re
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -32,6 +32,16 @@ def damage(what: str) -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError(what)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
+
+
+@contextlib.contextmanager
+def damage_told() -> Iterator[None]:
+    """Around SQL: where SQLite names what is no UTF-8, and Python cannot tell its message, an error
+    that `is_damage`."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise damage(f"0x{error.object[error.start]:02x} in its schema is no text") from error
 
 
 def check(connection: sqlite3.Connection, *, thorough: bool = False) -> bool:
@@ -108,9 +118,12 @@ class BackgroundCheck:
     def _run(self) -> None:
         place = f"{self._path.absolute().as_uri()}?mode=ro"
         try:
-            with contextlib.closing(
-                sqlite3.connect(place, uri=True, check_same_thread=False)
-            ) as self._connection:
+            with (
+                damage_told(),
+                contextlib.closing(
+                    sqlite3.connect(place, uri=True, check_same_thread=False)
+                ) as self._connection,
+            ):
                 if not self._stopped.is_set() and not check(self._connection):
                     mark(self._path)
         except sqlite3.Error as error:

@@ -6,11 +6,12 @@ What a model wrote is data: control characters become visible in Markdown and es
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from q35chat.chat.history.tree import TurnTree
 from q35chat.chat.summary import quotation
 from q35chat.chat.values import HEADING, Attachment, Turn
 from q35chat.errors import StoreError
-from q35chat.files import replace_file
+from q35chat.files import lock, replace_file
 from q35chat.text import json_safe, safe_line, safe_text
 
 JSON_SCHEMA = 1
 Place = Callable[[Attachment], str]
 Loaded = tuple[ConversationRecord, tuple[TurnRecord, ...]]
 _NAME_LENGTH = 60
+_UNFINISHED = ".q35chat-unfinished"
 _SHOWN = ("sha256", "name", "width", "height", "tokens")
 _SPEAKERS = {"user": "You", "assistant": "Assistant", "system": "System"}
 _MARKS = {
@@ -41,7 +43,7 @@ def as_markdown(loaded: Loaded, place: Place) -> str:
     """The branch being read, with each picture where `place` says."""
     record, turns = loaded
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated))
-    blocks = [f"# {_line(record.title)}", f"*q35chat conversation {record.id}, {day}*"]
+    blocks = [f"# {_line(record.title)}", f"*q35chat conversation {_line(record.id)}, {day}*"]
     blocks += _quoted(HEADING, record.summary)
     for turn in TurnTree(turns).path(record.head):
         blocks += _turn_blocks(turn, place)
@@ -55,8 +57,8 @@ def write_markdown(loaded: Loaded, folder: Path) -> Path:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _reserved(folder, _file_name(loaded[0]), ".md") as target:
-            _write_with_pictures(loaded, target)
+        with _placed(folder, _file_name(loaded[0]), ".md") as (target, work):
+            _write_with_pictures(loaded, target, work)
     except OSError as error:
         raise _unwritable(folder, error) from error
     return target
@@ -70,8 +72,8 @@ def write_json(loaded: Loaded, place: Place, target: Path) -> Path:
         if not target.is_dir():
             replace_file(target, text)
             return target
-        with _reserved(target, _file_name(loaded[0]), ".json") as written:
-            replace_file(written, text)
+        with _placed(target, _file_name(loaded[0]), ".json") as (written, work):
+            replace_file(work / written.name, text)
     except OSError as error:
         raise _unwritable(target, error) from error
     return written
@@ -94,25 +96,17 @@ def as_json(loaded: Loaded, place: Place) -> str:
     return json_safe(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def _write_with_pictures(loaded: Loaded, target: Path) -> None:
-    """The folder beside the Markdown file is made when the first picture comes."""
-    folder = target.with_name(f"{target.stem}-pictures")
+def _write_with_pictures(loaded: Loaded, target: Path, work: Path) -> None:
     written: list[Path] = []
 
     def add(picture: Attachment) -> str:
-        folder.mkdir(exist_ok=True)
         suffix = Path(picture.name).suffix.lower()
         suffix = suffix if re.fullmatch(r"\.[a-z0-9]{1,5}", suffix) else ".img"
-        written.append(folder / f"picture-{len(written) + 1}{suffix}")
+        written.append(work / f"picture-{len(written) + 1}{suffix}")
         written[-1].write_bytes(picture.data)
-        return f"{folder.name}/{written[-1].name}"
+        return f"{_pictures_of(target).name}/{written[-1].name}"
 
-    try:
-        replace_file(target, as_markdown(loaded, add))
-    except BaseException:
-        if written:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+    (work / target.name).write_text(as_markdown(loaded, add), encoding="utf-8")
 
 
 def _turn_blocks(record: TurnRecord, place: Place) -> list[str]:
@@ -154,18 +148,46 @@ def _file_name(record: ConversationRecord) -> str:
 
 
 @contextmanager
-def _reserved(folder: Path, stem: str, suffix: str) -> Iterator[Path]:
-    """A file of its own, empty, to be written; gone again where that fails. Raises OSError."""
+def _placed(folder: Path, stem: str, suffix: str) -> Iterator[tuple[Path, Path]]:
+    """A free name in `folder`, and a hidden folder to write the file of that name in, with its
+    pictures; it is put in its place at the end. What a killed process left goes. Raises OSError."""
+    work = folder / _UNFINISHED
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks
+            lock(handle)
+        shutil.rmtree(work, ignore_errors=True)
+        target = _free(folder, stem, suffix)
+        work.mkdir()
+        yield target, work
+        alone = len(list(work.iterdir())) == 1
+        if not alone:
+            work = work.rename(_pictures_of(target))
+        (work / target.name).rename(target)
+        if alone:
+            work.rmdir()
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    finally:
+        os.close(handle)
+
+
+def _free(folder: Path, stem: str, suffix: str) -> Path:
+    """A name that neither a file nor a folder of pictures has. A folder that still holds the text
+    is of an export that was killed, and goes."""
     target, count = folder / f"{stem}{suffix}", 1
-    while target.exists() or target.with_name(f"{target.stem}-pictures").exists():
+    while target.exists() or _pictures_of(target).exists():
+        if not target.exists() and (_pictures_of(target) / target.name).exists():
+            shutil.rmtree(_pictures_of(target))
+            break
         count += 1
         target = folder / f"{stem}-{count}{suffix}"
-    target.open("x").close()
-    try:
-        yield target
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
+    return target
+
+
+def _pictures_of(target: Path) -> Path:
+    return target.with_name(f"{target.stem}-pictures")
 
 
 def _unwritable(target: Path, error: OSError) -> StoreError:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
+from q35chat.chat.history.records import StoreWriteError
 from q35chat.errors import StoreError
 from q35chat.files import locked
 
 OWNER_ONLY = 0o700
+_HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 def data_folder() -> Path:
@@ -22,13 +26,13 @@ def data_folder() -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """Make `path` a folder that only its owner can enter, and return it. Raises StoreError."""
+    """Make `path` a folder that only its owner can enter, and return it. Raises StoreWriteError."""
     try:
         path.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         if path.stat().st_mode & 0o777 != OWNER_ONLY:
             path.chmod(OWNER_ONLY)
     except OSError as error:
-        raise StoreError(
+        raise StoreWriteError(
             f"The data folder {path} cannot be used: {error.strerror}. "
             "Check its owner and free space, or set XDG_DATA_HOME to another place."
         ) from error
@@ -44,7 +48,10 @@ def exclusive(path: Path, busy: str | None = None) -> Iterator[None]:
         except BlockingIOError as error:
             raise StoreError(busy or "") from error
         except OSError as error:
-            raise StoreError(f"The lock file {path} cannot be opened: {error.strerror}.") from error
+            raise StoreWriteError(
+                f"The lock file {path} cannot be opened: {error.strerror}. "
+                "Check its permissions and free space."
+            ) from error
         yield
 
 
@@ -60,7 +67,7 @@ class PictureFiles:
         return self._folder / sha256[:2] / sha256
 
     def keep(self, sha256: str, data: bytes) -> None:
-        """Write the picture unless an intact copy is there. Raises StoreError."""
+        """Write the picture unless an intact copy is there. Raises StoreWriteError."""
         path = self.path(sha256)
         if not data or self.read(sha256) is not None:
             return
@@ -75,7 +82,7 @@ class PictureFiles:
         except OSError as error:
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
-            raise StoreError(
+            raise StoreWriteError(
                 f"The picture cannot be copied to {path}: {error.strerror}. Check free space."
             ) from error
 
@@ -86,6 +93,14 @@ class PictureFiles:
         except OSError:
             return None
         return data if hashlib.sha256(data).hexdigest() == sha256 else None
+
+    def hashes(self) -> Iterator[str]:
+        """The hashes of all pictures that are kept."""
+        return (path.name for path in self._folder.glob("??/*") if _HASH.fullmatch(path.name))
+
+    def unfinished(self) -> Iterator[Path]:
+        """What was being written when its process was killed, unless one is writing now."""
+        return self._folder.glob("??/*.part")
 
     def remove(self, sha256: str) -> None:
         """Delete the picture if it is there. Raises StoreError."""

@@ -1,7 +1,7 @@
 """Open the conversation file: create it, bring its schema up to date, or set it aside.
 
 A file that is damaged, or whose tables are not those of its schema, is renamed and never deleted;
-one that a newer q35chat wrote is refused, and a search index that is missing is made again.
+one that a newer q35chat wrote is refused.
 It is checked before it is used where that is quick, or where there is cause: it was not closed, it
 is to be rewritten, or damage was seen in it. Tables in which a value has not the type of its column
 are made again. Processes that open at the same time take turns.
@@ -9,31 +9,30 @@ are made again. Processes that open at the same time take turns.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
 from functools import cache
 from pathlib import Path
 
+from q35chat.chat.history.records import StoreWriteError
 from q35chat.errors import StoreError
-from q35chat.store.checking import check, damage, is_damage, is_marked, unmark
+from q35chat.store.checking import check, damage, damage_told, is_damage, is_marked, unmark
 from q35chat.store.database import Database, connect
 from q35chat.store.folder import exclusive
-from q35chat.store.migrations import SCHEMA, STEPS, UNTYPED, m0002_search
+from q35chat.store.migrations import SCHEMA, STEPS, UNTYPED
 
 NAME = "conversations.db"
 OLDEST_SQLITE = (3, 37)  # strict tables
 AT_ONCE = 4 << 20
 """Bytes of a file that is always checked before it is used."""
 
-_SEARCH = m0002_search.SQL[0]
-_HAS_SEARCH = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'turn_search'"
-
 
 def open_database(folder: Path) -> tuple[Database, str]:
     """The database in `folder`, and a message for the user if a damaged one was set aside.
 
-    Raises StoreError: a newer schema, an old SQLite, a file that cannot be opened.
+    Raises StoreError: a newer schema, an old SQLite; StoreWriteError: no access, no space.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreError(
@@ -43,10 +42,11 @@ def open_database(folder: Path) -> tuple[Database, str]:
     path = folder / NAME
     with exclusive(folder / "opening.lock"):
         try:
-            return _open(path), ""
+            with damage_told():
+                return _open(path), ""
         except sqlite3.Error as error:
             if not (is_damage(error) or isinstance(error, sqlite3.IntegrityError)):
-                raise StoreError(
+                raise StoreWriteError(
                     f"The chat file {path} cannot be opened ({error}). "
                     "Check its permissions and free space."
                 ) from error
@@ -58,11 +58,34 @@ def open_database(folder: Path) -> tuple[Database, str]:
         return _open(path), message
 
 
+def open_to_read(path: Path, refused: StoreWriteError) -> Database:
+    """The database as it stands, where nothing can be written. Raises `refused`, which says why,
+    where it cannot be read either."""
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        uri = path.absolute().as_uri()
+        modes = [":memory:"] if path.stat().st_size == 0 else [f"{uri}?mode=ro"]
+        if not (log.exists() and log.stat().st_size):  # nothing stands beside the file
+            modes += [f"{uri}?mode=ro&immutable=1"]
+    except OSError:
+        raise refused from None
+    for mode in modes:
+        with contextlib.suppress(sqlite3.Error), damage_told():
+            connection = connect(mode, ())
+            if mode == ":memory:":
+                _migrate(connection, 0)
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version == SCHEMA:
+                return Database(path, connection, refused=refused)
+            connection.close()
+    raise refused
+
+
 def _open(path: Path) -> Database:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise StoreError(
+        raise StoreWriteError(
             f"The chat file {path} cannot be opened: {error.strerror}. "
             "Check its owner and permissions."
         ) from error
@@ -71,8 +94,7 @@ def _open(path: Path) -> Database:
     connection = connect(path)
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        lacking = version == SCHEMA and connection.execute(_HAS_SEARCH).fetchone() is None
-        checked = quick or marked or lacking or version != SCHEMA
+        checked = quick or marked or version != SCHEMA
         typed = not checked or check(connection, thorough=marked)
         if checked:
             unmark(path)
@@ -83,11 +105,6 @@ def _open(path: Path) -> Database:
             )
         _check_tables(connection, version)
         _migrate(connection, version if typed else min(version, UNTYPED))
-        if lacking:  # every turn waits to be put into a new one
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(_SEARCH)
-                connection.execute("UPDATE turns SET indexed = 0")
     except BaseException:
         connection.close()
         raise
@@ -96,11 +113,12 @@ def _open(path: Path) -> Database:
 
 def _check_tables(connection: sqlite3.Connection, version: int) -> None:
     """Raises sqlite3.DatabaseError that is damage, where the columns of our tables are not those
-    of schema `version`, or there is no such schema. Columns and tables of others do not matter, and
-    nor does a search index, which can be made again."""
-    known = _columns_of(SCHEMA)
-    found = _columns(connection) & known
-    if version not in range(SCHEMA + 1) or found != _columns_of(version):
+    of schema `version`, or there is no such schema. Columns and tables of others do not matter."""
+    own = _columns_of(version)
+    if (
+        version not in range(SCHEMA + 1)
+        or _columns(connection) & (own | _columns_of(SCHEMA)) != own
+    ):
         raise damage(f"its tables are not those of schema {version}")
 
 
@@ -140,8 +158,7 @@ def _columns_of(version: int) -> frozenset[tuple[str, str]]:
     try:
         for step in STEPS[:version]:
             for statement in step:
-                if statement != _SEARCH:
-                    connection.execute(statement)
+                connection.execute(statement)
         return _columns(connection)
     finally:
         connection.close()

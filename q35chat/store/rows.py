@@ -118,7 +118,6 @@ def write_turn(
         "usage": usage_to_text(record.usage),
         "step_times": pack_steps(record.usage),
         "created": record.created,
-        "indexed": 0,
     }
     known = connection.execute("SELECT 1 FROM turns WHERE id = ?", (record.id,)).fetchone()
     changes = ", ".join(f"{name} = excluded.{name}" for name in row if name not in _FIXED)

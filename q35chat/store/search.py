@@ -1,8 +1,8 @@
 """The list of chats, the latest first, and turns found by words.
 
 A chat whose time is damaged comes last, whatever stands there. Width, case and composition of
-letters do not matter. Words of three letters and more use the index, shorter ones a scan: two
-Chinese characters are a word, and the index knows no piece that short.
+letters do not matter. Every text is read for a search: an index would be a second copy of all of
+them, and keep what is deleted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from q35chat.chat.history.records import SearchHit
 from q35chat.chat.service import SessionSummary
 from q35chat.store.columns import LATEST_TIME, Damage, count_of, text_of, time_of
 
-_PIECE = 3
-_BATCH = 200
 _AROUND = 40
 _QUESTION = "t.role NOT IN ('assistant', 'system')"
 _SUMMARIES = f"""
@@ -69,59 +67,46 @@ def latest(connection: sqlite3.Connection) -> str | None:
 
 
 def fold(text: str) -> str:
-    """`text` in the one spelling of the index: compatibility composition and folded case."""
+    """`text` in the one spelling of a search: compatibility composition and folded case."""
     return unicodedata.normalize("NFKC", text).casefold()
-
-
-def catch_up(connection: sqlite3.Connection) -> bool:
-    """Index up to a batch of turns that changed; True when more are waiting."""
-    rows = connection.execute("SELECT key, text FROM turns WHERE indexed = 0 LIMIT ?", (_BATCH,))
-    texts = [(key, fold(text_of(text, Damage()))) for key, text in rows]
-    keys = [(key,) for key, _ in texts]
-    connection.executemany("DELETE FROM turn_search WHERE rowid = ?", keys)
-    connection.executemany("INSERT INTO turn_search (rowid, text) VALUES (?, ?)", texts)
-    connection.executemany("UPDATE turns SET indexed = 1 WHERE key = ?", keys)
-    return len(keys) == _BATCH
-
-
-def forget(connection: sqlite3.Connection, session: str) -> None:
-    """Take the turns of a conversation out of the index."""
-    connection.execute(
-        "DELETE FROM turn_search WHERE rowid IN (SELECT key FROM turns WHERE conversation = ?)",
-        (session,),
-    )
 
 
 def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchHit]:
     """Turns that hold every word of `query`, those of the latest conversations first."""
-    words = fold(query).split()
+    words = _look_for(connection, query)
     if not words:
         return []
-    where, values = _where(words)
     rows = connection.execute(
-        "SELECT c.id, c.title, t.id, t.role, t.text, c.updated FROM turn_search "  # noqa: S608
-        "JOIN turns t ON t.key = turn_search.rowid JOIN conversations c ON c.id = t.conversation "
-        f"WHERE {where} ORDER BY c.updated <= {LATEST_TIME} DESC, c.updated DESC, t.key LIMIT ?",
-        (*values, limit),
+        "SELECT c.id, c.title, t.id, t.role, t.text, c.updated "  # noqa: S608
+        "FROM turns t JOIN conversations c ON c.id = t.conversation "
+        "WHERE holds(CAST(t.text AS BLOB)) "
+        f"ORDER BY c.updated <= {LATEST_TIME} DESC, c.updated DESC, t.key LIMIT ?",
+        (limit,),
     )
     return [_hit(row, words[0]) for row in rows]
 
 
 def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
     """Conversations whose title and summary, or one of whose turns, hold every word of `query`."""
-    words = fold(query).split()
-    where, values = _where(words)
-    by_text = connection.execute(
-        "SELECT DISTINCT t.conversation FROM turn_search "  # noqa: S608
-        f"JOIN turns t ON t.key = turn_search.rowid WHERE {where}",
-        values,
+    _look_for(connection, query)
+    rows = connection.execute(
+        "SELECT id FROM conversations c "
+        "WHERE holds(CAST(title || char(10) || summary AS BLOB)) OR EXISTS ("
+        "SELECT 1 FROM turns t WHERE t.conversation = c.id AND holds(CAST(t.text AS BLOB)))"
     )
-    found = {session for (session,) in by_text}
-    for ident, *parts in connection.execute("SELECT id, title, summary FROM conversations"):
-        head = fold("\n".join(text_of(part, Damage()) for part in parts))
-        if all(word in head for word in words):
-            found.add(ident)
-    return found
+    return {session for (session,) in rows}
+
+
+def _look_for(connection: sqlite3.Connection, query: str) -> list[str]:
+    """The words of `query`; the SQL function `holds` tells whether a text has all of them."""
+    words = fold(query).split()
+
+    def holds(text: bytes | None) -> bool:
+        folded = fold((text or b"").decode("utf-8", "replace"))
+        return all(word in folded for word in words)
+
+    connection.create_function("holds", 1, holds)
+    return words
 
 
 def excerpt(text: str, word: str) -> str:
@@ -136,16 +121,3 @@ def _hit(row: tuple[Any, ...], word: str) -> SearchHit:
     *stored, updated = row
     session, title, turn, role, text = (text_of(value, Damage()) for value in stored)
     return SearchHit(session, title, turn, role, excerpt(text, word), time_of(updated, Damage()))
-
-
-def _where(words: list[str]) -> tuple[str, list[str]]:
-    long = [word for word in words if len(word) >= _PIECE]
-    parts, values = [], []
-    if long:
-        parts.append("turn_search MATCH ?")
-        values.append(" ".join('"' + word.replace('"', '""') + '"' for word in long))
-    for word in words:
-        if len(word) < _PIECE:
-            parts.append("instr(turn_search.text, ?) > 0")
-            values.append(word)
-    return " AND ".join(parts), values

@@ -14,15 +14,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from q35chat.chat.history.records import ConversationRecord, SearchHit, TurnRecord
+from q35chat.chat.history.records import (
+    ConversationRecord,
+    SearchHit,
+    StoreWriteError,
+    TurnRecord,
+)
 from q35chat.chat.service import SessionSummary
 from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
+from q35chat.files import locked
 from q35chat.processes import program
 from q35chat.store import export, rows, search
 from q35chat.store.columns import Damage
 from q35chat.store.folder import PictureFiles, data_folder, exclusive, private_folder
-from q35chat.store.opening import open_database
+from q35chat.store.opening import NAME, open_database, open_to_read
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """An id that is the name of a file, and of no other place."""
@@ -33,20 +39,27 @@ class Store:
     with the chat that was loaded last, or is empty."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Open or create the store. Raises StoreError (newer schema, no access, no space).
+        """Open or create the store. Raises StoreError (newer schema, no access).
 
-        A file of many megabytes is checked while it is read already.
+        A file of many megabytes is checked while it is read already. One that cannot be written is
+        read.
         """
-        self.folder = private_folder(folder or data_folder())
-        self._locks = private_folder(self.folder / "locks")
-        self.pictures = PictureFiles(private_folder(self.folder / "pictures"))
-        self._database, self._set_aside = open_database(self.folder)
+        self.folder = folder or data_folder()
+        self._locks = self.folder / "locks"
+        self.pictures = PictureFiles(self.folder / "pictures")
         self.damaged_chat = ""
+        try:
+            for part in (self.folder, self._locks, self.folder / "pictures"):
+                private_folder(part)
+            self._database, self._set_aside = open_database(self.folder)
+        except StoreWriteError as error:
+            self._database = open_to_read(self.folder / NAME, error)
+            self._set_aside = f"Chats can only be read: {error}"
 
     @property
     def message(self) -> str:
-        """Not empty when a damaged file was set aside, or was found and will be, or where there is
-        a `damaged_chat`."""
+        """Not empty when a damaged file was set aside, or was found and will be, when nothing can
+        be written, or where there is a `damaged_chat`."""
         return self._set_aside or self._database.damage or self.damaged_chat
 
     def __enter__(self) -> Store:
@@ -142,25 +155,31 @@ class Store:
 
     def sessions(self, query: str = "") -> list[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
-        words = bool(query.split())
-        if words:
-            self.index()
         with self._database.reading() as connection:
-            wanted = search.matching_sessions(connection, query) if words else None
+            wanted = search.matching_sessions(connection, query) if query.split() else None
             return search.summaries(connection, wanted)
 
     def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Turns that hold every word of `query`, those of the latest conversations first."""
-        self.index()
         with self._database.reading() as connection:
             return search.find(connection, query, limit)
 
-    def index(self) -> None:
-        """Bring the search index up to date, a short transaction at a time."""
-        more = True
-        while more:
-            with self._database.writing() as connection:
-                more = search.catch_up(connection)
+    def sweep(self) -> None:
+        """Remove the files that a killed process left and no row names. Raises StoreError.
+
+        Pictures stay while a file that was set aside may name them.
+        """
+        with self._database.writing() as connection:  # while no other process can keep one
+            for part in self.pictures.unfinished():
+                part.unlink(missing_ok=True)
+            if not any(self.folder.glob(f"{NAME}.damaged-*")):
+                self._remove(rows.unshown(connection, tuple(self.pictures.hashes())))
+            known = connection.execute("SELECT id FROM conversations")
+            named = {self._lock_file(str(ident)).name for (ident,) in known}
+            for path in self._locks.iterdir():
+                if path.name not in named:
+                    with contextlib.suppress(OSError), locked(path, wait=False):
+                        path.unlink()
 
     def rename(self, session: str, title: str) -> None:
         """Give a conversation another title. Raises StoreError if unknown."""
@@ -171,9 +190,11 @@ class Store:
             )
             if changed.rowcount == 0:
                 raise _unknown(session)
+        self._database.empty_log()
 
     def delete(self, session: str) -> None:
-        """Delete a conversation and the pictures that no other one shows.
+        """Delete a conversation and the pictures that no other one shows; nothing of its words
+        stays in the file.
 
         Raises StoreError, also when the conversation is gone and a picture of it could not be
         deleted.
@@ -181,27 +202,32 @@ class Store:
         self.record(session)
         with self.answering(session), self._database.writing() as connection:
             shown = rows.shown_pictures(connection, session)
-            search.forget(connection, session)
             connection.execute("DELETE FROM conversations WHERE id = ?", (session,))
         with contextlib.suppress(OSError):
             self._lock_file(session).unlink()
-        failures: list[StoreError] = []
+        self._database.empty_log()
         with self._database.writing() as connection:  # while no other process can keep one
-            for sha256 in rows.unshown(connection, shown):
-                try:
-                    self.pictures.remove(sha256)
-                except StoreError as error:
-                    failures.append(error)
+            self._remove(rows.unshown(connection, shown))
+
+    def _remove(self, pictures: Sequence[str]) -> None:
+        failures: list[StoreError] = []
+        for sha256 in pictures:
+            try:
+                self.pictures.remove(sha256)
+            except StoreError as error:
+                failures.append(error)
         if failures:
             raise failures[0]
 
     @contextlib.contextmanager
     def answering(self, session: str) -> Iterator[None]:
-        """Hold a conversation while an answer is written. Raises StoreError if it is held."""
+        """Hold a conversation while an answer is written. Raises StoreError if it is held, or if
+        nothing can be written."""
         busy = (
             "An answer is being written in this chat, perhaps by another q35chat. "
             "Wait for it or stop it, then try again."
         )
+        self._database.check_writable()
         with exclusive(self._lock_file(session), busy):
             yield
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from q35chat.chat.history.records import StoreWriteError
 from q35chat.chat.values import SamplingSettings, Turn
 from q35chat.commands.ask import AskOptions, SamplingOptions, ask_once
 from q35chat.commands.model import LoadedModel, ModelChoice
@@ -18,6 +19,7 @@ from q35chat.store.opening import NAME
 from tests.cli.scripted import Recorded, recorded
 from tests.doubles.scripted_backend import Reply, ScriptedBackend
 from tests.store.damages import force
+from tests.support.disk import full_after
 from tests.vision.files import sample
 
 SAMPLING = SamplingSettings(temperature=0.5)
@@ -134,6 +136,30 @@ def test_without_a_place_to_keep_it_a_question_is_still_answered(
     assert "this answer is not kept" in seen.err.getvalue()
     with pytest.raises(StoreError, match="data folder"):
         ask("two", continues=True)
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_on_a_full_disk_a_question_is_answered_and_not_kept(continues: bool) -> None:
+    first, _ = ask("one")
+    with full_after(0):
+        answer, seen = ask("two", continues=continues)
+    assert answer["session"] is None
+    assert answer["text"] == f"Answer {1 + continues} to: two"
+    assert "this answer is not kept: " in seen.err.getvalue()
+    with Store() as store:
+        assert len(store.load(first["session"])[1]) == 2
+
+
+def test_a_disk_that_is_full_meanwhile_keeps_no_question_from_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreWriteError("the disk is full")
+
+    monkeypatch.setattr(Store, "create", full)
+    answer, seen = ask("one")
+    assert (answer["text"], answer["session"]) == ("Answer 1 to: one", None)
+    assert "this answer is not kept: the disk is full" in seen.err.getvalue()
 
 
 def test_an_answer_that_cannot_be_kept_is_said_and_a_failure(

@@ -111,7 +111,7 @@ def test_closing_ends_the_lines_that_are_open() -> None:
 
 def test_json_is_one_object_with_exactly_the_named_fields() -> None:
     seen = recorded()
-    renderer = JsonRenderer(seen.console, load_ms=1234.5678, session="abc")
+    renderer = JsonRenderer(seen.console, load_ms=1234.5678, session=lambda: "abc")
     for event in turn_events("Hel", "lo 中文", reasoning=["hm"]):
         renderer.show(event)
     renderer.close()

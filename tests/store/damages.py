@@ -9,10 +9,12 @@ from pathlib import Path
 from q35chat.chat.history.records import TurnRecord
 from q35chat.chat.history.tree import TurnTree
 from q35chat.store import Store
-from q35chat.store.migrations import STEPS, UNTYPED
+from q35chat.store.migrations import STEPS
 from q35chat.store.opening import NAME
 from tests.store.builders import answer, conversation, later, picture, user
 
+LAST_UNTYPED = 3
+"""The last schema whose columns took values of any type."""
 TEXTS = ["What?", "A cat.", "And now?", "A dog."]
 TURNS = (
     user("u", None, "What?", picture()),
@@ -34,15 +36,15 @@ def untyped(folder: Path, statement: str) -> Store:
     fill(folder)
     (folder / NAME).rename(folder / "filled.db")
     connection = sqlite3.connect(folder / NAME, isolation_level=None)
-    for step in STEPS[:UNTYPED]:
+    for step in STEPS[:LAST_UNTYPED]:
         for made in step:
             connection.execute(made)
     connection.execute("ATTACH ? AS filled", (str(folder / "filled.db"),))
     for table in ("conversations", "turns", "turn_pictures"):
-        names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
+        names = [row[1] for row in connection.execute(f"PRAGMA filled.table_info({table})")]
         row = ", ".join(names)
         connection.execute(f"INSERT INTO {table} ({row}) SELECT {row} FROM filled.{table}")
-    connection.executescript(f"{statement}; PRAGMA user_version = {UNTYPED}")
+    connection.executescript(f"{statement}; PRAGMA user_version = {LAST_UNTYPED}")
     connection.close()
     return Store(folder)
 

@@ -215,7 +215,7 @@ COLUMNS = [
         "conversations": "id title created updated head settings revision summary",
         "turns": """
             id conversation parent role text reasoning token_ids finish note left_out model
-            tokenizer settings usage step_times created indexed
+            tokenizer settings usage step_times created
         """,
         "turn_pictures": "turn position sha256 name width height tokens",
     }.items()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -99,12 +101,14 @@ def test_what_steers_a_terminal_is_visible_in_markdown_and_escaped_in_json(
     turn = answer("x", "u", HOSTILE)
     turn = replace(turn, turn=replace(turn.turn, reasoning=HOSTILE), note=HOSTILE)
     hostile = picture(b"p", HOSTILE)
+    store.create(conversation(f"c3{HOSTILE}"), ())
     store.create(conversation("c2", "x", title=HOSTILE), (user("v", None, HOSTILE, hostile), turn))
     store.save(conversation("c2", "x"), (replace(turn, parent="v", id="y"),))
     store.save(conversation("c2", "y"), ())
     markdown = store.export_markdown("c2", tmp_path / "out").read_text(encoding="utf-8")
     shown, document = store.markdown("c2"), store.json("c2")
-    for text in (markdown, shown, document):
+    named = store.markdown(f"c3{HOSTILE}")
+    for text in (markdown, shown, document, named):
         assert not set(text) & set("\x1b\x07\x9b\u202e")
         assert "中文" in text
     assert json.loads(document)["turns"][0]["text"] == HOSTILE
@@ -161,3 +165,42 @@ def test_a_conversation_without_turns_is_exported(store: Store, tmp_path: Path) 
     store.create(conversation("empty", title="Nothing"), ())
     assert store.export_markdown("empty", tmp_path).read_text().startswith("# Nothing")
     assert json.loads(store.json("empty"))["turns"] == []
+
+
+@pytest.mark.parametrize("killed_at", ["write_text", "rename", "second rename"])
+@pytest.mark.parametrize("ident", ["c1", "empty"])
+def test_an_export_that_was_killed_leaves_its_name_free(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str, ident: str
+) -> None:
+    store.create(conversation("empty", title="Nothing"), ())
+    folder = tmp_path / "out"
+    named = store.export_markdown(ident, folder).name
+    whole = sorted(path.name for path in folder.iterdir())
+    shutil.rmtree(folder)
+    child = os.fork()
+    if child == 0:
+        kill_at(monkeypatch, killed_at)
+        store.export_markdown(ident, folder)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == (
+        0 if (ident, killed_at[0]) == ("empty", "s") else 9
+    )
+    if killed_at != "second rename":
+        assert not (folder / named).exists()
+    (folder / named).unlink(missing_ok=True)
+    assert store.export_markdown(ident, folder).name == named
+    assert sorted(path.name for path in folder.iterdir()) == whole
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """The process ends in this call, as if it were killed, before anything is done."""
+    name, left = call.rsplit(maxsplit=1)[-1], [call.startswith("second")]
+    real = getattr(Path, name)
+
+    def die(path: Path, *arguments: object, **options: object) -> object:
+        if left.pop() if left else False:
+            return real(path, *arguments, **options)
+        os._exit(9)
+
+    monkeypatch.setattr(Path, name, die)

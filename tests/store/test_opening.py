@@ -171,21 +171,43 @@ def test_tables_and_columns_of_others_are_no_damage(tmp_path: Path) -> None:
         assert [hit.turn for hit in store.search("fine")] == ["u"]
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_a_search_index_that_is_missing_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+def damaged_schema(path: Path, find: bytes) -> None:
+    """One byte of the schema's own text, behind `find`, becomes one that is not UTF-8."""
+    data = path.read_bytes()
+    at = data.index(find) + len(find)
+    path.write_bytes(data[:at] + b"\xa8" + data[at + 1 :])
+
+
+@pytest.mark.parametrize("find", [b"CREATE TABLE ", b"id TEXT P", b"titl"])
+@pytest.mark.parametrize("at_once", [0, opening.AT_ONCE])
+def test_a_schema_that_is_not_utf8_is_damage_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: bytes, at_once: int
 ) -> None:
+    monkeypatch.setattr(opening, "AT_ONCE", at_once)
     with Store(tmp_path) as store:
         store.create(conversation(head="u"), (user("u", None, "precious"),))
-        assert [hit.turn for hit in store.search("precious")] == ["u"]
-    connection = sqlite3.connect(tmp_path / NAME)
-    connection.execute("DROP TABLE turn_search")
-    connection.close()
-    if large:
-        monkeypatch.setattr(opening, "AT_ONCE", 0)
+    damaged_schema(tmp_path / NAME, find)
+    left = (tmp_path / NAME).read_bytes()
     with Store(tmp_path) as store:
-        assert store.message == ""
-        assert [hit.turn for hit in store.search("precious")] == ["u"]
+        (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
+        assert aside.read_bytes() == left
+        assert store.sessions() == []
+
+
+def test_a_schema_that_is_damaged_meanwhile_is_said_in_one_line(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.create(conversation(head="u"), (user("u", None, "precious"),))
+        store.sessions()
+        store._database.empty_log()
+        damaged_schema(tmp_path / NAME, b"id TEXT P")
+        with sqlite3.connect(tmp_path / NAME) as connection:
+            connection.execute("PRAGMA schema_version = 99")
+        connection.close()
+        with pytest.raises(StoreError, match=r"damaged .* Start q35chat again"):
+            store.sessions()
+    with Store(tmp_path) as store:
+        assert store.sessions() == []
+        assert list(tmp_path.glob(f"{NAME}.damaged-*[0-9]"))
 
 
 def test_files_set_aside_never_replace_each_other(tmp_path: Path) -> None:

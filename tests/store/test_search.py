@@ -87,7 +87,7 @@ def test_the_excerpt_shows_the_word_on_one_line(store: Store) -> None:
     assert len(hit.excerpt) < 100
 
 
-def test_more_turns_than_one_batch_are_all_indexed(store: Store) -> None:
+def test_the_limit_is_of_the_turns_found(store: Store) -> None:
     turns = tuple(user(f"n{number}", None, f"item {number} zebra") for number in range(450))
     store.create(conversation("many"), turns)
     assert len(store.search("zebra", limit=1000)) == 450

@@ -13,6 +13,7 @@ from q35chat.chat.history.records import StoreBusyError
 from q35chat.errors import StoreError
 from q35chat.store import Store
 from q35chat.store.database import BUSY_SECONDS
+from q35chat.store.opening import NAME
 from tests.store.builders import SETTINGS, answer, conversation, later, picture, user
 
 
@@ -175,12 +176,39 @@ def test_a_picture_that_cannot_be_deleted_is_named_and_the_others_go(
     assert store.pictures.read(free.sha256) is None
 
 
+def test_a_sweep_removes_what_no_row_names_and_nothing_else(store: Store) -> None:
+    shown, lost = picture(b"shown"), picture(b"lost")
+    store.create(conversation("c1", "u"), (user("u", None, "x", shown),))
+    store.pictures.keep(lost.sha256, lost.data)  # killed before the row was written
+    part = store.pictures.path(lost.sha256).with_name(f"{lost.sha256}.4711.part")
+    part.write_bytes(b"half")
+    foreign = part.with_name("notes.txt")
+    foreign.write_text("mine")
+    with store.answering("c1"), store.answering("new"):
+        pass
+    held = Store(store.folder)
+    with held.answering("begun"):
+        store.sweep()
+        names = {path.name for path in (store.folder / "locks").iterdir()}
+        assert names == {"c1.lock", "begun.lock"}
+    files = [path for path in (store.folder / "pictures").rglob("*") if path.is_file()]
+    assert set(files) == {store.pictures.path(shown.sha256), foreign}
+
+
+def test_a_sweep_keeps_the_pictures_of_a_file_that_was_set_aside(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.create(conversation("c1", "u"), (user("u", None, "x", picture()),))
+    (tmp_path / NAME).write_bytes(b"damage" * 1000)
+    with Store(tmp_path) as store:
+        store.sweep()
+        assert store.pictures.read(picture().sha256) == picture().data
+
+
 @pytest.mark.parametrize(
     "use",
     [
         lambda store: store.rename("c1", "r\udcff"),
         lambda store: store.resolve("\udcff"),
-        lambda store: store.search("\udcff"),
         lambda store: store.save(conversation(head="u"), (user("u", None, "\udcff"),)),
     ],
 )

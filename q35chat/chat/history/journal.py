@@ -61,6 +61,16 @@ class Journal:
         """All of it at one moment, for who reads more than one thing."""
         return self._view
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is written to a store."""
+        return self._store is not None
+
+    def forgo_store(self) -> None:
+        """Keep all from now on in memory alone."""
+        with self._writer:
+            self._store = None
+
     def answering(self) -> AbstractContextManager[None]:
         """Hold the conversation while an answer is written. Raises StoreError if it is held."""
         return nullcontext() if self._store is None else self._store.answering(self.record.id)

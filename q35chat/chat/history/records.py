@@ -84,7 +84,11 @@ class SearchHit:
     updated: float
 
 
-class StoreBusyError(StoreError):
+class StoreWriteError(StoreError):
+    """Nothing can be written: no space, no permission, or another one writes for too long."""
+
+
+class StoreBusyError(StoreWriteError):
     """Somebody else writes just now, and the call was not to wait."""
 
 
@@ -127,8 +131,8 @@ class Archive(Protocol):
     def sessions(self, query: str = "") -> Sequence[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
 
-    def index(self) -> None:
-        """Bring the search index up to date."""
+    def sweep(self) -> None:
+        """Remove the files that a killed process left."""
 
     def rename(self, session: str, title: str) -> None:
         """Give a conversation another title."""

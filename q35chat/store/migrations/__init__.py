@@ -10,6 +10,7 @@ from q35chat.store.migrations import (
     m0002_search,
     m0003_summaries,
     m0004_strict,
+    m0005_no_index,
 )
 
 STEPS: tuple[tuple[str, ...], ...] = (
@@ -17,7 +18,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
     m0002_search.SQL,
     m0003_summaries.SQL,
     m0004_strict.SQL,
+    m0005_no_index.SQL,
 )
 SCHEMA = len(STEPS)
-UNTYPED = 3
-"""The last schema whose columns took values of any type."""
+UNTYPED = 4
+"""The schema from which tables are made again where a value has not the type of its column."""

@@ -11,7 +11,7 @@ _TIME = "REAL NOT NULL CHECK ({0} BETWEEN 0 AND 253402300799)"
 _COUNT = "INTEGER NOT NULL CHECK ({0} >= 0)"
 _FLAG = "INTEGER NOT NULL DEFAULT 0 CHECK ({0} IN (0, 1))"
 _OBJECT = "CHECK (iif(json_valid({0}), json_type({0}) = 'object', {0} IS NULL))"
-_TABLES: dict[str, dict[str, str]] = {
+TABLES: dict[str, dict[str, str]] = {
     "conversations": {
         "id": "TEXT PRIMARY KEY NOT NULL",
         "title": "TEXT NOT NULL",
@@ -65,7 +65,7 @@ _CASTS = {
 }
 
 
-def _move(table: str, columns: dict[str, str]) -> tuple[str, ...]:
+def moved(table: str, columns: dict[str, str]) -> tuple[str, ...]:
     """Statements that put the rows of `table` into a strict one of the same name."""
     made = ", ".join(f"{name} {what.format(name)}" for name, what in columns.items())
     cast = ", ".join(_CASTS[what.split()[0]].format(name) for name, what in columns.items())
@@ -77,11 +77,14 @@ def _move(table: str, columns: dict[str, str]) -> tuple[str, ...]:
     )
 
 
-SQL = (
-    *(statement for table in _TABLES.items() for statement in _move(*table)),
+INDEXES = (
     "CREATE INDEX turns_of_conversation ON turns (conversation, key)",
     "CREATE INDEX turns_of_parent ON turns (parent)",
-    "CREATE INDEX turns_to_index ON turns (key) WHERE indexed = 0",
     "CREATE INDEX turn_pictures_by_hash ON turn_pictures (sha256)",
     "CREATE INDEX conversations_by_time ON conversations (updated)",
+)
+SQL = (
+    *(statement for table in TABLES.items() for statement in moved(*table)),
+    *INDEXES,
+    "CREATE INDEX turns_to_index ON turns (key) WHERE indexed = 0",
 )
