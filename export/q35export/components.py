@@ -7,7 +7,7 @@ The only module that knows which graph builder makes which component.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import onnx_ir as ir
 
@@ -75,15 +75,8 @@ def builders_for(request: ExportRequest) -> Builders:
 
 def ascend_options(request: ExportRequest) -> AscendOptions:
     """The request's options of the 310P graphs; UsageError for impossible ones."""
-    return AscendOptions(
-        capacity=request.max_seq_len,
-        gears=request.gears,
-        image_gears=request.image_gears,
-        dtype=request.dtype,
-        fused_prefill=request.fused_prefill,
-        fused_decode=request.fused_decode,
-        stateless_prefill=request.stateless_prefill,
-    )
+    _, *names = (field.name for field in fields(AscendOptions))
+    return AscendOptions(request.max_seq_len, **{name: getattr(request, name) for name in names})
 
 
 def component_options(request: ExportRequest, component: str) -> dict[str, str | int]:
@@ -135,10 +128,9 @@ def _ascend(component: str) -> Builder:
     def build(
         request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
     ) -> Built:
-        from q35export.ascend.graphs import build_ascend_graph  # noqa: PLC0415
+        from q35export.ascend.graphs import BUILDERS  # noqa: PLC0415
 
-        options = ascend_options(request)
-        return {component: build_ascend_graph(component, config, source, sink, options)}
+        return {component: BUILDERS[component](config, source, sink, ascend_options(request))}
 
     return build
 

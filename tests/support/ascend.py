@@ -8,13 +8,13 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from q35export.ascend.graphs import COMPONENTS, AscendOptions, build_ascend_graph
+from q35export.ascend.graphs import BUILDERS, AscendOptions
 from q35export.ascend.reference import GraphExecutor
 from q35export.ascend.reference import chat as reference
 from q35export.ascend.reference.chat import STATES, GraphChat
-from q35export.ascend.reference.contracts import Array
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
+from q35export.graph import Array
 from q35export.weights import FileSink
 
 __all__ = ["STATES", "Array", "AscendChat", "Exported", "encode_picture", "export_ascend"]
@@ -33,7 +33,7 @@ def export_ascend(
     checkpoint: Path,
     out: Path,
     options: AscendOptions,
-    components: Sequence[str] = COMPONENTS,
+    components: Sequence[str] = tuple(BUILDERS),
 ) -> Exported:
     """Build the graphs into `out`, one folder each, and open them."""
     config = load_config(checkpoint)
@@ -42,9 +42,7 @@ def export_ascend(
         folder = out / component
         folder.mkdir(parents=True)
         with FileSink(folder / "model.bin", lambda _: None) as sink:
-            model = build_ascend_graph(
-                component, config, Checkpoint.open(checkpoint), sink, options
-            )
+            model = BUILDERS[component](config, Checkpoint.open(checkpoint), sink, options)
         ir.save(model, folder / "model.onnx")
         graphs[component] = GraphExecutor(folder / "model.onnx")
     return Exported(config, options, graphs)

@@ -18,6 +18,7 @@ from q35chat.text import readable_size
 from q35export.ascend.converter import Converter, Job, command_text, run_converter
 from q35export.ascend.converter_config import config_text, read_inputs
 from q35export.progress import Reporter
+from q35export.request import COMPONENTS
 from q35export.staging import (
     clear_leftovers,
     exclusive,
@@ -28,7 +29,6 @@ from q35export.staging import (
 from q35export.write import file_entry
 
 CONFIG_FILE = "converter.ini"
-ORDER = ("vision", "prefill", "decode")
 _STAGING = ".converting"
 _TARGET = "ascend-310p"
 _SPREAD = 2.2  # 21 GB for a 4B prefill of 9.7 GB
@@ -78,7 +78,7 @@ def _converted(
             Remedy.TARGET,
             target=_TARGET,
         )
-    names = [name for name in ORDER if name in bundle.manifest.graphs]
+    names = [name for name in COMPONENTS[_TARGET] if name in bundle.manifest.graphs]
     before = tuple(name for name in names if is_converted(bundle.manifest, name))
     converted, commands = [], []
     for name in names:

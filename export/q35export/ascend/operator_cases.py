@@ -1,4 +1,5 @@
-"""The smallest graphs that try one kernel of the 310P each, with what must come out.
+"""The smallest graphs that try one kernel of the 310P each, with what must come out, as the
+reference executor has it.
 
 Shapes are those of the 4B model. Knows neither converter nor runtime.
 """
@@ -12,24 +13,17 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from q35export.ascend.ops import (
-    chunk_gated_delta_rule,
-    incre_flash_attention,
-    recurrent_gated_delta_rule,
-    scatter,
-)
-from q35export.ascend.ops.delta_rule import Array
+from q35export.ascend import ops
+from q35export.ascend.reference.kernels import attention, delta_rule, scattered
 from q35export.ascend.targets.standard import OPSET
-from q35export.graph import Graph
-from q35export.targets.base import AttentionHeads, DeltaHeads
+from q35export.graph import Array, Graph
+from q35export.targets.base import AttentionHeads, DeltaHeads, DeltaOperands, Values
 from q35export.weights import WeightSink
 
 ATTENTION = AttentionHeads(query=16, kv=4, dim=256)
 DELTA = DeltaHeads(key=16, value=32, key_dim=128, value_dim=128)
 TOKENS, VALID = 128, 100
-_DELTA_INPUTS = ("query", "key", "value", "beta", "state", "g")
 
-Values = tuple[ir.Value, ...]
 Build = Callable[[Graph, Mapping[str, ir.Value]], Values]
 
 
@@ -67,10 +61,10 @@ def operator_cases() -> Iterator[OperatorCase]:
         yield _attention(capacity, expanded=False)
         yield _scatter(capacity, 0)
         yield _scatter(capacity, capacity - 1)
-    for name in ("fresh", "continued", "padded"):
-        yield _step(name)
-    for name in ("fresh", "continued", "padded"):
-        yield _chunk(name)
+    for kind in ("fresh", "continued", "padded"):
+        yield _delta_rule("RecurrentGatedDeltaRule", kind, 1, valid=0)
+    for kind in ("fresh", "continued", "padded"):
+        yield _delta_rule(f"ChunkGatedDeltaRule, {TOKENS} tokens", kind, TOKENS, valid=VALID)
 
 
 def _attention(capacity: int, *, expanded: bool) -> OperatorCase:
@@ -80,24 +74,23 @@ def _attention(capacity: int, *, expanded: bool) -> OperatorCase:
     query = _half(random, 1, heads.query, 1, heads.dim)
     key, value = _half(random, *cache), _half(random, *cache)
     blocked = (np.arange(capacity) > capacity // 2).reshape(1, 1, 1, capacity)
-    wanted = incre_flash_attention.reference(query, key, value, blocked, heads.scale)
+    wide = [np.repeat(part, heads.query // heads.kv, axis=1) for part in (key, value)]
 
     def build(graph: Graph, inputs: Mapping[str, ir.Value]) -> Values:
         keys, values, told = inputs["key"], inputs["value"], heads
         if expanded:
             keys, values = (
-                incre_flash_attention.expand_heads(graph, part, heads, capacity)
-                for part in (keys, values)
+                ops.expand_heads(graph, part, heads, capacity) for part in (keys, values)
             )
             told = AttentionHeads(heads.query, heads.query, heads.dim)
         mask = inputs["atten_mask"]
-        return (incre_flash_attention.node(graph, inputs["query"], keys, values, mask, told),)
+        return (ops.incre_flash_attention(graph, inputs["query"], keys, values, mask, told),)
 
     kept = "expanded" if expanded else "grouped"
     return OperatorCase(
         name=f"IncreFlashAttention, {capacity} slots, {kept} heads",
         inputs={"query": query, "key": key, "value": value, "atten_mask": blocked},
-        outputs=(wanted,),
+        outputs=(attention(query, wide[0], wide[1], blocked, heads.scale),),
         build=build,
         required=expanded,
     )
@@ -107,60 +100,26 @@ def _scatter(capacity: int, slot: int) -> OperatorCase:
     random = np.random.default_rng(slot)
     shape = (1, ATTENTION.kv, capacity, ATTENTION.dim)
     cache, rows = _half(random, *shape), _half(random, 1, ATTENTION.kv, 1, ATTENTION.dim)
-    at = np.array([slot], np.int64)
 
     def build(graph: Graph, inputs: Mapping[str, ir.Value]) -> Values:
-        names = ("var", "indices", "updates")
-        return (scatter.node(graph, *(inputs[name] for name in names), cache_shape=shape),)
+        return (ops.scatter(graph, *inputs.values(), shape=shape),)
 
     return OperatorCase(
         name=f"Scatter, slot {slot} of {capacity}",
-        inputs={"var": cache, "indices": at, "updates": rows},
-        outputs=(scatter.reference(cache, at, rows),),
+        inputs={"var": cache, "indices": np.array([slot], np.int64), "updates": rows},
+        outputs=(scattered(cache, slot, rows),),
         build=build,
     )
 
 
-def _step(kind: str) -> OperatorCase:
-    inputs = _delta_inputs(1, kind, valid=0 if kind == "padded" else 1)
-
-    def build(graph: Graph, values: Mapping[str, ir.Value]) -> Values:
-        query, key, value, beta, state, g = (values[name] for name in _DELTA_INPUTS)
-        operands = recurrent_gated_delta_rule.Operands(query, key, value, beta, state, g)
-        return recurrent_gated_delta_rule.node(graph, operands, DELTA)
-
-    return OperatorCase(
-        name=f"RecurrentGatedDeltaRule, {kind}",
-        inputs=inputs,
-        outputs=_delta_outputs(inputs, recurrent_gated_delta_rule.reference),
-        build=build,
-    )
-
-
-def _chunk(kind: str) -> OperatorCase:
-    inputs = _delta_inputs(TOKENS, kind, valid=VALID if kind == "padded" else TOKENS)
-
-    def build(graph: Graph, values: Mapping[str, ir.Value]) -> Values:
-        query, key, value, beta, state, g = (values[name] for name in _DELTA_INPUTS)
-        length = graph.constant(np.array([TOKENS], np.int32))
-        operands = chunk_gated_delta_rule.Operands(query, key, value, beta, state, length, g)
-        return chunk_gated_delta_rule.node(graph, operands, DELTA)
-
-    return OperatorCase(
-        name=f"ChunkGatedDeltaRule, {TOKENS} tokens, {kind}",
-        inputs=inputs,
-        outputs=_delta_outputs(inputs, chunk_gated_delta_rule.reference),
-        build=build,
-    )
-
-
-def _delta_inputs(tokens: int, kind: str, valid: int) -> dict[str, Array]:
-    """Tokens from `valid` on are padding: neither decay nor beta."""
+def _delta_rule(name: str, kind: str, tokens: int, valid: int) -> OperatorCase:
+    """One token in a step, more in a chunk. Where they are "padded", those from `valid` on are
+    padding: neither decay nor beta."""
     heads, random = DELTA, np.random.default_rng(tokens)
     query, key = (_unit(random, tokens, heads.key, heads.key_dim) for _ in range(2))
-    real = np.arange(tokens)[:, None] < valid
+    real = np.arange(tokens)[:, None] < (valid if kind == "padded" else tokens)
     state = _half(random, 1, heads.value, heads.value_dim, heads.key_dim)
-    return {
+    inputs: dict[str, Array] = {
         "query": query,
         "key": key,
         "value": _half(random, tokens, heads.value, heads.value_dim),
@@ -169,11 +128,20 @@ def _delta_inputs(tokens: int, kind: str, valid: int) -> dict[str, Array]:
         "g": (-random.uniform(0, 0.2, (tokens, heads.value)) * real).astype(np.float32),
     }
 
+    def build(graph: Graph, values: Mapping[str, ir.Value]) -> Values:
+        query, key, value, beta, state, g = values.values()
+        given = DeltaOperands(query, key, value, state, g, beta)
+        if tokens == 1:
+            return ops.recurrent_gated_delta_rule(graph, given, heads)
+        lengths = graph.constant(np.array([tokens], np.int32))
+        return ops.chunk_gated_delta_rule(graph, given, lengths, heads)
 
-def _delta_outputs(
-    inputs: Mapping[str, Array], reference: Callable[..., tuple[Array, Array]]
-) -> tuple[Array, Array]:
-    return reference(*(inputs[name] for name in _DELTA_INPUTS), DELTA.scale)
+    return OperatorCase(
+        name=f"{name}, {kind}",
+        inputs=inputs,
+        outputs=delta_rule(*inputs.values(), scale=heads.scale),
+        build=build,
+    )
 
 
 def _half(random: np.random.Generator, *shape: int) -> Array:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.config import TextConfig
 from q35export.matrix import stack, take_blocks
-from q35export.targets.base import AttentionHeads, HeadNorms, Values
+from q35export.targets.base import AttentionHeads, AttentionOperands, HeadNorms, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,9 @@ def full_attention(
     query, key, value, gate = target.rotated_heads(
         joined, norms, positions.angles, heads, config.rope
     )
-    output, present_key, present_value = target.attention(
-        query,
-        key,
-        value,
-        None if past is None else (past.key, past.value),
-        positions.slots,
-        heads,
-    )
+    caches = None if past is None else (past.key, past.value)
+    given = AttentionOperands(query, key, value, caches, positions.slots)
+    output, present_key, present_value = target.attention(given, heads)
     gated = ctx.graph.op("Mul", output, ctx.graph.op("Sigmoid", gate))
     hidden = config.hidden_size
     weights = ctx.matrix(f"{prefix}.o_proj.weight", hidden, heads.query * heads.dim)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.config import TextConfig
 from q35export.matrix import stack
-from q35export.targets.base import DeltaHeads
+from q35export.targets.base import DeltaHeads, DeltaOperands
 
 L2_EPS = 1e-6
 
@@ -45,9 +45,8 @@ def linear_attention(
     both, value = ctx.graph.split(mixed, 2 * config.key_width, width)
     query, key = target.unit_heads(both, heads, L2_EPS)
     decay, beta = _gates(ctx, config, prefix, x)
-    output, recurrent = target.gated_delta_rule(
-        query, key, value, past.recurrent, decay, beta, heads
-    )
+    given = DeltaOperands(query, key, value, past.recurrent, decay, beta)
+    output, recurrent = target.gated_delta_rule(given, heads)
     gamma = ctx.vector(f"{prefix}.norm.weight", config.linear_value_dim)
     gated = target.gated_rms_norm(output, z, gamma, config.eps, heads)
     back = ctx.matrix(f"{prefix}.out_proj.weight", hidden, width)

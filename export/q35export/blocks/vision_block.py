@@ -1,4 +1,4 @@
-"""The parts of the vision tower: patches, one block, and the merger that ends it."""
+"""The parts of the vision tower: patches, blocks, and the merger that ends it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,7 @@ def _dense(ctx: Context, x: ir.Value, name: str, prefix: str, *shape: int) -> ir
     return ctx.target.project(x, name, weights, ctx.plan.vision, bias)
 
 
-def vision_block(
-    ctx: Context,
-    config: VisionConfig,
-    index: int,
-    x: ir.Value,
-    tables: Values,
-) -> ir.Value:
+def _block(ctx: Context, config: VisionConfig, index: int, x: ir.Value, tables: Values) -> ir.Value:
     """Attention of all patches to all patches, then the MLP, each with its residual.
 
     Args:
@@ -60,7 +54,16 @@ def vision_block(
     return graph.op("Add", x, _dense(ctx, hidden, "fc2", f"{prefix}.mlp.linear_fc2", width, inner))
 
 
-def merger(ctx: Context, config: VisionConfig, x: ir.Value) -> ir.Value:
+def vision_blocks(ctx: Context, config: VisionConfig, hidden: ir.Value, tables: Values) -> ir.Value:
+    """Every block in order and the merger: `[P / merge**2, H]` of `hidden` `[1, P, hidden]`."""
+    for index in range(config.depth):
+        with ctx.graph.scope(f"block_{index}"):
+            hidden = _block(ctx, config, index, hidden, tables)
+    with ctx.graph.scope("merger"):
+        return _merger(ctx, config, hidden)
+
+
+def _merger(ctx: Context, config: VisionConfig, x: ir.Value) -> ir.Value:
     """Join each `merge x merge` block of patches into one row of the decoder's width."""
     prefix, merged = f"{VISION}merger", config.hidden_size * config.merge_size**2
     normed = _norm(ctx, x, f"{prefix}.norm", config.hidden_size)

@@ -11,12 +11,7 @@ import onnx_ir as ir
 
 from q35export.blocks.context import Context
 from q35export.blocks.rotary import inverse_frequencies
-from q35export.blocks.vision_block import (
-    embedded_patches,
-    merger,
-    position_table,
-    vision_block,
-)
+from q35export.blocks.vision_block import embedded_patches, position_table, vision_blocks
 from q35export.config import ModelConfig, VisionConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
@@ -43,11 +38,7 @@ def build_vision_graph(
     learned = _learned_positions(ctx, vision, index, weight)
     hidden = graph.op("Unsqueeze", graph.op("Add", embedded, learned), graph.ints(0))
     tables = _rotary_tables(graph, vision, place)
-    for block in range(vision.depth):
-        with graph.scope(f"block_{block}"):
-            hidden = vision_block(ctx, vision, block, hidden, tables)
-    with graph.scope("merger"):
-        rows = merger(ctx, vision, hidden)
+    rows = vision_blocks(ctx, vision, hidden, tables)
     graph.output(rows, "image_embeds", FLOAT, ("M", vision.out_hidden_size))
     return graph.model(graph_metadata("vision"))
 

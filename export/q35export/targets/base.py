@@ -7,7 +7,7 @@ of a target and go into another of the same target; blocks only carry them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,30 @@ class PatchHeads:
     def scale(self) -> float:
         """What a score is multiplied by."""
         return float(self.dim**-0.5)
+
+
+class DeltaOperands(NamedTuple):
+    """What the gated delta rule works on: `value` `[1, T, NV * DV]`; query and key from
+    `unit_heads`, decay and beta from `decay_and_beta`, and the state `past`, all opaque."""
+
+    query: ir.Value
+    key: ir.Value
+    value: ir.Value
+    past: ir.Value
+    decay: ir.Value
+    beta: ir.Value
+
+
+class AttentionOperands(NamedTuple):
+    """What attention works on: `value` `[1, T, NKV * HD]`; query and key from `rotated_heads`, the
+    key and value caches, None for empty ones, and `slots`, where the tokens lie, as the target's
+    graphs compute it, all opaque."""
+
+    query: ir.Value
+    key: ir.Value
+    value: ir.Value
+    past: tuple[ir.Value, ir.Value] | None
+    slots: Values
 
 
 class StoredMatrix(Protocol):
@@ -139,19 +163,9 @@ class Target(Protocol):
         opaque."""
 
     def gated_delta_rule(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: ir.Value,
-        decay: ir.Value,
-        beta: ir.Value,
-        heads: DeltaHeads,
+        self, given: DeltaOperands, heads: DeltaHeads
     ) -> tuple[ir.Value, ir.Value]:
-        """The gated delta rule: opaque output and opaque new state.
-
-        `value` is `[1, T, NV * DV]`; query, key, decay and beta are opaque.
-        """
+        """The gated delta rule: opaque output and opaque new state."""
 
     def rotated_heads(
         self, joined: ir.Value, norms: HeadNorms, angles: Values, heads: AttentionHeads, rope: Rope
@@ -164,19 +178,9 @@ class Target(Protocol):
         """
 
     def attention(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: tuple[ir.Value, ir.Value] | None,
-        slots: Values,
-        heads: AttentionHeads,
+        self, given: AttentionOperands, heads: AttentionHeads
     ) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Causal grouped-query attention, `[1, T, NH * HD]`, and the new key and value caches.
-
-        Query and key are opaque, `value` is `[1, T, NKV * HD]`; `past` None means an empty cache;
-        `slots` says where the tokens lie, as this target's graphs compute it.
-        """
+        """Causal grouped-query attention, `[1, T, NH * HD]`, and the new key and value caches."""
 
     def patch_rotary(self, x: ir.Value, tables: Values, heads: PatchHeads) -> ir.Value:
         """Every patch of `[1, P, heads * dim]` rotated by its own angles; opaque result, as are

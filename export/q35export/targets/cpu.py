@@ -16,7 +16,15 @@ from q35export.config import Rope
 from q35export.graph import Graph
 from q35export.matrix import Matrix
 from q35export.precision import Quantisation, StoredAs
-from q35export.targets.base import AttentionHeads, DeltaHeads, HeadNorms, PatchHeads, Values
+from q35export.targets.base import (
+    AttentionHeads,
+    AttentionOperands,
+    DeltaHeads,
+    DeltaOperands,
+    HeadNorms,
+    PatchHeads,
+    Values,
+)
 from q35export.targets.cpu_weights import MS, StoredMatrix, store
 
 OPSET = 21
@@ -71,12 +79,7 @@ class CpuTarget:
         return normed, total
 
     def gated_rms_norm(
-        self,
-        x: ir.Value,
-        gate: ir.Value,
-        gamma: Float32,
-        eps: float,
-        heads: DeltaHeads,
+        self, x: ir.Value, gate: ir.Value, gamma: Float32, eps: float, heads: DeltaHeads
     ) -> ir.Value:
         """`rms_norm(x) * silu(gate)` for each head of `len(gamma)` values in the last axis.
 
@@ -170,14 +173,7 @@ class CpuTarget:
         return decay, beta
 
     def gated_delta_rule(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: ir.Value,
-        decay: ir.Value,
-        beta: ir.Value,
-        heads: DeltaHeads,
+        self, given: DeltaOperands, heads: DeltaHeads
     ) -> tuple[ir.Value, ir.Value]:
         """The gated delta rule over L2-normalised query and key.
 
@@ -186,12 +182,7 @@ class CpuTarget:
         """
         output, present = self.graph.ops(
             "LinearAttention",
-            query,
-            key,
-            value,
-            past,
-            decay,
-            beta,
+            *given,
             domain=MS,
             outputs=2,
             q_num_heads=heads.key,
@@ -244,28 +235,20 @@ class CpuTarget:
         )
 
     def attention(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: tuple[ir.Value, ir.Value] | None,
-        slots: Values,
-        heads: AttentionHeads,
+        self, given: AttentionOperands, heads: AttentionHeads
     ) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Causal grouped-query attention over a KV cache of fixed capacity, written in place.
+        """Causal grouped-query attention over caches `[1, NKV, C, HD]`, written in place.
 
-        Args:
-            past: key and value caches, `[1, NKV, C, HD]`.
-            slots: `seqlens_k` (`[1]` int32, filled slots after this call, minus one) and
-                `total_sequence_length` (scalar int32, the filled slots).
+        `slots` are `seqlens_k` (`[1]` int32, filled slots after this call, minus one) and
+        `total_sequence_length` (scalar int32, the filled slots).
         """
         output, present_key, present_value = self.graph.ops(
             "GroupQueryAttention",
-            query,
-            key,
-            value,
-            *(past or (None, None)),
-            *slots,
+            given.query,
+            given.key,
+            given.value,
+            *(given.past or (None, None)),
+            *given.slots,
             domain=MS,
             outputs=3,
             num_heads=heads.query,

@@ -11,9 +11,8 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.vision.positions import mrope_positions
 from q35export.ascend.reference import GraphExecutor
 from q35export.ascend.reference.chat import GraphChat, encode_picture
+from q35export.request import COMPONENTS
 from q35export.verify.reference import EncodedPrompt, Float32, Int64, Patches, Prefilled
-
-COMPONENTS = ("vision", "prefill", "decode")
 
 
 class AscendCandidate:
@@ -23,7 +22,7 @@ class AscendCandidate:
         self._facts = bundle.manifest.model
         self._graphs = {
             name: GraphExecutor(bundle.graph_path(name), threads=threads or 0)
-            for name in COMPONENTS
+            for name in COMPONENTS["ascend-310p"]
         }
         self._chat = GraphChat(self._graphs)
 

@@ -17,12 +17,7 @@ from q35export.ascend.targets.portable import PortableTarget
 from q35export.ascend.targets.standard import BLOCKED, FLOAT, INT32, OPSET
 from q35export.blocks.context import Context
 from q35export.blocks.rotary import signed_patch_frequencies
-from q35export.blocks.vision_block import (
-    embedded_patches,
-    merger,
-    position_table,
-    vision_block,
-)
+from q35export.blocks.vision_block import embedded_patches, position_table, vision_blocks
 from q35export.config import ModelConfig, VisionConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
@@ -49,11 +44,7 @@ def build_padded_vision_graph(
     learned = _learned_positions(ctx, vision, index, weight)
     hidden = graph.op("Unsqueeze", graph.op("Add", embedded, learned), graph.ints(0))
     tables = _patch_angles(target, vision, place)
-    for block in range(vision.depth):
-        with graph.scope(f"block_{block}"):
-            hidden = vision_block(ctx, vision, block, hidden, tables)
-    with graph.scope("merger"):
-        rows = merger(ctx, vision, hidden)
+    rows = vision_blocks(ctx, vision, hidden, tables)
     graph.output(rows, "image_embeds", dtype, ("M", vision.out_hidden_size))
     return graph.model(graph_metadata("vision") | options.metadata())
 

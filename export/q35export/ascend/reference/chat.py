@@ -13,8 +13,9 @@ import numpy as np
 
 from q35chat.errors import CapacityError, Remedy
 from q35chat.vision.geometry import geometry
-from q35export.ascend.reference.contracts import Array, TensorInfo
+from q35export.ascend.reference.contracts import TensorInfo
 from q35export.ascend.reference.executor import GraphExecutor
+from q35export.graph import Array
 
 STATES = ("conv_states", "recurrent_states", "kv_cache")
 

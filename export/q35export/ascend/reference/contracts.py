@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from q35chat.errors import ExportError
+from q35export.graph import Array
 
 Value = int | float | str | list[int] | list[str]
 
-FLOAT, INT, STRING = (
-    onnx.AttributeProto.FLOAT,
-    onnx.AttributeProto.INT,
-    onnx.AttributeProto.STRING,
-)
-INTS, STRINGS = onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS
+_KINDS = onnx.AttributeProto
+FLOAT, INT, STRING = _KINDS.FLOAT, _KINDS.INT, _KINDS.STRING
+INTS, STRINGS = _KINDS.INTS, _KINDS.STRINGS
 OPEN = object()  # any value of the type
 
 
@@ -37,70 +34,69 @@ class Definition:
     outputs: int
 
 
-def _named(inputs: str, optional: str, outputs: str) -> dict[str, tuple[int, Any]]:
-    return {
+def _definition(
+    inputs: str,
+    optional: str,
+    outputs: str,
+    index: object,
+    counts: Sequence[int],
+    **attributes: tuple[int, Any],
+) -> Definition:
+    """Inputs and outputs by name, the places of those that are connected, and how many may be."""
+    named = {
         "input_names": (STRINGS, inputs.split()),
         "optional_input_names": (STRINGS, optional.split()),
         "output_names": (STRINGS, outputs.split()),
+        "input_index": (INTS, index),
     }
+    return Definition(named | attributes, counts, len(outputs.split()))
 
 
 DEFINITIONS: dict[str, Definition] = {
-    "ChunkGatedDeltaRule": Definition(
-        {
-            **_named(
-                "query key value beta initial_state actual_seq_lengths g", "g", "out final_state"
-            ),
-            "input_index": (INTS, [0, 1, 2, 3, 4, 5, 6]),
-            "output_num": (INT, 2),
-            "dtype": (INT, 10),
-            "scale_value": (FLOAT, OPEN),
-        },
-        inputs=(7,),
-        outputs=2,
+    "ChunkGatedDeltaRule": _definition(
+        "query key value beta initial_state actual_seq_lengths g",
+        "g",
+        "out final_state",
+        [0, 1, 2, 3, 4, 5, 6],
+        (7,),
+        output_num=(INT, 2),
+        dtype=(INT, 10),
+        scale_value=(FLOAT, OPEN),
     ),
-    "RecurrentGatedDeltaRule": Definition(
-        {
-            **_named(
-                "query key value beta state actual_seq_lengths ssm_state_indices g gk "
-                "num_accepted_tokens",
-                "g gk num_accepted_tokens",
-                "out state",
-            ),
-            "input_index": (INTS, [0, 1, 2, 3, 4, 5, 6, 7, 9]),
-            "output_num": (INT, 2),
-            "output_types": (INTS, [42, 42]),
-            "outputs_shape": (STRING, OPEN),
-            "dtype": (INT, 10),
-            "scale_value": (FLOAT, OPEN),
-        },
-        inputs=(9,),
-        outputs=2,
+    "RecurrentGatedDeltaRule": _definition(
+        "query key value beta state actual_seq_lengths ssm_state_indices g gk num_accepted_tokens",
+        "g gk num_accepted_tokens",
+        "out state",
+        [0, 1, 2, 3, 4, 5, 6, 7, 9],
+        (9,),
+        output_num=(INT, 2),
+        output_types=(INTS, [42, 42]),
+        outputs_shape=(STRING, OPEN),
+        dtype=(INT, 10),
+        scale_value=(FLOAT, OPEN),
     ),
-    "Scatter": Definition(
-        {
-            **_named("var indices updates", "", "var"),
-            "input_index": (INTS, [0, 1, 2]),
-            "reduce": (STRING, "update"),
-            "axis": (INT, 2),
-        },
-        inputs=(3,),
-        outputs=1,
+    "Scatter": _definition(
+        "var indices updates",
+        "",
+        "var",
+        [0, 1, 2],
+        (3,),
+        reduce=(STRING, "update"),
+        axis=(INT, 2),
     ),
-    "IncreFlashAttention": Definition(
-        {
-            **_named("query key value atten_mask", "atten_mask", "attention_out"),
-            "input_index": (INTS, OPEN),
-            "output_num": (INT, 1),
-            "num_heads": (INT, OPEN),
-            "num_key_value_heads": (INT, OPEN),
-            "scale_value": (FLOAT, OPEN),
-            "input_layout": (STRING, "BNSD"),
-            "block_size": (INT, 0),
-            "inner_precise": (INT, 1),
-        },
-        inputs=(3, 4),
-        outputs=1,
+    "IncreFlashAttention": _definition(
+        "query key value atten_mask",
+        "atten_mask",
+        "attention_out",
+        OPEN,
+        (3, 4),
+        output_num=(INT, 1),
+        num_heads=(INT, OPEN),
+        num_key_value_heads=(INT, OPEN),
+        scale_value=(FLOAT, OPEN),
+        input_layout=(STRING, "BNSD"),
+        block_size=(INT, 0),
+        inner_precise=(INT, 1),
     ),
 }
 
@@ -163,9 +159,6 @@ def _value(attribute: onnx.AttributeProto) -> Value:
     if attribute.type == INTS:
         return list(attribute.ints)
     return attribute.f if attribute.type == FLOAT else attribute.i
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ import onnxruntime as ort
 
 from q35chat.errors import ExportError
 from q35export.ascend.reference.contracts import (
-    Array,
     CustomNode,
     TensorInfo,
     check_arrays,
@@ -25,6 +24,7 @@ from q35export.ascend.reference.contracts import (
 )
 from q35export.ascend.reference.kernels import run_kernel
 from q35export.ascend.targets.standard import OPSET, readable_operators
+from q35export.graph import Array
 
 _IR_VERSION = 10
 

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from q35chat.errors import ExportError
 from q35export.ascend.reference.contracts import CustomNode
+from q35export.graph import Array
 
-Array = npt.NDArray[Any]
 Kernel = Callable[[CustomNode, Sequence[Array]], tuple[Array, ...]]
 HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
@@ -28,18 +27,18 @@ def run_kernel(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]
 
 def chunk_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
     """All tokens, one after the other."""
-    query, key, value, beta, state, lengths, decay = operands
-    tokens = _delta_operands(node, query, key, value, beta, state, decay)
+    *given, lengths, decay = operands
+    tokens = _check_delta_operands(node, *given, decay)
     _expect(node, "actual_seq_lengths", lengths, INT32, (1,))
     if int(lengths[0]) != tokens:
         raise ExportError(f"{_where(node)}: {tokens} tokens, actual_seq_lengths {lengths[0]}")
-    return _delta_rule(node, query, key, value, beta, state, decay)
+    return delta_rule(*given, decay, node.attributes["scale_value"])
 
 
 def recurrent_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
     """One token of one sequence."""
-    query, key, value, beta, state, lengths, index, decay, accepted = operands
-    tokens = _delta_operands(node, query, key, value, beta, state, decay)
+    *given, lengths, index, decay, accepted = operands
+    tokens = _check_delta_operands(node, *given, decay)
     for name, array, wanted in (
         ("actual_seq_lengths", lengths, 1),
         ("ssm_state_indices", index, 0),
@@ -50,14 +49,14 @@ def recurrent_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> t
             raise ExportError(f"{_where(node)}: {name} must be {wanted}, found {array[0]}")
     if tokens != 1:
         raise ExportError(f"{_where(node)}: takes one token a call, found {tokens}")
-    _, heads, value_dim, key_dim = state.shape
+    _, heads, value_dim, key_dim = given[-1].shape
     shape = f"3,-1,{heads},{value_dim},4,-1,{heads},{value_dim},{key_dim},"
     if node.attributes["outputs_shape"] != shape:
         raise ExportError(
             f"{_where(node)}: outputs_shape is {node.attributes['outputs_shape']!r}, the operands "
             f"give {shape!r}"
         )
-    return _delta_rule(node, query, key, value, beta, state, decay)
+    return delta_rule(*given, decay, node.attributes["scale_value"])
 
 
 def scatter(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
@@ -72,9 +71,14 @@ def scatter(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
     slot = int(indices[0])
     if not 0 <= slot < capacity:
         raise ExportError(f"{_where(node)}: slot {slot} of a cache of {capacity}")
+    return (scattered(var, slot, updates),)
+
+
+def scattered(var: Array, slot: int, updates: Array) -> Array:
+    """The cache `[1, NKV, C, HD]` with `updates` `[1, NKV, 1, HD]` at `slot`, a copy."""
     written = var.copy()
     written[:, :, slot] = updates[:, :, 0]
-    return (written,)
+    return written
 
 
 def incre_flash_attention(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
@@ -82,6 +86,7 @@ def incre_flash_attention(node: CustomNode, operands: Sequence[Array]) -> tuple[
     query, key, value, *mask = operands
     heads, kv_heads = (node.attributes[name] for name in ("num_heads", "num_key_value_heads"))
     width, capacity = query.shape[-1], key.shape[2] if key.ndim == 4 else 0
+    blocked = mask[0] if mask else np.zeros((1, 1, 1, capacity), np.bool_)
     _expect(node, "query", query, HALF, (1, heads, 1, width))
     for name, array in (("key", key), ("value", value)):
         _expect(node, name, array, HALF, (1, kv_heads, capacity, width))
@@ -91,17 +96,21 @@ def incre_flash_attention(node: CustomNode, operands: Sequence[Array]) -> tuple[
             f"and {heads}"
         )
     _scale(node, width)
-    scores = np.einsum("nd,ncd->nc", query[0, :, 0].astype(SINGLE), key[0].astype(SINGLE))
-    scores *= node.attributes["scale_value"]
-    if mask:
-        _expect(node, "atten_mask", mask[0], BOOL, (1, 1, 1, capacity))
-        if mask[0].all():
-            raise ExportError(f"{_where(node)}: every slot is blocked")
-        scores[:, mask[0][0, 0, 0]] = -np.inf
+    _expect(node, "atten_mask", blocked, BOOL, (1, 1, 1, capacity))
+    if blocked.all():
+        raise ExportError(f"{_where(node)}: every slot is blocked")
+    return (attention(query, key, value, blocked, node.attributes["scale_value"]),)
+
+
+def attention(query: Array, key: Array, value: Array, blocked: Array, scale: float) -> Array:
+    """One token's attention `[1, NH, 1, HD]` FP16; query `[1, NH, 1, HD]`, key and value
+    `[1, NH, C, HD]`, `blocked` `[1, 1, 1, C]` bool."""
+    scores = np.einsum("nd,ncd->nc", query[0, :, 0].astype(SINGLE), key[0].astype(SINGLE)) * scale
+    scores[:, blocked[0, 0, 0]] = -np.inf
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
     mixed = np.einsum("nc,ncd->nd", scores, value[0].astype(SINGLE))
-    out = mixed / scores.sum(axis=1, keepdims=True)
-    return (out[None, :, None].astype(HALF),)
+    out: Array = mixed / scores.sum(axis=1, keepdims=True)
+    return out[None, :, None].astype(HALF)
 
 
 KERNELS: Mapping[str, Kernel] = {
@@ -112,16 +121,9 @@ KERNELS: Mapping[str, Kernel] = {
 }
 
 
-def _delta_operands(
-    node: CustomNode,
-    query: Array,
-    key: Array,
-    value: Array,
-    beta: Array,
-    state: Array,
-    decay: Array,
-) -> int:
-    """Check the operands that both delta rules share; the number of tokens."""
+def _check_delta_operands(node: CustomNode, *operands: Array) -> int:
+    """Check the operands of `delta_rule`; the number of tokens."""
+    query, key, value, beta, state, decay = operands
     if query.ndim != 3 or value.ndim != 3:
         raise ExportError(
             f"{_where(node)}: query and value must be flat [T, heads, dim], found "
@@ -143,19 +145,20 @@ def _delta_operands(
     return tokens
 
 
-def _delta_rule(
-    node: CustomNode,
-    query: Array,
-    key: Array,
-    value: Array,
-    beta: Array,
-    state: Array,
-    decay: Array,
+def delta_rule(
+    query: Array, key: Array, value: Array, beta: Array, state: Array, decay: Array, scale: float
 ) -> tuple[Array, Array]:
-    """Token by token: forget, recall, correct, read. Output and state, FP16."""
+    """The gated delta rule, token by token: forget, recall, correct, read.
+
+    For each value head the state `S` `[DV, DK]` decays by `exp(decay)`, what the key recalls is
+    taken from the value, and the rest, times beta, is written back: `S += beta (v - S k) k^T`. The
+    output is `S q * scale`. Value head `h` reads key head `h // (NV / NK)`. Query, key
+    `[T, NK, DK]`, value `[T, NV, DV]`, beta, decay `[T, NV]`, state `[1, NV, DV, DK]`; output and
+    state are FP16.
+    """
     heads = value.shape[1]
     shared = np.arange(heads) // (heads // key.shape[1])
-    queries = query.astype(SINGLE)[:, shared] * np.float32(node.attributes["scale_value"])
+    queries = query.astype(SINGLE)[:, shared] * np.float32(scale)
     keys, values = key.astype(SINGLE)[:, shared], value.astype(SINGLE)
     kept, rates = np.exp(decay), beta.astype(SINGLE)
     memory = state[0].astype(SINGLE)

@@ -12,13 +12,14 @@ import onnx_ir as ir
 
 from q35export.ascend.ops import (
     chunk_gated_delta_rule,
+    expand_heads,
     incre_flash_attention,
     recurrent_gated_delta_rule,
     scatter,
 )
 from q35export.ascend.targets.standard import FLOAT, FLOAT16, INT32, StandardTarget
 from q35export.graph import Array
-from q35export.targets.base import AttentionHeads, DeltaHeads, Values
+from q35export.targets.base import AttentionHeads, AttentionOperands, DeltaHeads, DeltaOperands
 
 
 class Ascend310pTarget(StandardTarget):
@@ -44,24 +45,14 @@ class Ascend310pTarget(StandardTarget):
         return self.graph.op("Transpose", self.cast(stack, FLOAT16, FLOAT), perm=[0, 1, 3, 2])
 
     def gated_delta_rule(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: ir.Value,
-        decay: ir.Value,
-        beta: ir.Value,
-        heads: DeltaHeads,
+        self, given: DeltaOperands, heads: DeltaHeads
     ) -> tuple[ir.Value, ir.Value]:
         """The output `[T, NV, DV]` and the state `[1, NV, DV, DK]`, FP16."""
-        flat = self.graph.reshape(value, -1, heads.value, heads.value_dim)
-        flat = self.cast(flat, self.dtype, FLOAT16)
+        flat = self.graph.reshape(given.value, -1, heads.value, heads.value_dim)
+        given = given._replace(value=self.cast(flat, self.dtype, FLOAT16))
         if self.tokens is None:
-            step = recurrent_gated_delta_rule.Operands(query, key, flat, beta, past, decay)
-            return recurrent_gated_delta_rule.node(self.graph, step, heads)
-        lengths = self._token_count(query)
-        whole = chunk_gated_delta_rule.Operands(query, key, flat, beta, past, lengths, decay)
-        return chunk_gated_delta_rule.node(self.graph, whole, heads)
+            return recurrent_gated_delta_rule(self.graph, given, heads)
+        return chunk_gated_delta_rule(self.graph, given, self._token_count(given.query), heads)
 
     def _token_count(self, query: ir.Value) -> ir.Value:
         """T as `[1]` int32 from the shape of the first layer's query; all layers have as many."""
@@ -72,55 +63,29 @@ class Ascend310pTarget(StandardTarget):
         return self._lengths
 
     def attention(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: tuple[ir.Value, ir.Value] | None,
-        slots: Values,
-        heads: AttentionHeads,
+        self, given: AttentionOperands, heads: AttentionHeads
     ) -> tuple[ir.Value, ir.Value, ir.Value]:
         """In a prefill as everywhere; in decode `slots` are the slot to write, `[1]` int64, and the
         blocked ones, `[1, 1, 1, C]` bool, and `past` is `[1, NKV, C, HD]` FP16."""
-        if self.tokens is not None or past is None:
-            return super().attention(query, key, value, past, slots, heads)
-        slot, blocked = slots
-        query = self._one_token(query, heads.query, heads)
-        present_key, present_value = (
-            self._written(cache, slot, rows, heads)
-            for cache, rows in zip(past, (key, value), strict=True)
-        )
-        out = self._attended(query, present_key, present_value, blocked, heads)
-        flat = self.graph.reshape(out, 1, 1, heads.query * heads.dim)
-        return self.cast(flat, FLOAT16, self.dtype), present_key, present_value
+        if self.tokens is not None or given.past is None:
+            return super().attention(given, heads)
+        graph, (slot, blocked) = self.graph, given.slots
+        capacity = self._capacity(given.past[0])
+        query = self._one_token(given.query, heads.query, heads)
+        caches = []
+        for cache, rows in zip(given.past, (given.key, given.value), strict=True):
+            one = self._one_token(rows, heads.kv, heads)
+            shape = (1, heads.kv, capacity, heads.dim)
+            caches.append(scatter(graph, cache, slot, one, shape))
+        key, value = (expand_heads(graph, cache, heads, capacity) for cache in caches)
+        told = AttentionHeads(heads.query, heads.query, heads.dim)
+        out = incre_flash_attention(graph, query, key, value, blocked, told)
+        flat = graph.reshape(out, 1, 1, heads.query * heads.dim)
+        return self.cast(flat, FLOAT16, self.dtype), caches[0], caches[1]
 
     def _one_token(self, x: ir.Value, count: int, heads: AttentionHeads) -> ir.Value:
         rows = self.graph.reshape(x, 1, count, 1, heads.dim)
         return self.cast(rows, self.dtype, FLOAT16)
-
-    def _written(
-        self, cache: ir.Value, slot: ir.Value, rows: ir.Value, heads: AttentionHeads
-    ) -> ir.Value:
-        rows = self._one_token(rows, heads.kv, heads)
-        shape = (1, heads.kv, self._capacity(cache), heads.dim)
-        return scatter.node(self.graph, cache, slot, rows, cache_shape=shape)
-
-    def _attended(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        blocked: ir.Value,
-        heads: AttentionHeads,
-    ) -> ir.Value:
-        """The cache widened to as many heads as the query has, and the node told so."""
-        capacity = self._capacity(key)
-        wide_key, wide_value = (
-            incre_flash_attention.expand_heads(self.graph, cache, heads, capacity)
-            for cache in (key, value)
-        )
-        told = AttentionHeads(heads.query, heads.query, heads.dim)
-        return incre_flash_attention.node(self.graph, query, wide_key, wide_value, blocked, told)
 
     @staticmethod
     def _capacity(cache: ir.Value) -> int:

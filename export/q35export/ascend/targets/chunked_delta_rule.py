@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from q35export.graph import Array, Graph
-from q35export.targets.base import DeltaHeads
+from q35export.targets.base import DeltaHeads, DeltaOperands
 
 CHUNK = 64
 _HIDDEN = np.float32(-1e30)  # exp gives exactly zero
@@ -43,30 +43,21 @@ class ChunkedRule:
         self._steps = math.ceil(math.log2(math.ceil(longest / CHUNK) + 1))
         self._lengths: tuple[ir.Value, ir.Value] | None = None
 
-    def __call__(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        state: ir.Value,
-        decay: ir.Value,
-        beta: ir.Value,
-        heads: DeltaHeads,
-    ) -> tuple[ir.Value, ir.Value]:
+    def __call__(self, given: DeltaOperands, heads: DeltaHeads) -> tuple[ir.Value, ir.Value]:
         """The output `[T, NV, DV]` and the new state `[1, NV, DK, DV]`.
 
         All FP32: query, key `[T, NV, DK]`, value `[T, NV, DV]`, decay and beta `[T, NV]`.
         """
         op, ints = self._graph.op, self._graph.ints
-        length, missing = self._token_lengths(query)
-        chunks = self._cut((query, key, value, decay, beta), missing, heads)
+        length, missing = self._token_lengths(given.query)
+        chunks = self._cut(given, missing, heads)
         total = op("CumSum", chunks.decay, ints(2))
         pairwise = self._pairwise_decay(total)
         since = op("Exp", total)
         recall, write = self._solve(chunks, pairwise, since, heads)
         last = op("Slice", total, ints(CHUNK - 1), ints(CHUNK), ints(2))
         left = op("Mul", chunks.key, op("Exp", op("Sub", last, total)))
-        before, after = self._states(left, recall, write, op("Exp", last), state, heads)
+        before, after = self._states(left, recall, write, op("Exp", last), given.past, heads)
         written = op("Sub", write, op("MatMul", recall, before))
         scores = op("Mul", self._gram(chunks.query, chunks.key), pairwise)
         outside = op("MatMul", op("Mul", chunks.query, since), before)
@@ -85,13 +76,13 @@ class ChunkedRule:
             self._lengths = length, missing
         return self._lengths
 
-    def _cut(self, parts: tuple[ir.Value, ...], missing: ir.Value, heads: DeltaHeads) -> _Chunks:
+    def _cut(self, given: DeltaOperands, missing: ir.Value, heads: DeltaHeads) -> _Chunks:
         """Join, pad, cut into chunks, and take apart again: one node each for all five.
 
         Every Pad has pads of its own: MindSpore Lite 2.0.0 misreads a tensor that two share.
         """
         op, graph = self._graph.op, self._graph
-        query, key, value, decay, beta = parts
+        query, key, value, _, decay, beta = given
         decay, beta = (op("Unsqueeze", rate, graph.ints(-1)) for rate in (decay, beta))
         joined = op("Concat", query, key, value, decay, beta, axis=-1)
         widths = (heads.key_dim, heads.key_dim, heads.value_dim, 1, 1)

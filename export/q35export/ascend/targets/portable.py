@@ -5,35 +5,23 @@ Its decode keeps a KV cache that grows by one slot a step.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend.targets.chunked_delta_rule import ChunkedRule
-from q35export.ascend.targets.standard import FLOAT, PrefillTokens, StandardTarget
-from q35export.graph import Array, Graph
-from q35export.targets.base import DeltaHeads
+from q35export.ascend.targets.standard import FLOAT, StandardTarget
+from q35export.graph import Array
+from q35export.targets.base import DeltaHeads, DeltaOperands
 
 
 class PortableTarget(StandardTarget):
-    """Recurrent states are `[1, NV, DK, DV]` FP32, as they are outside of the graph.
+    """Recurrent states are `[1, NV, DK, DV]` FP32, as they are outside of the graph."""
 
-    `longest` bounds the tokens of one call.
-    """
-
-    kernel_dtype = FLOAT
-
-    def __init__(
-        self,
-        graph: Graph,
-        dtype: ir.DataType,
-        kv_dtype: ir.DataType,
-        *,
-        tokens: PrefillTokens | None = None,
-        patch_mask: ir.Value | None = None,
-        longest: int = 1,
-    ) -> None:
-        super().__init__(graph, dtype, kv_dtype, tokens=tokens, patch_mask=patch_mask)
-        self._chunked = ChunkedRule(graph, longest)
+    @cached_property
+    def _chunked(self) -> ChunkedRule:
+        return ChunkedRule(self.graph, self.longest)
 
     @staticmethod
     def empty_recurrent(shape: tuple[int, ...]) -> Array:
@@ -49,22 +37,14 @@ class PortableTarget(StandardTarget):
         return stack
 
     def gated_delta_rule(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: ir.Value,
-        decay: ir.Value,
-        beta: ir.Value,
-        heads: DeltaHeads,
+        self, given: DeltaOperands, heads: DeltaHeads
     ) -> tuple[ir.Value, ir.Value]:
         """The output `[T, NV, DV]` and the state, FP32."""
-        wide = self.cast(value, self.dtype, FLOAT)
+        wide = self.cast(given.value, self.dtype, FLOAT)
         value = self.graph.reshape(wide, -1, heads.value, heads.value_dim)
-        query, key = (self._spread(part, heads) for part in (query, key))
-        if self.tokens is None:
-            return self._step(query, key, value, past, decay, beta, heads)
-        return self._chunked(query, key, value, past, decay, beta, heads)
+        query, key = (self._spread(part, heads) for part in (given.query, given.key))
+        given = given._replace(query=query, key=key, value=value)
+        return (self._step if self.tokens is None else self._chunked)(given, heads)
 
     def _spread(self, x: ir.Value, heads: DeltaHeads) -> ir.Value:
         """`[T, NK, DK]` as `[T, NV, DK]`: value head h reads key head h // (NV / NK)."""
@@ -75,18 +55,10 @@ class PortableTarget(StandardTarget):
         wide = self.graph.op("Expand", apart, self.graph.ints(1, heads.key, each, heads.key_dim))
         return self.graph.reshape(wide, -1, heads.value, heads.key_dim)
 
-    def _step(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: ir.Value,
-        decay: ir.Value,
-        beta: ir.Value,
-        heads: DeltaHeads,
-    ) -> tuple[ir.Value, ir.Value]:
+    def _step(self, given: DeltaOperands, heads: DeltaHeads) -> tuple[ir.Value, ir.Value]:
         """One token: decay, recall, write, read."""
         op, reshape = self.graph.op, self.graph.reshape
+        query, key, value, past, decay, beta = given
         kept = op("Mul", past, reshape(op("Exp", decay), 1, heads.value, 1, 1))
         row = reshape(key, 1, heads.value, 1, heads.key_dim)
         column = reshape(key, 1, heads.value, heads.key_dim, 1)

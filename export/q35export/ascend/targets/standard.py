@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
@@ -22,6 +23,7 @@ from q35export.matrix import Matrix
 from q35export.precision import Quantisation
 from q35export.targets.base import (
     AttentionHeads,
+    AttentionOperands,
     DeltaHeads,
     Float32,
     HeadNorms,
@@ -53,29 +55,22 @@ class PrefillTokens:
     tail: ir.Value
 
 
+@dataclass
 class StandardTarget:
     """Everything but the token mixers.
 
-    `tokens` None means a graph of one token. `kernel_dtype` is that of the delta rule's query,
-    key, value and beta. `patch_mask` `[1, 1, P]` FP32 is added to the scores of the vision tower.
+    `tokens` None means a graph of one token, `longest` bounds those of one call. `kernel_dtype` is
+    that of the delta rule's query, key, value and beta. `patch_mask` `[1, 1, P]` FP32 is added to
+    the scores of the vision tower.
     """
 
-    kernel_dtype = FLOAT
-
-    def __init__(
-        self,
-        graph: Graph,
-        dtype: ir.DataType,
-        kv_dtype: ir.DataType,
-        *,
-        tokens: PrefillTokens | None = None,
-        patch_mask: ir.Value | None = None,
-    ) -> None:
-        self.graph = graph
-        self.dtype = dtype
-        self.kv_dtype = kv_dtype
-        self.tokens = tokens
-        self.patch_mask = patch_mask
+    graph: Graph
+    dtype: ir.DataType
+    kv_dtype: ir.DataType
+    tokens: PrefillTokens | None = None
+    patch_mask: ir.Value | None = None
+    longest: int = 1
+    kernel_dtype: ClassVar = FLOAT
 
     def cast(self, x: ir.Value, source: ir.DataType, to: ir.DataType) -> ir.Value:
         """`x` of dtype `source` as `to`; no node when they are equal."""
@@ -252,13 +247,7 @@ class StandardTarget:
     # Attention -------------------------------------------------------------------------------
 
     def attention(
-        self,
-        query: ir.Value,
-        key: ir.Value,
-        value: ir.Value,
-        past: tuple[ir.Value, ir.Value] | None,
-        slots: Values,
-        heads: AttentionHeads,
+        self, given: AttentionOperands, heads: AttentionHeads
     ) -> tuple[ir.Value, ir.Value, ir.Value]:
         """Causal attention, `[1, T, NH * HD]`, and the caches `[1, NKV, S, HD]` in `kv_dtype`.
 
@@ -267,6 +256,7 @@ class StandardTarget:
         `[1, 1, T, S]` FP32 is added to the scores; for each slot, index `[C]` int32 is the new row
         it would take and fresh `[1, NKV, C, HD]` bool whether it takes it.
         """
+        query, key, value, past, slots = given
         split = self.graph.reshape(value, 1, -1, heads.kv, heads.dim)
         caches = []
         for number, rows in enumerate((key, split)):
