@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Protocol
 
 import numpy as np
@@ -30,9 +28,9 @@ from q35chat.ascend.growing_cache import GrowingCaches, GrowingStep
 from q35chat.ascend.prefill import PrefillCall, check_stacked, read_prefill
 from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import read_contract
+from q35chat.engine.sequence import SequenceDecoder
 from q35chat.engine.session import Array, Buffer, GraphSession
-from q35chat.engine.slots import Slots, check_prompt
-from q35chat.engine.states import Snapshot, StateBuffers
+from q35chat.engine.states import Snapshot
 from q35chat.engine.tokens import Tokens
 
 DEFAULT_LONGEST = 4096
@@ -68,7 +66,7 @@ class GearedSnapshot(Snapshot):
         return super().nbytes + sum(grown)
 
 
-class GearedDecoder:
+class GearedDecoder(SequenceDecoder):
     """A `Decoder` over a `prefill` and a `decode` graph.
 
     `image_token_id` marks the tokens that take a row of picture embeddings. `longest` bounds a
@@ -91,19 +89,17 @@ class GearedDecoder:
         vocab_size: int | None = None,
     ) -> None:
         check_stacked({spec.name: spec for spec in decode.outputs})
-        self._contract = contract = read_contract(decode, vocab_size)
+        contract = read_contract(decode, vocab_size)
         self._prefill_contract = read_prefill(prefill, contract)
+        fixed, grown = (
+            tuple(p for p in contract.pairs if p.grows is kind) for kind in (False, True)
+        )
+        capacity = contract.capacity or longest
+        super().__init__((decode, prefill), contract, fixed, capacity, image_token_id)
         self._decode, self._prefill = decode, prefill
-        self._image_token_id = image_token_id
         self._costs = costs or Costs()
-        self.capacity = contract.capacity or longest
-        self.vocab_size = contract.vocab_size
         self.image_width = self._prefill_contract.image_width
-        self._states = StateBuffers(decode, tuple(p for p in contract.pairs if not p.grows))
-        self._caches = GrowingCaches(decode, tuple(p for p in contract.pairs if p.grows))
-        self._slots = Slots(self.capacity, contract.attention_mask.dtype)
-        self._logits = Logits.allocated(decode, contract, 1)
-        self._last_row = self._own_row = Row(self._logits, 0)
+        self._caches = GrowingCaches(decode, grown)
         self._step: Call | GrowingStep
         if contract.capacity is None:
             self._step = GrowingStep(
@@ -121,25 +117,11 @@ class GearedDecoder:
         )
         self._read_before = self._nothing
         self.route = ""
-        self.rope_position = 0
-        self.predict_ms = 0.0
-
-    @property
-    def used(self) -> int:
-        """Slots that hold a token of the sequence."""
-        return self._slots.count
-
-    @property
-    def keys(self) -> Array:
-        """What fills the used slots, [used] int64."""
-        return self._slots.keys
 
     def reset(self) -> None:
         """Forget the sequence."""
-        self._slots.rewind(0)
-        self._states.reset()
+        super().reset()
         self._caches.load({})
-        self.rope_position = 0
 
     def chunks(
         self,
@@ -154,8 +136,7 @@ class GearedDecoder:
         All as `Decoder.chunks` has it; each part goes through the graph that is cheaper for it.
         Raises PromptGearError as well.
         """
-        check_prompt(len(ids), self.used, self.capacity)
-        new = Tokens.of(ids, positions, image_embeds, keys, self._image_token_id)
+        new = self._new(ids, positions, image_embeds, keys)
         before, rope = self.used, self.rope_position
         todo, route, offset = self._plan(new)
         for number, stretch in enumerate(route.stretches):
@@ -185,15 +166,6 @@ class GearedDecoder:
         self._decode_one(Tokens(ids, position, ids, np.zeros(1, np.bool_), None))
         return self.logits()
 
-    def logits(self) -> Array:
-        """The logits [V] float32 of the last run, a view that the next run overwrites."""
-        return self._last_row.values()
-
-    def maxima(self) -> Array | None:
-        """The largest of each block of neighbouring `logits`, [V / B] float32, a view as they are;
-        None where the graph does not tell them."""
-        return self._last_row.maxima()
-
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
         tokens = None
@@ -207,27 +179,13 @@ class GearedDecoder:
             tokens=tokens,
         )
 
-    def holds(self, snapshot: Snapshot) -> bool:
-        """Whether the KV rows of `snapshot` are still in their slots."""
-        return self._contract.capacity is None or self._slots.hold(snapshot.keys)
-
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
         assert isinstance(snapshot, GearedSnapshot)
-        snapshot.check(held=self.holds(snapshot))
-        self._slots.rewind(0)  # no sequence is there until all of it is
-        self._states.load(snapshot.states)
+        super().restore(snapshot)
         self._caches.load(snapshot.caches)
         self._slots.rename(snapshot.keys)
         self._read_before = snapshot.tokens or self._nothing
-        self._slots.rewind(snapshot.count)
-        self.rope_position = snapshot.rope_position
-
-    def close(self) -> None:
-        """Free the graphs; further calls are errors."""
-        with ExitStack() as closing:  # each, whatever happens with another
-            closing.callback(self._decode.close)
-            closing.callback(self._prefill.close)
 
     def _plan(self, new: Tokens) -> tuple[Tokens, Route, int]:
         """How to read `new`: the tokens to take parts of, the route through them, and the slot of
@@ -277,19 +235,6 @@ class GearedDecoder:
         self._last_row = self._own_row
         self._costs.note(None, self.predict_ms)
         self._record(one)
-
-    def _run(self, call: Call | GrowingStep | PrefillCall, tokens: int) -> None:
-        """Take the slots and run. A run that fails leaves the sequence as it was."""
-        before = self.used
-        self._slots.advance(tokens)
-        try:
-            call.upload(self._slots)
-            started = perf_counter()
-            call.run()
-        except BaseException:
-            self._slots.rewind(before)
-            raise
-        self.predict_ms = (perf_counter() - started) * 1e3
 
     def _record(self, part: Tokens) -> None:
         """`part` was read into the last slots; what lay there and behind is forgotten."""

@@ -99,6 +99,7 @@ def library_version(library: Any) -> str:  # noqa: ANN401
 class LiteSession:
     """One converted graph. `kind` is "prefill", "decode" or "vision".
 
+    `inputs` and `outputs` are in its order, with an empty shape where the file does not tell.
     `gears` are used where the file does not tell its own, `metadata` is what its maker says of it;
     `residency` says when it is loaded.
     """
@@ -130,7 +131,7 @@ class LiteSession:
         self._shapes: list[list[int]] | None = None
         self._last: LiteRun | None = None
         self.load_ms = 0.0
-        self._metadata = {"q35chat.contract": "1", "q35chat.graph": kind} | dict(metadata or {})
+        self.metadata = {"q35chat.contract": "1", "q35chat.graph": kind} | dict(metadata or {})
         try:
             self._residency.enter(self)
             self._describe(gears)
@@ -138,21 +139,6 @@ class LiteSession:
             clear_frames(error.__traceback__)
             self.close()
             raise
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """Declared inputs, in graph order."""
-        return self._inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """Declared outputs, in graph order; an empty shape where the file does not tell."""
-        return self._outputs
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """The kind of graph, and its gears."""
-        return self._metadata
 
     @property
     def is_loaded(self) -> bool:
@@ -203,9 +189,9 @@ class LiteSession:
         or where one buffer is on both sides."""
         self._life.check()
         check_bound(self, inputs, outputs)
-        reads = [_ours(inputs[spec.name]) for spec in self._inputs]
-        writes = [_ours(outputs[spec.name]) for spec in self._outputs]
-        for spec, buffer in zip(self._inputs, reads, strict=True):
+        reads = [_ours(inputs[spec.name]) for spec in self.inputs]
+        writes = [_ours(outputs[spec.name]) for spec in self.outputs]
+        for spec, buffer in zip(self.inputs, reads, strict=True):
             if buffer.dtype != spec.dtype:
                 raise ValueError(f"{spec.name} is {spec.dtype}, its buffer {buffer.dtype}")
         for buffer, described in zip(writes, self._outputs_meta, strict=True):
@@ -250,15 +236,15 @@ class LiteSession:
             dims = self._model.get_model_info("dynamic_dims")
         names, out = ports(self._kind, [x.name for x in inputs], [x.name for x in outputs])
         self._outputs_meta = tuple(outputs)
-        self._inputs = tuple(map(_spec, names, inputs))
-        self._outputs = tuple(map(_spec, out, outputs))
+        self.inputs = tuple(map(_spec, names, inputs))
+        self.outputs = tuple(map(_spec, out, outputs))
         renamed = {tensor.name: name for tensor, name in zip(inputs, names, strict=True)}
         told = read_gears(template, dims, renamed)
         self._gears = told or tuple(gears)
-        free = any(axis is None for spec in self._inputs for axis in spec.shape)
+        free = any(axis is None for spec in self.inputs for axis in spec.shape)
         self._dynamic = free or bool(told)
         if self._gears:
-            self._metadata["q35chat.gear_shapes"] = write_gears(self._gears)
+            self.metadata["q35chat.gear_shapes"] = write_gears(self._gears)
 
     def _resize(self, shapes: list[list[int]]) -> None:
         """Tell the graph its shapes, only when they change and only where they are a gear; a graph
@@ -267,7 +253,7 @@ class LiteSession:
             return
         sizes = {
             (spec.name, axis): size
-            for spec, shape in zip(self._inputs, shapes, strict=True)
+            for spec, shape in zip(self.inputs, shapes, strict=True)
             for axis, size in enumerate(shape)
         }
         fits = (all(sizes.get(at) == size for at, size in gear.items()) for gear in self._gears)
@@ -289,7 +275,7 @@ class LiteSession:
             self._last = run  # the library's own outputs now are these buffers: keep them alive
             return
         results = self._model.predict(tensors)
-        for spec, buffer, result in zip(self._outputs, run.writes, results, strict=True):
+        for spec, buffer, result in zip(self.outputs, run.writes, results, strict=True):
             data = result.get_data_to_numpy()
             if data.size != int(np.prod(buffer.shape)):
                 raise RuntimeError(f"{spec.name} came out as {data.shape}, not {buffer.shape}")

@@ -5,12 +5,12 @@ terminal breaks them.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from q35chat.bench.document import Comparison
 from q35chat.bench.plot import blocks, latencies
-from q35chat.bench.results import Result, Spread
+from q35chat.bench.results import DecodePoint, PrefillPoint, Result, Spread
 from q35chat.errors import Remedy
 from q35chat.text import pluralise
 
@@ -30,10 +30,14 @@ def result_lines(result: Result) -> Iterator[str]:
     )
     yield from _said("machine", f"{subject.machine}; {subject.software}")
     yield from _said("load", f"{result.load_ms:.0f} ms")
-    yield from _prefills(result)
-    yield from _decodes(result)
-    yield from _own(result)
-    yield from _steps(result)
+    points = list(result.decode_points())
+    prefills = map(_prefill, result.prefill_points())
+    yield from _table("prefill", f"{_SPEEDS} first token  own share", prefills)
+    columns = f"{_SPEEDS} {'p50 ms':>8} {'p95 ms':>8}  of the ceiling"
+    yield from _table("decode", columns, map(_decode, points))
+    columns = f"{'ms of a step (choosing)':{_SPEED}} share of the time"
+    yield from _table("own", columns, map(_own, points))
+    yield from _table("steps", "", (_steps(result, point) for point in points))
     yield from _memory(result)
     yield from _bandwidth(result)
 
@@ -56,51 +60,37 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield from _wrapped(f"  not the same {name}: {now} now, {then} then", 4)
 
 
-def _prefills(result: Result) -> Iterator[str]:
-    points = list(result.prefill_points())
-    if points:
-        yield f"{'prefill':{_PLACE}} {_SPEEDS} first token  own share"
-    for point in points:
-        yield (
-            f"{f'  {point.tokens} behind {point.context}':{_PLACE}} "
-            f"{_speed(point.tokens_per_s):{_SPEED}} "
-            f"{point.first_token_ms.median:8.0f} ms  {point.own_share:9.2%}"
-        )
+def _table(head: str, columns: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A head and a line for each place, named by tokens and context; nothing without any."""
+    lines = [f"{f'  {place}':{_PLACE}} {numbers}".rstrip() for place, numbers in rows]
+    if lines:
+        yield f"{head:{_PLACE}} {columns}".rstrip()
+    yield from lines
 
 
-def _decodes(result: Result) -> Iterator[str]:
-    points = list(result.decode_points())
-    if points:
-        yield f"{'decode':{_PLACE}} {_SPEEDS} {'p50 ms':>8} {'p95 ms':>8}  of the ceiling"
-    for point in points:
-        reached = ""
-        if point.ceiling is not None and point.reached is not None:
-            reached = f"{point.reached:6.1%} of {_rate(point.ceiling)}"
-        yield (
-            f"{_behind(point.context)} {_speed(point.tokens_per_s):{_SPEED}} "
-            f"{point.p50_ms:8.2f} {point.p95_ms:8.2f}  {reached}"
-        ).rstrip()
+def _prefill(point: PrefillPoint) -> tuple[str, str]:
+    times = f"{point.first_token_ms.median:8.0f} ms  {point.own_share:9.2%}"
+    where = f"{point.tokens} behind {point.context}"
+    return where, f"{_speed(point.tokens_per_s):{_SPEED}} {times}"
 
 
-def _own(result: Result) -> Iterator[str]:
-    points = list(result.decode_points())
-    if points:
-        yield f"{'own':{_PLACE}} {'ms of a step (choosing)':{_SPEED}} share of the time"
-    for point in points:
-        times = f"{point.own_ms:.3f} ({point.choose_ms:.3f})"
-        yield f"{_behind(point.context)} {times:{_SPEED}} {point.own_share:17.2%}"
+def _decode(point: DecodePoint) -> tuple[str, str]:
+    reached = ""
+    if point.ceiling is not None and point.reached is not None:
+        reached = f"{point.reached:6.1%} of {_rate(point.ceiling)}"
+    times = f"{point.p50_ms:8.2f} {point.p95_ms:8.2f}  {reached}"
+    return f"behind {point.context}", f"{_speed(point.tokens_per_s):{_SPEED}} {times}"
 
 
-def _steps(result: Result) -> Iterator[str]:
-    points = list(result.decode_points())
-    if points:
-        yield "steps"
-    for point in points:
-        values = latencies(result.steps_at(point.context))
-        yield (
-            f"{_behind(point.context)} {blocks(values, _BARS)} "
-            f"{min(values):.1f} to {max(values):.1f} ms"
-        )
+def _own(point: DecodePoint) -> tuple[str, str]:
+    times = f"{point.own_ms:.3f} ({point.choose_ms:.3f})"
+    return f"behind {point.context}", f"{times:{_SPEED}} {point.own_share:17.2%}"
+
+
+def _steps(result: Result, point: DecodePoint) -> tuple[str, str]:
+    values = latencies(result.steps_at(point.context))
+    times = f"{min(values):.1f} to {max(values):.1f} ms"
+    return f"behind {point.context}", f"{blocks(values, _BARS)} {times}"
 
 
 def _memory(result: Result) -> Iterator[str]:
@@ -150,10 +140,6 @@ def _wrapped(line: str, indent: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _behind(context: int) -> str:
-    return f"{f'  behind {context}':{_PLACE}}"
 
 
 def _speed(speed: Spread) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
@@ -66,7 +65,7 @@ class SamplingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AskOptions:
+class AskOptions(opt.ModelOptions):
     """What `ask` takes; None means: not given."""
 
     prompt: Annotated[
@@ -89,18 +88,10 @@ class AskOptions:
     keep: Annotated[
         bool,
         typer.Option(
-            " /--no-save",
-            help="Do not keep this question and its answer.",
-            show_default=False,
+            " /--no-save", help="Do not keep this question and its answer.", show_default=False
         ),
     ] = True
     sampling: SamplingOptions = SamplingOptions()
-    model_dir: opt.ModelDir = None
-    max_image_tokens: opt.MaxImageTokens = None
-    threads: opt.Threads = None
-    snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB
-    speculate: opt.Speculate = None
-    npu: NpuOptions = DEFAULT_NPU
 
 
 @opt.takes(AskOptions)
@@ -119,15 +110,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     prompt = _checked_prompt(options, console)
     store, kept_in = _place(options, console)
     settings = load_settings()
-    choice = models.choose_model(
-        options.model_dir, settings, lambda: models.make_demo(console.note)
-    )
-    choice = replace(
-        choice,
-        npu=options.npu,
-        snapshot_mib=options.snapshot_mib,
-        speculate=options.speculate or settings.speculate,
-    )
+    choice = models.choice_of(options, settings, console.note)
     started = perf_counter()
     with StatusLine(console).showing("loading the model"):
         model = call_in_worker(lambda: (load or models.load_model)(choice, options.threads))

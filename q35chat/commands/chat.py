@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
+from q35chat.ascend.options import DEFAULT_NPU
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine, is_terminal
 from q35chat.errors import UsageError
@@ -24,17 +24,13 @@ if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
     from q35chat.chat.values import ChatSettings
     from q35chat.chat.workspace import Workspace
-    from q35chat.commands.model import ModelChoice
     from q35chat.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class ChatOptions:
+class ChatOptions(opt.ModelOptions):
     """What `chat` takes; None and empty mean: not given."""
 
-    model_dir: opt.ModelDir = None
-    max_image_tokens: opt.MaxImageTokens = None
-    threads: opt.Threads = None
     continues: opt.Continues = False
     session: opt.Session = None
     images: opt.Images = None
@@ -43,9 +39,6 @@ class ChatOptions:
     no_images: opt.NoImages = False
     thinking: opt.Thinking = None
     thinking_budget: opt.ThinkingBudget = None
-    snapshot_mib: opt.SnapshotMib = opt.DEFAULT_SNAPSHOT_MIB
-    speculate: opt.Speculate = None
-    npu: NpuOptions = DEFAULT_NPU
     plain: Annotated[
         bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
     ] = False
@@ -172,29 +165,17 @@ def stored_workspace(
     from q35chat.chat.values import ChatSettings
     from q35chat.chat.workspace import Workspace
 
-    def load() -> tuple[ChatBackend, ChatSettings]:
-        from q35chat.commands.model import choose_model, make_demo
-
-        choice = choose_model(options.model_dir, settings, lambda: make_demo(say))
-        return load_choice(replace(choice, npu=options.npu), options.threads)
-
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
         from q35chat.bundle.foreign import open_bundle
-        from q35chat.commands.model import ModelChoice
 
         if open_bundle(folder, check="names").manifest.target == "cpu":
-            return load_choice(ModelChoice(folder), options.threads)
-        return load_choice(ModelChoice(folder, npu=options.npu), None)
+            return load(replace(options, model_dir=folder, npu=DEFAULT_NPU))
+        return load(replace(options, model_dir=folder, threads=None))
 
-    def load_choice(choice: ModelChoice, threads: int | None) -> tuple[ChatBackend, ChatSettings]:
-        from q35chat.commands.model import load_model
+    def load(asked: ChatOptions) -> tuple[ChatBackend, ChatSettings]:
+        from q35chat.commands import model as models
 
-        choice = replace(
-            choice,
-            snapshot_mib=options.snapshot_mib,
-            speculate=options.speculate or settings.speculate,
-        )
-        model = load_model(choice, threads)
+        model = models.load_model(models.choice_of(asked, settings, say), asked.threads)
         thinking = options.thinking
         if thinking is None:
             thinking = settings.thinking or options.thinking_budget is not None
@@ -205,4 +186,4 @@ def stored_workspace(
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 
-    return Workspace(store, load, load_bundle)
+    return Workspace(store, lambda: load(options), load_bundle)

@@ -19,7 +19,7 @@ from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
-from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB
+from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB, ModelOptions
 from q35chat.errors import BundleError, RuntimeFailure, UsageError
 from q35chat.runtimes import cpu, runtime
 from q35chat.settings import Settings
@@ -56,6 +56,18 @@ def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Pat
     if is_bundle(DEFAULT_OUT):
         return ModelChoice(DEFAULT_OUT)
     return ModelChoice(demo(), is_demo=True)
+
+
+def choice_of(
+    options: ModelOptions, settings: Settings, note: Callable[[str], None]
+) -> ModelChoice:
+    """The model that `options` ask for, else `settings`, else the demo, and how it is to run."""
+    return replace(
+        choose_model(options.model_dir, settings, lambda: make_demo(note)),
+        npu=options.npu,
+        snapshot_mib=options.snapshot_mib,
+        speculate=options.speculate or settings.speculate,
+    )
 
 
 def make_demo(note: Callable[[str], None]) -> Path:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 import typer
 
 from q35chat import user_input
+from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.errors import UsageError
 
 
@@ -36,76 +38,60 @@ Options = TypeVar("Options")
 
 DEFAULT_SNAPSHOT_MIB = 512
 
-_MODEL = "Model"
-_NPU = "NPU (bundles for ascend-310p)"
-_SAMPLING = "Sampling (defaults: the model's generation_config.json)"
+_model = partial(typer.Option, rich_help_panel="Model")
+_npu = partial(typer.Option, rich_help_panel="NPU (bundles for ascend-310p)")
+_sampling = partial(
+    typer.Option, rich_help_panel="Sampling (defaults: the model's generation_config.json)"
+)
+_number = partial(_sampling, callback=_finite)
 
 Debug = Annotated[
     bool,
     typer.Option(
-        "--debug",
-        help="Show a traceback for a failure.",
-        callback=_turn_on_debug,
-        is_eager=True,
+        "--debug", help="Show a traceback for a failure.", callback=_turn_on_debug, is_eager=True
     ),
 ]
 ModelDir = Annotated[
     Path | None,
-    typer.Option(
+    _model(
         "--model-dir",
         "-m",
         help="The bundle to use. Default: out/ where that is one, else the demo.",
-        rich_help_panel=_MODEL,
     ),
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        max=1024,
-        help="CPU threads. Default: the CPUs this process may really use.",
-        rich_help_panel=_MODEL,
-    ),
+    _model(min=1, max=1024, help="CPU threads. Default: the CPUs this process may really use."),
 ]
 MaxImageTokens = Annotated[
     int | None,
-    typer.Option(
+    _model(
         min=1,
         help="The most tokens a picture may take; larger ones are scaled down. Default: 1024.",
-        rich_help_panel=_MODEL,
     ),
 ]
 SnapshotMib = Annotated[
     int,
-    typer.Option(
-        min=0,
-        help="Memory in MiB for going back to earlier turns without reading them again.",
-        rich_help_panel=_MODEL,
-    ),
+    _model(min=0, help="Memory in MiB for going back to earlier turns without reading them again."),
 ]
 Speculate = Annotated[
     user_input.Speculate | None,
-    typer.Option(
+    _model(
         help="Guess the next tokens and compute several at once, for the same answers sooner: from "
         "what was said (lookup), by the model's own head (mtp; export --mtp). Default: auto, where "
-        "it wins.",
-        rich_help_panel=_MODEL,
+        "it wins."
     ),
 ]
-DeviceId = Annotated[int, typer.Option(min=0, help="The chip to use.", rich_help_panel=_NPU)]
+DeviceId = Annotated[int, _npu(min=0, help="The chip to use.")]
 Residency = Annotated[
     Literal["auto", "both", "swap"],
-    typer.Option(
-        help="Keep prefill and decode on the chip, or load each when it is its turn.",
-        rich_help_panel=_NPU,
-    ),
+    _npu(help="Keep prefill and decode on the chip, or load each when it is its turn."),
 ]
 HostStates = Annotated[
     bool,
-    typer.Option(
+    _npu(
         "--host-state-roundtrip",
         help="Move all states through the host at every step: slow, for comparison.",
-        rich_help_panel=_NPU,
     ),
 ]
 Images = Annotated[
@@ -152,30 +138,26 @@ Stop = Annotated[
     list[str] | None,
     typer.Option(help="End the answer before this text; repeat for more."),
 ]
-Temperature = Annotated[
-    float | None, typer.Option(min=0, callback=_finite, rich_help_panel=_SAMPLING)
-]
-TopP = Annotated[
-    float | None, typer.Option(min=0, max=1, callback=_finite, rich_help_panel=_SAMPLING)
-]
-TopK = Annotated[int | None, typer.Option(min=0, rich_help_panel=_SAMPLING)]
-MinP = Annotated[
-    float | None, typer.Option(min=0, max=1, callback=_finite, rich_help_panel=_SAMPLING)
-]
-PresencePenalty = Annotated[
-    float | None,
-    typer.Option(min=-2, max=2, callback=_finite, rich_help_panel=_SAMPLING),
-]
-RepetitionPenalty = Annotated[
-    float | None, typer.Option(min=0.01, max=100, callback=_finite, rich_help_panel=_SAMPLING)
-]
-Seed = Annotated[
-    int | None, typer.Option(min=0, help="Repeat a run exactly.", rich_help_panel=_SAMPLING)
-]
-Greedy = Annotated[
-    bool,
-    typer.Option("--greedy", help="Always the likeliest token.", rich_help_panel=_SAMPLING),
-]
+Temperature = Annotated[float | None, _number(min=0)]
+TopP = Annotated[float | None, _number(min=0, max=1)]
+TopK = Annotated[int | None, _sampling(min=0)]
+MinP = Annotated[float | None, _number(min=0, max=1)]
+PresencePenalty = Annotated[float | None, _number(min=-2, max=2)]
+RepetitionPenalty = Annotated[float | None, _number(min=0.01, max=100)]
+Seed = Annotated[int | None, _sampling(min=0, help="Repeat a run exactly.")]
+Greedy = Annotated[bool, _sampling("--greedy", help="Always the likeliest token.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """Which model is asked and how it runs; None means: not given."""
+
+    model_dir: ModelDir = None
+    max_image_tokens: MaxImageTokens = None
+    threads: Threads = None
+    snapshot_mib: SnapshotMib = DEFAULT_SNAPSHOT_MIB
+    speculate: Speculate = None
+    npu: NpuOptions = DEFAULT_NPU
 
 
 _NPU_OPTIONS = {"device_id": DeviceId, "residency": Residency, "host_state_roundtrip": HostStates}
@@ -197,10 +179,11 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Comman
 
 
 def _parameters(options: type[Any]) -> Iterator[Parameter]:
-    """A parameter for each field; those of a dataclass within it stand in its place, those of
-    `NpuOptions`, which knows no command line, with their options here."""
+    """A parameter for each field, those that an options class takes over at the end; those of a
+    dataclass within it stand in its place, those of `NpuOptions`, which knows no command line, with
+    their options here."""
     types: dict[str, Any] = get_type_hints(options, include_extras=True)
-    for field in fields(options):
+    for field in sorted(fields(options), key=lambda field: bool(field.kw_only)):
         kind = types[field.name]
         if hasattr(kind, "__dataclass_fields__"):
             yield from _parameters(kind)

@@ -40,30 +40,11 @@ def _name_a_result() -> str:
     return f"name a file that {program()} bench --out wrote"
 
 
+_OPTIONS: Final[Words] = {one: f"--{one.name.lower().replace('_', '-')}" for one in Option}
 COMMAND_LINE: Final[Words] = {
-    Option.BLOCK_SIZE: "--block-size",
-    Option.CALIBRATE: "--calibrate",
-    Option.CALIBRATION: "--calibration",
-    Option.COMPONENT: "--component",
-    Option.CONTEXT: "--context",
-    Option.CONVERTER: "--converter",
-    Option.DTYPE: "--dtype",
-    Option.GEARS: "--gears",
-    Option.IMAGE_GEARS: "--image-gears",
-    Option.MAX_SEQ_LEN: "--max-seq-len",
+    **_OPTIONS,
     Option.MODELSCOPE: "--source modelscope",
-    Option.MODEL_DIR: "--model-dir",
-    Option.MTP: "--mtp",
-    Option.NO_FUSED_DECODE: "--no-fused-decode",
-    Option.NO_FUSED_PREFILL: "--no-fused-prefill",
-    Option.OUT: "--out",
     Option.PLAIN: "chat --plain",
-    Option.PRECISION: "--precision",
-    Option.PROMPT: "--prompt",
-    Option.SOURCE: "--source",
-    Option.STATELESS_PREFILL: "--stateless-prefill",
-    Option.TARGET: "--target",
-    Option.TOKENS: "--tokens",
     Remedy.ADD_COMPONENT: _add_component,
     Remedy.ANOTHER_FOLDER: "choose another --out",
     Remedy.ANOTHER_NETWORK: (

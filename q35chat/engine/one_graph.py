@@ -6,21 +6,19 @@ Owns the positions and the order of things. Knows no runtime, no tokenizer and n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 
-from q35chat.engine.calls import Call, Logits, Row
+from q35chat.engine.calls import Call
 from q35chat.engine.contract import read_contract
 from q35chat.engine.decoder import OpenGraph, TextModel
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.lookahead import LookAhead
+from q35chat.engine.sequence import SequenceDecoder
 from q35chat.engine.session import Array, GraphSession
-from q35chat.engine.slots import Slots, check_prompt
-from q35chat.engine.states import Snapshot, StateBuffers
+from q35chat.engine.states import Snapshot
 from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
 
@@ -44,7 +42,7 @@ class OneGraphRuntime:
         return VisionEncoder(session, merge_size, width)
 
 
-class OneGraphDecoder:
+class OneGraphDecoder(SequenceDecoder):
     """A `SpeculativeDecoder`: a text graph with the state of one sequence.
 
     `head` is the graph of the checkpoint's own head for drafts; `image_token_id` marks the tokens
@@ -62,46 +60,27 @@ class OneGraphDecoder:
         head: GraphSession | None = None,
         chunk: int = DEFAULT_CHUNK,
     ) -> None:
-        self._session = session
-        self._contract = contract = read_contract(session)
+        contract = read_contract(session)
         if contract.capacity is None:
             raise BundleError("a decode graph whose cache grows needs a prefill graph")
-        self._sessions = (session,) if head is None else (session, head)
+        sessions = (session,) if head is None else (session, head)
+        super().__init__(sessions, contract, contract.pairs, contract.capacity, image_token_id)
+        self._session = session
         self.head = None if head is None else DraftHead(head, contract)
-        self._image_token_id = image_token_id
         self._chunk = chunk
-        self.capacity = contract.capacity
-        self.vocab_size = contract.vocab_size
-        self._states = StateBuffers(session, contract.pairs)
-        self._overwrites = any(pair.in_place for pair in contract.pairs)
-        self._overwrites_all = contract.may_overwrite
-        self._slots = Slots(self.capacity, contract.attention_mask.dtype)
-        self._logits = Logits.allocated(session, contract, 1)
-        self._last_row = self._own_row = Row(self._logits, 0)
+        self._overwrites = contract.may_overwrite
         mask = self._slots.array
         self._mask = session.allocate(mask.shape, mask.dtype)
         self._step = self._call(1, 0)
         self._ahead = LookAhead(session, contract, self._states, self._mask, self._logits)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
-        self.rope_position = 0
-        self.predict_ms = 0.0
 
     @property
     def image_width(self) -> int | None:
         """Length H of a row of picture embeddings, None for a graph that reads no pictures."""
         spec = self._contract.image_embeds
         return None if spec is None else spec.shape[-1]
-
-    @property
-    def used(self) -> int:
-        """Slots that hold a token of the sequence."""
-        return self._slots.count
-
-    @property
-    def keys(self) -> Array:
-        """What fills the used slots, [used] int64."""
-        return self._slots.keys
 
     @property
     def speculative(self) -> OneGraphDecoder | None:
@@ -116,9 +95,7 @@ class OneGraphDecoder:
     def reset(self) -> None:
         """Forget the sequence."""
         self._ahead.forget()
-        self._slots.rewind(0)
-        self._states.reset()
-        self.rope_position = 0
+        super().reset()
         if self.head is not None:
             self.head.restore(0, None)
 
@@ -134,8 +111,7 @@ class OneGraphDecoder:
 
         All as `Decoder.chunks` has it.
         """
-        check_prompt(len(ids), self.used, self.capacity)
-        new = Tokens.of(ids, positions, image_embeds, keys, self._image_token_id)
+        new = self._new(ids, positions, image_embeds, keys)
         self._ahead.catch_up(self.used, self.rope_position)
         for start in range(0, len(new), self._chunk):
             end = min(start + self._chunk, len(new))
@@ -179,41 +155,19 @@ class OneGraphDecoder:
         self._last_row = self._ahead.row
         return self.logits()
 
-    def logits(self) -> Array:
-        """The logits [V] float32 of the last run, a view that the next run overwrites."""
-        return self._last_row.values()
-
-    def maxima(self) -> Array | None:
-        """The largest of each block of neighbouring `logits`, [V / B] float32, a view as they are;
-        None where the graph does not tell them."""
-        return self._last_row.maxima()
-
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
         self._ahead.catch_up(self.used, self.rope_position)
         last = None if self.head is None else self.head.save()
         return Snapshot(self._states.save(), self.keys.copy(), self.rope_position, last)
 
-    def holds(self, snapshot: Snapshot) -> bool:
-        """Whether the KV rows of `snapshot` are still in their slots."""
-        return self._slots.hold(snapshot.keys)
-
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
         snapshot.check(held=self.holds(snapshot))
         self._ahead.forget()
-        self._slots.rewind(0)  # no sequence is there until all of it is
-        self._states.load(snapshot.states)
-        self._slots.rewind(snapshot.count)
-        self.rope_position = snapshot.rope_position
+        super().restore(snapshot)
         if self.head is not None:
             self.head.restore(snapshot.count, snapshot.last)
-
-    def close(self) -> None:
-        """Free the graphs; further calls are errors."""
-        with ExitStack() as closing:  # each, whatever happens with another
-            for session in self._sessions:
-                closing.callback(session.close)
 
     def _read(self, chunk: Tokens) -> None:
         """One chunk of a prompt."""
@@ -238,28 +192,16 @@ class OneGraphDecoder:
             self._logits,
             tokens=tokens,
             image_rows=rows,
-            overwrites=self._overwrites_all,
+            overwrites=self._overwrites,
         )
 
-    def _run(self, call: Call, tokens: int) -> None:
-        """Take the slots and run. A run that fails leaves the sequence as it was, but perhaps not
-        the rows beyond it where they are written in place; where states are written over, it
-        leaves no sequence, and snapshots as they were."""
-        before = self.used
-        self._slots.advance(tokens)
+    def _undo(self, before: int) -> None:
+        """Where states are written over, a run that fails leaves no sequence, and snapshots as they
+        were."""
         if self._overwrites:
-            self._slots.forget_beyond(before)
-        try:
-            call.upload(self._slots)
-            started = perf_counter()
-            call.run()
-        except BaseException:
-            if self._overwrites_all:
-                self.reset()
-            else:
-                self._slots.rewind(before)
-            raise
-        self.predict_ms = (perf_counter() - started) * 1e3
+            self.reset()
+        else:
+            super()._undo(before)
 
     def _tell_head(
         self, ids: Array | int, positions: Array, hidden: Array | None, rows: Array | None = None

@@ -73,10 +73,16 @@ class PrefixMask:
 
 
 class Slots(PrefixMask):
-    """The mask of a sequence's slots, which a graph reads, and what each of them holds."""
+    """The mask of a sequence's slots, which a graph reads, and what each of them holds.
 
-    def __init__(self, capacity: int, dtype: np.dtype[np.generic]) -> None:
+    A graph that works `in_place` writes the rows of its slots whether its run ends well or not.
+    """
+
+    def __init__(
+        self, capacity: int, dtype: np.dtype[np.generic], *, in_place: bool = False
+    ) -> None:
         super().__init__(capacity, dtype)
+        self._in_place = in_place
         self._keys: Array = np.full(capacity, _EMPTY, np.int64)
         self._filled = 0
 
@@ -84,6 +90,13 @@ class Slots(PrefixMask):
     def keys(self) -> Array:
         """What fills the lit slots, [count] int64."""
         return self._keys[: self.count]
+
+    def advance(self, tokens: int) -> None:
+        """Use the next `tokens` slots. Raises NoSlotError when they are not there."""
+        before = self.count
+        super().advance(tokens)
+        if self._in_place:
+            self.forget_beyond(before)
 
     def name(self, tokens: int, keys: Array | int) -> None:
         """Say what the last `tokens` lit slots hold. Rows beyond them belong to another past."""

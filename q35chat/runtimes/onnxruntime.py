@@ -89,7 +89,8 @@ class OrtBuffer:
 
 
 class OrtSession:
-    """One ONNX file, loaded, with weights in external files beside it."""
+    """One ONNX file, loaded, with weights in external files beside it. `inputs`, `outputs` and
+    `metadata` are as it declares them."""
 
     def __init__(self, path: Path, *, threads: int | None = None) -> None:
         if not path.is_file():
@@ -107,21 +108,6 @@ class OrtSession:
             clear_frames(error.__traceback__)
             self.close()
             raise
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """Declared inputs, in graph order."""
-        return self._inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """Declared outputs, in graph order."""
-        return self._outputs
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """Key-value pairs stored in the graph by the exporter."""
-        return self._metadata
 
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
         """A zero-filled buffer."""
@@ -160,10 +146,10 @@ class OrtSession:
     def _describe(self) -> None:
         """Read inputs, outputs and metadata from the loaded graph."""
         assert self._session is not None
-        self._inputs = tuple(_spec(node) for node in self._session.get_inputs())
-        self._outputs = tuple(_spec(node) for node in self._session.get_outputs())
-        self._metadata = dict(self._session.get_modelmeta().custom_metadata_map)
-        self._may_share = frozenset().union(*shared_names(self._metadata))
+        self.inputs = tuple(map(_spec, self._session.get_inputs()))
+        self.outputs = tuple(map(_spec, self._session.get_outputs()))
+        self.metadata: Mapping[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        self._may_share = frozenset().union(*shared_names(self.metadata))
 
 
 class OrtRun:

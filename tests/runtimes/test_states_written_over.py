@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +22,9 @@ COUNT = 204
 class Careful(OrtSession):
     """The same graph without the promise."""
 
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        return {key: value for key, value in super().metadata.items() if key != MAY_ALIAS}
+    def _describe(self) -> None:
+        super()._describe()
+        self.metadata = {key: value for key, value in self.metadata.items() if key != MAY_ALIAS}
 
 
 def logits_of(decoder: OneGraphDecoder) -> list[Array]:

@@ -102,7 +102,8 @@ def _scatter(capacity: int, slot: int) -> OperatorCase:
     cache, rows = _half(random, *shape), _half(random, 1, ATTENTION.kv, 1, ATTENTION.dim)
 
     def build(graph: Graph, inputs: Mapping[str, ir.Value]) -> Values:
-        return (ops.scatter(graph, *inputs.values(), shape=shape),)
+        var, indices, updates = inputs.values()
+        return (ops.scatter(graph, var, indices, updates, shape),)
 
     return OperatorCase(
         name=f"Scatter, slot {slot} of {capacity}",
@@ -139,7 +140,7 @@ def _delta_rule(name: str, kind: str, tokens: int, valid: int) -> OperatorCase:
     return OperatorCase(
         name=f"{name}, {kind}",
         inputs=inputs,
-        outputs=delta_rule(*inputs.values(), scale=heads.scale),
+        outputs=delta_rule(inputs.values(), heads.scale),
         build=build,
     )
 

@@ -8,6 +8,7 @@ What a kernel computes, the executor knows (`reference.kernels`), which is writt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -28,7 +29,7 @@ def custom_node(
     inputs: Mapping[str, ir.Value | None],
     outputs: Mapping[str, Sequence[Dim]],
     optional: Sequence[str] = (),
-    **attributes: object,
+    **attributes: Any,
 ) -> tuple[ir.Value, ...]:
     """Add a node of the kernel `kind`: all of its inputs by name in its order, None for one that is
     not connected; its FP16 outputs by name, with names for open axes.

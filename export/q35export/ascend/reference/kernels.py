@@ -6,7 +6,7 @@ Inside, a kernel computes in FP32; what it returns is rounded to FP16.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def chunk_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple
     _expect(node, "actual_seq_lengths", lengths, INT32, (1,))
     if int(lengths[0]) != tokens:
         raise ExportError(f"{_where(node)}: {tokens} tokens, actual_seq_lengths {lengths[0]}")
-    return delta_rule(*given, decay, node.attributes["scale_value"])
+    return delta_rule((*given, decay), node.attributes["scale_value"])
 
 
 def recurrent_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
@@ -56,7 +56,7 @@ def recurrent_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> t
             f"{_where(node)}: outputs_shape is {node.attributes['outputs_shape']!r}, the operands "
             f"give {shape!r}"
         )
-    return delta_rule(*given, decay, node.attributes["scale_value"])
+    return delta_rule((*given, decay), node.attributes["scale_value"])
 
 
 def scatter(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
@@ -145,17 +145,16 @@ def _check_delta_operands(node: CustomNode, *operands: Array) -> int:
     return tokens
 
 
-def delta_rule(
-    query: Array, key: Array, value: Array, beta: Array, state: Array, decay: Array, scale: float
-) -> tuple[Array, Array]:
+def delta_rule(operands: Iterable[Array], scale: float) -> tuple[Array, Array]:
     """The gated delta rule, token by token: forget, recall, correct, read.
 
     For each value head the state `S` `[DV, DK]` decays by `exp(decay)`, what the key recalls is
     taken from the value, and the rest, times beta, is written back: `S += beta (v - S k) k^T`. The
-    output is `S q * scale`. Value head `h` reads key head `h // (NV / NK)`. Query, key
-    `[T, NK, DK]`, value `[T, NV, DV]`, beta, decay `[T, NV]`, state `[1, NV, DV, DK]`; output and
-    state are FP16.
+    output is `S q * scale`. Value head `h` reads key head `h // (NV / NK)`. The operands are query,
+    key `[T, NK, DK]`, value `[T, NV, DV]`, beta `[T, NV]`, state `[1, NV, DV, DK]` and decay
+    `[T, NV]`; output and state are FP16.
     """
+    query, key, value, beta, state, decay = operands
     heads = value.shape[1]
     shared = np.arange(heads) // (heads // key.shape[1])
     queries = query.astype(SINGLE)[:, shared] * np.float32(scale)

@@ -1,0 +1,122 @@
+"""The sequence that every decoder has: its slots, its states, and the logits of what was read last.
+
+Knows neither in which calls a prompt is read nor which graphs run.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Protocol
+
+from q35chat.engine.calls import Logits, Row
+from q35chat.engine.contract import StatePair, TextContract
+from q35chat.engine.session import Array, GraphSession
+from q35chat.engine.slots import PrefixMask, Slots, check_prompt
+from q35chat.engine.states import Snapshot, StateBuffers
+from q35chat.engine.tokens import Tokens
+
+
+class Runnable(Protocol):
+    """A call whose inputs are filled but for the mask."""
+
+    def upload(self, mask: PrefixMask) -> None:
+        """Upload the mask of all slots."""
+
+    def run(self) -> None:
+        """Run once."""
+
+
+class SequenceDecoder:
+    """What a `Decoder` is over any graphs; `sessions`, the first of which has the states, are freed
+    together."""
+
+    def __init__(
+        self,
+        sessions: tuple[GraphSession, ...],
+        contract: TextContract,
+        pairs: tuple[StatePair, ...],
+        capacity: int,
+        image_token_id: int | None,
+    ) -> None:
+        self._sessions = sessions
+        self._contract = contract
+        self._image_token_id = image_token_id
+        self.capacity = capacity
+        self.vocab_size = contract.vocab_size
+        self._states = StateBuffers(sessions[0], pairs)
+        in_place = any(pair.in_place for pair in pairs)
+        self._slots = Slots(capacity, contract.attention_mask.dtype, in_place=in_place)
+        self._logits = Logits.allocated(sessions[0], contract, 1)
+        self._last_row = self._own_row = Row(self._logits, 0)
+        self.rope_position = 0
+        self.predict_ms = 0.0
+
+    @property
+    def used(self) -> int:
+        """Slots that hold a token of the sequence."""
+        return self._slots.count
+
+    @property
+    def keys(self) -> Array:
+        """What fills the used slots, [used] int64."""
+        return self._slots.keys
+
+    def reset(self) -> None:
+        """Forget the sequence."""
+        self._slots.rewind(0)
+        self._states.reset()
+        self.rope_position = 0
+
+    def logits(self) -> Array:
+        """The logits [V] float32 of the last run, a view that the next run overwrites."""
+        return self._last_row.values()
+
+    def maxima(self) -> Array | None:
+        """The largest of each block of neighbouring `logits`, [V / B] float32, a view as they are;
+        None where the graph does not tell them."""
+        return self._last_row.maxima()
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Whether the KV rows of `snapshot` are still in their slots; caches that grow are never
+        written again."""
+        return self._contract.capacity is None or self._slots.hold(snapshot.keys)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
+        snapshot.check(held=self.holds(snapshot))
+        self._slots.rewind(0)  # no sequence is there until all of it is
+        self._states.load(snapshot.states)
+        self._slots.rewind(snapshot.count)
+        self.rope_position = snapshot.rope_position
+
+    def close(self) -> None:
+        """Free the graphs; further calls are errors."""
+        with ExitStack() as closing:  # each, whatever happens with another
+            for session in self._sessions:
+                closing.callback(session.close)
+
+    def _new(
+        self, ids: Array, positions: Array, image_embeds: Array | None, keys: Array | None
+    ) -> Tokens:
+        """The arguments of `Decoder.chunks`, once there is room for them."""
+        check_prompt(len(ids), self.used, self.capacity)
+        return Tokens.of(ids, positions, image_embeds, keys, self._image_token_id)
+
+    def _run(self, call: Runnable, tokens: int) -> None:
+        """Take the slots and run. A run that fails leaves the sequence as it was, but not the rows
+        beyond it where they are written in place."""
+        before = self.used
+        self._slots.advance(tokens)
+        try:
+            call.upload(self._slots)
+            started = perf_counter()
+            call.run()
+        except BaseException:
+            self._undo(before)
+            raise
+        self.predict_ms = (perf_counter() - started) * 1e3
+
+    def _undo(self, before: int) -> None:
+        """Have the sequence of `before` slots again, after a run that failed."""
+        self._slots.rewind(before)
