@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from q35chat.chat.events import FinishReason
+from q35chat.engine.rules import SamplingSettings
+
+__all__ = ["HEADING", "Attachment", "ChatSettings", "Role", "SamplingSettings", "Turn"]
 
 Role = Literal["system", "user", "assistant"]
 HEADING = "What was said before, in short"
@@ -37,19 +40,6 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingSettings:
-    """How the next token is chosen: `temperature` 0 is greedy, a neutral value is off."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    presence_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ChatSettings:
     """What a turn is generated with. Limits are in tokens; None means up to capacity.
 
@@ -57,7 +47,7 @@ class ChatSettings:
     ends reasoning, then the answer, that says the same over and over.
     """
 
-    sampling: SamplingSettings = SamplingSettings()
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
     system_prompt: str = ""
     thinking: bool = False
     thinking_budget: int | None = None

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import isfinite
-from typing import Protocol
 
 import numpy as np
 
+from q35chat.engine.rules import SamplingSettings
 from q35chat.engine.session import Array
 from q35chat.errors import RuntimeFailure
 
@@ -26,34 +26,6 @@ _NEIGHBOURS = 2**-22  # numbers that one division can join are closer, as a shar
 _SMALLEST_NORMAL = 2**-126
 
 
-class SamplingRules(Protocol):
-    """How the next token is chosen."""
-
-    @property
-    def temperature(self) -> float:
-        """Divides the logits; 0 is greedy."""
-
-    @property
-    def top_k(self) -> int:
-        """How many of the best are kept; 0 is off."""
-
-    @property
-    def top_p(self) -> float:
-        """The probability mass that is kept; 1 is off."""
-
-    @property
-    def min_p(self) -> float:
-        """The least probability, as a share of the best one's; 0 is off."""
-
-    @property
-    def presence_penalty(self) -> float:
-        """Subtracted once from every id that was generated; 0 is off."""
-
-    @property
-    def repetition_penalty(self) -> float:
-        """Divides positive logits of every id seen; 1 is off."""
-
-
 class Sampler:
     """The rules, what was seen, and a generator of its own.
 
@@ -61,7 +33,7 @@ class Sampler:
     same seed, prompt and logits give the same tokens.
     """
 
-    def __init__(self, rules: SamplingRules, prompt: Iterable[int], seed: int | None) -> None:
+    def __init__(self, rules: SamplingSettings, prompt: Iterable[int], seed: int | None) -> None:
         self._rules = rules
         self._temperature = np.float32(rules.temperature)
         self._chances = _chances(np.random.default_rng(seed))

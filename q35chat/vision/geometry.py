@@ -7,6 +7,7 @@ aligned corners; patches come in merge-block order, as `patches` emits them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,20 @@ def geometry(grid_h: int, grid_w: int, side: int, merge: int) -> Geometry:
     index = row_taps[:, :, None] * side + col_taps[:, None, :]
     weight = row_weights[:, :, None] * col_weights[:, None, :]
     return Geometry(index.reshape(-1, 4), weight.reshape(-1, 4), position)
+
+
+def graph_inputs(
+    pixels: FloatArray, grid_h: int, grid_w: int, side: int, merge: int
+) -> dict[str, npt.NDArray[Any]]:
+    """All that the vision graph takes of one picture, by name: its patches `pixels` [P, patch] and
+    the `geometry` of their grid."""
+    place = geometry(grid_h, grid_w, side, merge)
+    return {
+        "pixel_values": pixels,
+        "position_index": place.position_index,
+        "position_weight": place.position_weight,
+        "patch_position": place.patch_position,
+    }
 
 
 def merge_block_order(grid_h: int, grid_w: int, merge: int) -> IntArray:

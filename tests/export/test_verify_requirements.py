@@ -16,8 +16,6 @@ from q35export.inventory import expected_tensors
 from q35export.pipeline import export
 from q35export.verify import (
     NotComparableError,
-    NotEnoughMemoryError,
-    TooFewSlotsError,
     requirements,
     verify,
 )
@@ -57,7 +55,7 @@ def test_memory_is_counted_for_reference_bundle_and_the_largest_matrix(
     with_free_memory(needed, monkeypatch)
     check_memory(small, config, opened=opened)
     with_free_memory(needed - 1, monkeypatch)
-    with pytest.raises(NotEnoughMemoryError, match=r"needs 0\.0 GB .*close other programs"):
+    with pytest.raises(NotComparableError, match=r"needs 0\.0 GB .*close other programs"):
         check_memory(small, config, opened=opened)
 
 
@@ -65,7 +63,7 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_loaded(
     small: Bundle, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_free_memory(1000, monkeypatch)
-    with pytest.raises(NotEnoughMemoryError, match="GB of memory"):
+    with pytest.raises(NotComparableError, match="GB of memory"):
         verify(small.path, checkpoint)
 
 
@@ -115,9 +113,8 @@ def test_without_a_sample_that_fits_nothing_is_loaded(
     encoder = Encoder(checkpoint)
     shortest = min(len(encoder.encode(sample).ids) for sample in SAMPLES) + 8 - 1
     message = rf"no sample fits the 48 slots of .*out: .* needs {shortest}; export with --max-seq"
-    with pytest.raises(TooFewSlotsError, match=message):
+    with pytest.raises(NotComparableError, match=message):
         verify(small.path, checkpoint, tokens=8)
-    assert issubclass(TooFewSlotsError, NotComparableError)
 
 
 def test_a_converted_bundle_is_refused_in_one_line(

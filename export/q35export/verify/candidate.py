@@ -21,7 +21,7 @@ from q35chat.engine.one_graph import DEFAULT_CHUNK, OneGraphDecoder
 from q35chat.engine.session import Buffer
 from q35chat.errors import BundleError
 from q35chat.runtimes.onnxruntime import OrtRun, OrtSession
-from q35chat.vision.geometry import geometry
+from q35chat.vision.geometry import graph_inputs
 from q35chat.vision.positions import mrope_positions
 from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Patches, Prefilled
 
@@ -53,16 +53,9 @@ class Candidate:
     def vision(self, picture: Patches) -> Float32:
         """Embeddings [M, H] of one picture."""
         facts = self._facts
-        taps = geometry(
-            picture.grid_h, picture.grid_w, facts.position_grid_side, facts.spatial_merge_size
-        )
+        grid, side = (picture.grid_h, picture.grid_w), facts.position_grid_side
         return self._encoder.encode(
-            {
-                "pixel_values": picture.values,
-                "position_index": taps.position_index,
-                "position_weight": taps.position_weight,
-                "patch_position": taps.patch_position,
-            }
+            graph_inputs(picture.values, *grid, side, facts.spatial_merge_size)
         )
 
     def embeds(self, prompt: EncodedPrompt) -> Float32 | None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from q35export.verify.metrics import Difference, Limits
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Comparison = Literal["weights", "graph", "running", "quantisation"]
 MEANING: dict[Comparison, str] = {
@@ -84,49 +81,35 @@ class Report:
         return tuple(found.values())
 
     def table(self, width: int = 100) -> str:
-        """The table as plain text, `width` columns wide at most."""
+        """The table as plain text, `width` columns wide at most; states show their worst layer."""
+        from rich import box  # noqa: PLC0415
         from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
-        stream = io.StringIO()
-        Console(file=stream, width=width, color_system=None).print(render(self))
-        return stream.getvalue().rstrip("\n")
-
-
-def render(report: Report) -> Table:
-    """The report as a rich table; states show their worst layer."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    names = {row.comparison for row in report.tensors}
-    legend = "\n".join(f"{name}: {MEANING[name]}" for name in MEANING if name in names)
-    table = Table(
-        title=Text(f"{report.bundle} ({report.precision}) against transformers"),
-        caption=legend,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for name in ("comparison", "sample", "what"):
-        table.add_column(name, no_wrap=True)
-    for name in ("cosine", "NRMSE", "max error"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("limits")
-    for row in report.worst():
-        found = row.difference
-        table.add_row(
-            row.comparison,
-            row.sample,
-            _short(row.tensor),
-            f"{found.cosine:.7f}",
-            f"{found.nrmse:.2e}",
-            f"{found.max_abs:.2e}",
-            _verdict(row),
+        names = {row.comparison for row in self.tensors}
+        table = Table(
+            title=Text(f"{self.bundle} ({self.precision}) against transformers"),
+            caption="\n".join(f"{name}: {MEANING[name]}" for name in MEANING if name in names),
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
         )
-    for tokens in report.tokens:
-        found_text = f"{tokens.equal} of {tokens.total}"
-        verdict = _verdict(tokens)
-        table.add_row(tokens.comparison, tokens.sample, "tokens", found_text, "", "", verdict)
-    return table
+        for name in ("comparison", "sample", "what"):
+            table.add_column(name, no_wrap=True)
+        for name in ("cosine", "NRMSE", "max error"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("limits")
+        for row in self.worst():
+            found = row.difference
+            numbers = f"{found.cosine:.7f}", f"{found.nrmse:.2e}", f"{found.max_abs:.2e}"
+            what = _short(row.tensor)
+            table.add_row(row.comparison, row.sample, what, *numbers, _verdict(row))
+        for tokens in self.tokens:
+            numbers = f"{tokens.equal} of {tokens.total}", "", ""
+            table.add_row(tokens.comparison, tokens.sample, "tokens", *numbers, _verdict(tokens))
+        stream = io.StringIO()
+        Console(file=stream, width=width, color_system=None).print(table)
+        return stream.getvalue().rstrip("\n")
 
 
 def _short(tensor: str) -> str:

@@ -27,15 +27,8 @@ _DECODERS = ("text", "decode")
 
 
 class NotComparableError(Q35Error):
-    """A sound bundle that cannot be compared here, or with these samples."""
-
-
-class NotEnoughMemoryError(NotComparableError):
-    """The checkpoint in FP32 and the bundle beside it do not fit into memory."""
-
-
-class TooFewSlotsError(NotComparableError):
-    """No sample fits the bundle's capacity."""
+    """A sound bundle that cannot be compared here, or with these samples: too little memory, or too
+    few slots."""
 
 
 def check_graphs(bundle: Bundle) -> None:
@@ -53,7 +46,7 @@ def check_graphs(bundle: Bundle) -> None:
 
 
 def check_memory(bundle: Bundle, config: ModelConfig, *, opened: int) -> None:
-    """Refuse before the machine starts to swap or kills us, with NotEnoughMemoryError.
+    """Refuse before the machine starts to swap or kills us, with NotComparableError.
 
     Needed are: the checkpoint in FP32, 4 bytes a value; the bundle's graphs, once as they are
     mapped and once more for each of the `opened` copies that the runtime packs at a time; and
@@ -69,7 +62,7 @@ def check_memory(bundle: Bundle, config: ModelConfig, *, opened: int) -> None:
     graphs = (1 + opened) * _weight_bytes(bundle)
     needed, free = reference + graphs + largest, psutil.virtual_memory().available
     if needed > free:
-        raise NotEnoughMemoryError(
+        raise NotComparableError(
             f"comparing needs {needed / 1e9:.1f} GB of memory ({reference / 1e9:.1f} GB for the "
             f"checkpoint in FP32, {graphs / 1e9:.1f} GB for the bundle), {free / 1e9:.1f} GB are "
             "free:",
@@ -81,7 +74,7 @@ def fitting(
     prompts: Iterable[tuple[Sample, EncodedPrompt]], bundle: Bundle, tokens: int, note: Note
 ) -> Prompts:
     """The prompts that fit the bundle's capacity with `tokens` choices after each; `note` is told
-    of the others. Raises TooFewSlotsError where none fits."""
+    of the others. Raises NotComparableError where none fits."""
     capacity = slots_of(bundle)
     taken: Prompts = []
     needs = []
@@ -93,7 +86,7 @@ def fitting(
         else:
             note(f"sample left out: {sample.name} needs {needed} slots, the bundle has {capacity}")
     if not taken:
-        raise TooFewSlotsError(
+        raise NotComparableError(
             f"no sample fits the {capacity} slots of {bundle.path}: the shortest needs "
             f"{min(needs)}",
             Remedy.LARGER_CAPACITY_TO_COMPARE,

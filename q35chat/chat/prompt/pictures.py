@@ -20,7 +20,7 @@ from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError, PictureError, Remedy
 from q35chat.text import safe_line
-from q35chat.vision.geometry import geometry
+from q35chat.vision.geometry import graph_inputs
 from q35chat.vision.loading import decode, header, read_file
 from q35chat.vision.patches import fit, fitted_size, patches
 from q35chat.vision.rules import PictureRules
@@ -129,15 +129,8 @@ class ModelPictures:
             raise BundleError(self._missing)
         fitted = self._fitted.of(picture.key, lambda: self._decoded(picture))
         rows, grid_h, grid_w = patches(fitted, self._rules)
-        taps = geometry(grid_h, grid_w, self._grid_side, self._rules.merge_size)
-        return self._encoder.encode(
-            {
-                "pixel_values": rows,
-                "position_index": taps.position_index,
-                "position_weight": taps.position_weight,
-                "patch_position": taps.patch_position,
-            }
-        )
+        merge = self._rules.merge_size
+        return self._encoder.encode(graph_inputs(rows, grid_h, grid_w, self._grid_side, merge))
 
     def _decoded(self, picture: PlacedPicture) -> Image.Image:
         name = picture.attachment.name

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from q35chat.errors import CapacityError, Remedy
-from q35chat.vision.geometry import geometry
+from q35chat.vision.geometry import graph_inputs
 from q35export.ascend.reference.contracts import TensorInfo
 from q35export.ascend.reference.executor import GraphExecutor
 from q35export.graph import Array
@@ -145,17 +145,10 @@ def encode_picture(
 ) -> Array:
     """Rows of one picture: `pixels` `[P, patch]` of a grid (height, width), padded to `gear`
     picture tokens. `side` is that of the learned table, `merge` that of a token."""
-    place = geometry(*grid, side, merge)
     count = len(pixels)
     width = count if gear is None else gear * merge**2
-    arrays: dict[str, Array] = {
-        "pixel_values": pixels,
-        "position_index": place.position_index,
-        "position_weight": place.position_weight,
-        "patch_position": place.patch_position,
-    }
-    feeds = {}
-    for name, array in arrays.items():
+    feeds: dict[str, Array] = {}
+    for name, array in graph_inputs(pixels, *grid, side, merge).items():
         feeds[name] = np.zeros((width, array.shape[1]), _info(graph, name).dtype)
         feeds[name][:count] = array
     feeds["patch_mask"] = (np.arange(width) < count).astype(np.int32)[None]
