@@ -16,7 +16,10 @@ same answer where nothing is left to chance, what is tried must not depend on th
 Whether drafts pay is learnt while the model runs and forgotten slowly (`Odds`), so that
 speculation switches itself on where it wins and off where it does not. Drafts are judged whether
 they were tried or not: the next token shows for nothing whether one would have been right; only
-those that have a price are judged by tries alone. Knows no sampling, no tokenizer and no text.
+those that have a price are judged by tries alone.
+
+There are two drafters: from the sequence itself, and from the checkpoint's own head. Knows no
+sampling, no tokenizer and no text.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from q35chat.engine.decoder import Decoder
-from q35chat.engine.drafts import HeadDrafter, PromptLookup
+from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.session import Array
 from q35chat.user_input import Speculate
 
 LENGTHS = (1, 3, 7)
 HEAD_LENGTHS = (1, 2, 3)
+_GRAMS = (4, 2)
 MOST_TOKENS = 12  # of a run, those that are read once more included
 _BOUNDS = (2, 3, 4, 6, 8, 12, 16, 24)  # of the strength, the lower ends of classes
 _FIRST_RATES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.9)
@@ -124,6 +128,118 @@ class Odds:
 
 def _class(strength: int) -> int:
     return sum(strength >= bound for bound in _BOUNDS)
+
+
+class PromptLookup:
+    """Prompt lookup: a sequence, and where in it its own end was seen before.
+
+    Quotes, names, code and lists come again word for word.
+
+    Each token costs a few dictionary entries, however long the sequence is.
+    """
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self._ids: list[int] = []
+        self._followers: dict[tuple[int, ...], int] = {}
+        self._source: int | None = None
+        self.strength = 0
+        for token in ids:
+            self.push(token)
+
+    @property
+    def next(self) -> int | None:
+        """The token that a draft would begin with, None where there is none."""
+        return None if self._source is None else self._ids[self._source]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a draft."""
+        return self._source is not None
+
+    @property
+    def milliseconds(self) -> float:
+        """Nothing is run."""
+        return 0.0
+
+    def push(self, token: int) -> None:
+        """The sequence goes on with `token`.
+
+        `strength` is then how many of its last tokens agree with the place that drafts are copied
+        from, 0 where there is none.
+        """
+        if self._source is not None and self._ids[self._source] == token:
+            self._source += 1
+            self.strength += 1
+        else:
+            self._source, self.strength = None, 0
+        self._ids.append(token)
+        end = len(self._ids)
+        for length in _GRAMS:
+            if end < length:
+                continue
+            gram = tuple(self._ids[-length:])
+            seen = self._followers.get(gram)
+            if self._source is None and seen is not None:
+                self._source, self.strength = seen, length
+            self._followers[gram] = end
+
+    def draft(self, most: int) -> list[int]:
+        """At most `most` tokens that may follow; a copy that reaches the end goes on in itself."""
+        if self._source is None:
+            return []
+        period = len(self._ids) - self._source
+        copied = self._ids[self._source : self._source + most]
+        return [copied[place % period] for place in range(most)]
+
+
+class HeadDrafter:
+    """What the head of a decoder expects to follow the token that is read next.
+
+    Each token of a draft costs a run of the head, so nothing is guessed before it is asked for.
+    """
+
+    def __init__(self, decoder: Decoder, head: DraftHead) -> None:
+        self._decoder = decoder
+        self._head = head
+        self._token: int | None = None
+        self._expected: list[int] = []
+        self.strength = 1
+
+    @property
+    def next(self) -> int | None:
+        """What the last draft says comes now, None where it is at its end or was wrong."""
+        return self._expected[0] if self._expected else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether there can be a draft."""
+        return self._token is not None
+
+    @property
+    def milliseconds(self) -> float:
+        """What the last draft took inside the runtime."""
+        return self._head.milliseconds
+
+    def push(self, token: int) -> None:
+        """The sequence goes on with `token`.
+
+        `strength` is then the place in its draft of the token expected next, from 1: the further
+        ahead, the less sure.
+        """
+        if self._expected and self._expected.pop(0) == token:
+            self.strength += 1
+        else:
+            self._expected.clear()
+        if not self._expected:
+            self.strength = 1
+        self._token = token
+
+    def draft(self, most: int) -> list[int]:
+        """At most `most` tokens that may follow the last one pushed."""
+        assert self._token is not None
+        self._expected = self._head.draft(self._token, most, self._decoder.rope_position)
+        self.strength = 1
+        return list(self._expected)
 
 
 class Drafter(Protocol):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.ascend.encoder import GearedEncoder
+from q35chat.ascend.runtime import GearedEncoder
 from q35chat.engine.encoder import NoGeometryError
 from tests.doubles.vision_session import VisionSession
 

@@ -10,7 +10,7 @@ from types import FrameType
 import numpy as np
 import pytest
 
-from q35chat.ascend.encoder import GearedEncoder
+from q35chat.ascend.runtime import GearedEncoder
 from q35chat.chat.prompt.pictures import ModelPictures, thumbnail
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.errors import BundleError, PictureError

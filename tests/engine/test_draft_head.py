@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 
 from q35chat.engine.decoder import extend
-from q35chat.engine.drafts import HeadDrafter
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array, TensorSpec
 from q35chat.engine.slots import CapacityMismatchError
-from q35chat.engine.speculation import HEAD_LENGTHS, Odds, Source, Speculator, speculator
+from q35chat.engine.speculation import (
+    HEAD_LENGTHS,
+    HeadDrafter,
+    Odds,
+    Source,
+    Speculator,
+    speculator,
+)
 from q35chat.errors import BundleError
 from tests.doubles.numpy_head import NumpyHead
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession

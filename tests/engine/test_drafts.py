@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.engine.drafts import PromptLookup
+from q35chat.engine.speculation import PromptLookup
 
 
 def test_nothing_is_drafted_where_nothing_came_before() -> None:

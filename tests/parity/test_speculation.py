@@ -9,11 +9,10 @@ import pytest
 
 from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import extend
-from q35chat.engine.drafts import PromptLookup
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import Drafter, Odds, Source, Speculator
+from q35chat.engine.speculation import Drafter, Odds, PromptLookup, Source, Speculator
 from q35export.request import Precision
 from q35export.verify.candidate import Candidate
 from q35export.verify.metrics import difference
