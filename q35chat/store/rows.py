@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
@@ -38,16 +38,7 @@ _FIXED = ("conversation", "id", "parent", "role", "created")
 
 def insert_conversation(connection: sqlite3.Connection, record: ConversationRecord) -> None:
     """Add a conversation."""
-    row = {
-        "id": record.id,
-        "title": record.title,
-        "created": record.created,
-        "updated": record.updated,
-        "head": record.head,
-        "settings": settings_to_text(record.settings),
-        "revision": record.revision,
-        "summary": record.summary,
-    }
+    row = _row(record) | {"settings": settings_to_text(record.settings)}
     connection.execute(_insertion("conversations", row), row)
 
 
@@ -67,12 +58,7 @@ def update_conversation(
     row = connection.execute(
         f"UPDATE conversations SET {settings}updated = :updated, head = :head, "  # noqa: S608
         "revision = max(revision, 0) + 1 WHERE id = :id RETURNING revision",
-        {
-            "id": record.id,
-            "updated": record.updated,
-            "head": record.head,
-            "settings": settings_to_text(record.settings),
-        },
+        _row(record) | {"settings": settings_to_text(record.settings)},
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -101,23 +87,13 @@ def write_turn(
 ) -> None:
     """Add a turn with its pictures, or write a known one as it is now."""
     turn = record.turn
-    row = {
+    row = _row(turn, but="attachments") | _row(record, but="turn")
+    row |= {
         "conversation": session,
-        "id": record.id,
-        "parent": record.parent,
-        "role": turn.role,
-        "text": turn.text,
-        "reasoning": turn.reasoning,
         "token_ids": pack_ids(turn.token_ids),
-        "finish": turn.finish,
-        "note": record.note,
-        "left_out": record.left_out,
-        "model": record.model,
-        "tokenizer": record.tokenizer,
         "settings": settings_to_text(record.settings),
         "usage": usage_to_text(record.usage),
         "step_times": pack_steps(record.usage),
-        "created": record.created,
     }
     known = connection.execute("SELECT 1 FROM turns WHERE id = ?", (record.id,)).fetchone()
     changes = ", ".join(f"{name} = excluded.{name}" for name in row if name not in _FIXED)
@@ -126,15 +102,7 @@ def write_turn(
     ).fetchone()
     for position, picture in enumerate(turn.attachments if known is None else ()):
         files.keep(picture.sha256, picture.data)
-        shown = {
-            "turn": key,
-            "position": position,
-            "sha256": picture.sha256,
-            "name": picture.name,
-            "width": picture.width,
-            "height": picture.height,
-            "tokens": picture.tokens,
-        }
+        shown = _row(picture, but="data") | {"turn": key, "position": position}
         connection.execute(_insertion("turn_pictures", shown), shown)
 
 
@@ -179,6 +147,11 @@ def unshown(connection: sqlite3.Connection, pictures: Sequence[str]) -> tuple[st
     """Those of `pictures`, given by their hashes, that no turn shows."""
     wanted = "SELECT 1 FROM turn_pictures WHERE sha256 = ?"
     return tuple(one for one in pictures if not connection.execute(wanted, (one,)).fetchone())
+
+
+def _row(value: ConversationRecord | TurnRecord | Turn | Attachment, but: str = "") -> Row:
+    """The fields of a value, which columns are named after, all `but` one."""
+    return {one.name: getattr(value, one.name) for one in fields(value) if one.name != but}
 
 
 def _insertion(table: str, row: Row) -> str:
