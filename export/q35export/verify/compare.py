@@ -11,8 +11,7 @@ import numpy as np
 from q35chat.bundle.bundle import Bundle
 from q35export.calibration.rotation import folded
 from q35export.config import ModelConfig, load_config
-from q35export.verify.ascend_candidate import AscendCandidate
-from q35export.verify.candidate import Candidate, exact_copy
+from q35export.verify.candidate import AscendCandidate, Candidate, exact_copy
 from q35export.verify.metrics import GRAPH, RUNNING, WEIGHTS, Limits, difference
 from q35export.verify.reference import EncodedPrompt, Encoder, Float32, Reference
 from q35export.verify.report import Comparison, Report, TensorRow, TokenRow
