@@ -7,7 +7,7 @@ import pytest
 
 from q35chat.engine.decoder import extend
 from q35export.verify.candidate import Candidate
-from tests.support.exported import Exported
+from tests.support.exported import Exported, greedy_tokens
 from tests.support.golden import TOKENS, GoldenCase, embedding_numbers
 
 # FP32 sums in another order: measured 1e-4 at most, on logits of about 3.
@@ -18,7 +18,7 @@ EMBEDDINGS = 1e-4
 def test_greedy_tokens_are_those_of_transformers(
     exported: Exported, candidate: Candidate, case: GoldenCase
 ) -> None:
-    greedy = candidate.greedy(exported.prompt(case), TOKENS)
+    greedy = greedy_tokens(candidate, exported.prompt(case), TOKENS)
     assert tuple(greedy.tokens.tolist()) == case.tokens
     wanted = exported.golden.numbers[f"{case.sample} logits"]
     np.testing.assert_allclose(greedy.logits[[0, -1]], wanted, atol=LOGITS)

@@ -18,6 +18,7 @@ from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Re
 from q35export.verify.samples import Sample
 from tests.support.ascend import Array, AscendChat, Exported, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint
+from tests.support.reference import LiveReference
 
 DEMO = Path(__file__).parents[2] / "assets" / "demo-model"
 GEARS = (64, 128, 512, 2048)
@@ -77,7 +78,7 @@ class Case:
         self._checkpoint = DEMO
         if shape != "demo":
             self._checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=11)
-        self.reference = Reference(self._checkpoint, threads=1)  # two wait for one another
+        self.reference = LiveReference(self._checkpoint, threads=1)  # two wait for one another
         self._exported: dict[int, Exported] = {}
         self._questions: dict[str, Question] = {}
         self._wanted: dict[tuple[bytes, int], Wanted] = {}

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 
 from q35export.verify.candidate import Candidate
-from q35export.verify.reference import Reference
 from tests.parity.live import Live
 from tests.support.checkpoints import SHAPES
 from tests.support.exported import export_golden
-from tests.support.reference import answer
+from tests.support.reference import LiveReference, answer
 
 
 @pytest.fixture(scope="session", params=SHAPES)
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Live:
     folder = tmp_path_factory.mktemp(request.param)
     exported = export_golden(request.param, folder)
-    reference = Reference(exported.checkpoint, threads=1)
+    reference = LiveReference(exported.checkpoint, threads=1)
     return Live(
         exported=exported,
         reference=reference,

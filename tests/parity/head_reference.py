@@ -16,7 +16,8 @@ import torch
 from safetensors import safe_open
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextModel
 
-from q35export.verify.reference import EncodedPrompt, Float32, Int64, Reference
+from q35export.verify.reference import EncodedPrompt, Float32, Int64
+from tests.support.reference import LiveReference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +34,7 @@ class HeadInputs:
 class HeadReference:
     """The head of the checkpoint that `reference` has loaded from `folder`."""
 
-    def __init__(self, folder: Path, reference: Reference) -> None:
+    def __init__(self, folder: Path, reference: LiveReference) -> None:
         self.reference = reference
         self._weights = weights = _mtp_tensors(folder)
         config = copy.deepcopy(reference.model.config.text_config)

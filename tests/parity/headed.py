@@ -21,15 +21,16 @@ from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
 from q35export.verify.candidate import Candidate
-from q35export.verify.reference import EncodedPrompt, Float32, Int64, Reference
+from q35export.verify.reference import EncodedPrompt, Float32, Int64
 from tests.parity.head_reference import HeadReference
+from tests.support.reference import LiveReference
 
 
 @dataclass(frozen=True, slots=True)
 class Headed:
     """`decoder` has the head; `candidate` prepares prompts and goes without it."""
 
-    reference: Reference
+    reference: LiveReference
     head: HeadReference
     bundle: Bundle
     candidate: Candidate
@@ -43,7 +44,7 @@ class Headed:
             max_seq_len=capacity, mtp=True,
         )  # fmt: skip
         export(request, PlainReporter(io.StringIO()))
-        bundle, reference = Bundle.open(out), Reference(checkpoint, threads=1)
+        bundle, reference = Bundle.open(out), LiveReference(checkpoint, threads=1)
         runtime = cpu(threads=1)
         decoder = open_decoder(bundle, runtime, runtime.open_graph, with_head=True)
         assert isinstance(decoder, OneGraphDecoder)

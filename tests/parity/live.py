@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from q35export.verify.candidate import Candidate
-from q35export.verify.reference import Reference
 from tests.support.exported import Exported
 from tests.support.golden import Golden
+from tests.support.reference import LiveReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,6 @@ class Live:
     """One checkpoint: exported, in transformers with its answers, and in the engine."""
 
     exported: Exported
-    reference: Reference
+    reference: LiveReference
     answers: Golden
     candidate: Candidate

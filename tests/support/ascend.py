@@ -55,6 +55,13 @@ class AscendChat(GraphChat):
         super().__init__(exported.graphs)
         self.exported = exported
 
+    def greedy(self, logits: Array, count: int) -> list[int]:
+        """`count` tokens, the first of them chosen by `logits`."""
+        tokens = [int(logits.argmax())]
+        while len(tokens) < count:
+            tokens.append(int(self.step(tokens[-1]).argmax()))
+        return tokens
+
     def by_layer(self) -> dict[str, Array]:
         """The states of every layer, see `layer_states`."""
         return self.layer_states(self.exported.config.text.layer_types)

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from q35chat.bundle.bundle import Bundle
+from q35chat.engine.decoder import extend
 from q35chat.vision.rules import PictureRules
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest, Precision
-from q35export.verify.reference import EncodedPrompt, Patches
+from q35export.verify.candidate import Candidate
+from q35export.verify.reference import EncodedPrompt, Greedy, Patches
 from tests.support.checkpoints import make_checkpoint
 from tests.support.golden import SAMPLES, Golden, GoldenCase, load
 from tests.support.patchify import patchify
@@ -61,3 +63,14 @@ def export_golden(shape: str, folder: Path, precision: Precision = "fp32") -> Ex
     golden = load(shape)
     checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=golden.seed)
     return Exported(golden, checkpoint, export_checkpoint(checkpoint, folder / "out", precision))
+
+
+def greedy_tokens(candidate: Candidate, prompt: EncodedPrompt, count: int) -> Greedy:
+    """Exactly `count` tokens of a decoder of its own, stop tokens included."""
+    decoder = candidate.new_decoder()
+    rows = [
+        extend(decoder, prompt.ids, candidate.positions(prompt), candidate.embeds(prompt)).copy()
+    ]
+    while len(rows) < count:
+        rows.append(decoder.step(int(rows[-1].argmax())).copy())
+    return Greedy(np.array([row.argmax() for row in rows]), np.stack(rows))

@@ -27,7 +27,7 @@ from q35chat.vision.positions import mrope_positions
 from q35export.ascend.reference import GraphExecutor
 from q35export.ascend.reference.chat import GraphChat, encode_picture
 from q35export.request import COMPONENTS
-from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Patches, Prefilled
+from q35export.verify.reference import EncodedPrompt, Float32, Int64, Patches, Prefilled
 
 _FP32_ACTIVATIONS = 1  # MatMulNBits' accuracy_level: multiply in FP32
 _GRAPHS = ("text", "vision")
@@ -73,15 +73,6 @@ class Candidate:
         logits = extend(self._decoder, prompt.ids, self.positions(prompt), self.embeds(prompt))
         assert logits is not None
         return Prefilled(logits.copy(), self._states(len(prompt.ids)))
-
-    def greedy(self, prompt: EncodedPrompt, count: int) -> Greedy:
-        """Exactly `count` tokens, stop tokens included."""
-        logits = self.prefill(prompt).logits
-        tokens, rows = [int(logits.argmax())], [logits]
-        while len(tokens) < count:
-            rows.append(self._decoder.step(tokens[-1]).copy())
-            tokens.append(int(rows[-1].argmax()))
-        return Greedy(np.array(tokens), np.stack(rows))
 
     def follow(self, prompt: EncodedPrompt, tokens: Int64) -> Float32:
         """Logits [N, V] from which each of `tokens` would have been chosen, given those before."""

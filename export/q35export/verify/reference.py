@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -62,11 +61,6 @@ class Greedy:
 
     tokens: Int64
     logits: Float32
-
-    def margins(self) -> Float32:
-        """How far the first choice lay before the second at each step, [N]."""
-        best = np.partition(self.logits, -2, axis=-1)[:, -2:]
-        return np.asarray(best[:, 1] - best[:, 0], np.float32)
 
 
 def require_torch() -> Opaque:
@@ -137,28 +131,7 @@ class Reference:
                 folder, dtype=torch.float32
             ).eval()
         self.model.generation_config = GenerationConfig()
-        self._folder = folder
         self._image_token = int(self.model.config.image_token_id)
-
-    def encode(self, sample: Sample) -> EncodedPrompt:
-        """The sample as the checkpoint reads it."""
-        return self._encoder.encode(sample)
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        return Encoder(self._folder)
-
-    def positions(self, prompt: EncodedPrompt) -> Int64:
-        """mRoPE positions [3, T]."""
-        if not prompt.pictures:
-            return np.tile(np.arange(len(prompt.ids)), (3, 1))
-        inputs = self._inputs(prompt)
-        positions, _ = self.model.model.get_rope_index(
-            inputs["input_ids"],
-            mm_token_type_ids=inputs["mm_token_type_ids"],
-            image_grid_thw=inputs["image_grid_thw"],
-        )
-        return np.asarray(positions[:, 0].numpy(), np.int64)
 
     def vision(self, picture: Patches) -> Float32:
         """Embeddings [M, H] of one picture."""

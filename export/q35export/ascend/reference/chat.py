@@ -89,13 +89,6 @@ class GraphChat:
         }
         return self._run(self.graphs["decode"], feeds, 1)
 
-    def greedy(self, logits: Array, count: int) -> list[int]:
-        """`count` tokens, the first of them chosen by `logits`."""
-        tokens = [int(logits.argmax())]
-        while len(tokens) < count:
-            tokens.append(int(self.step(tokens[-1]).argmax()))
-        return tokens
-
     def layer_states(self, layer_types: Sequence[str]) -> dict[str, Array]:
         """The states by layer, named `conv_0`, `recurrent_0`, `key_3`, `value_3`, each with its
         batch axis; of a cache only the slots in use."""
