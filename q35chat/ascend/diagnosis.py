@@ -10,12 +10,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from q35chat.ascend.npu_smi import npus
-from q35chat.diagnosis.checks import Check
+from q35chat.diagnosis.checks import Check, Status
 from q35chat.diagnosis.machine import Library, look
 
 KERNELS = ("ChunkGatedDeltaRule", "RecurrentGatedDeltaRule")
 _ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _VERSION_FILES = ("version.cfg", "*/ascend_toolkit_install.info", "compiler/version.info")
+_ADVICE = {
+    ("mindspore_lite", "missing"): (
+        "install the wheel of 2.7 or newer that belongs to your CANN and Python"
+    ),
+    ("mindspore_lite", "warning"): (
+        "2.7 or newer is needed: device tensors and outputs in place came later"
+    ),
+    ("converter", "info"): (
+        "only needed to convert here: put converter_lite on PATH, or set MSLITE_HOME"
+    ),
+    ("CANN", "missing"): "install CANN and source its set_env.sh",
+    ("driver", "missing"): "install the NPU's driver and firmware",
+    ("devices", "warning"): "join the group of the device files (HwHiAiUser)",
+    ("devices", "missing"): "the driver sees no NPU",
+    ("NPU", "missing"): "see whether npu-smi info works",
+}
+"""What to do about a check of that name that ended so."""
 _GIB = 1 << 30
 _LITE = (
     "import json; from q35chat.ascend import mindspore_lite as m; "
@@ -45,37 +62,24 @@ def lite_library() -> Library:
     return look(_LITE)
 
 
+def _check(name: str, status: Status, found: str) -> Check:
+    return Check(name, status, found, _ADVICE.get((name, status), ""))
+
+
 def mindspore_lite(found: Library) -> Iterator[Check]:
     """What the NPU needs."""
     if found.version is None:
-        yield Check(
-            "mindspore_lite",
-            "missing",
-            found.note,
-            "install the wheel of 2.7 or newer that belongs to your CANN and Python",
-        )
+        yield _check("mindspore_lite", "missing", found.note)
     elif found.missing:
-        yield Check(
-            "mindspore_lite",
-            "warning",
-            f"{found.version}, which has no {', '.join(found.missing)}",
-            "2.7 or newer is needed: device tensors and outputs in place came later",
-        )
+        lacks = f"{found.version}, which has no {', '.join(found.missing)}"
+        yield _check("mindspore_lite", "warning", lacks)
     else:
-        yield Check("mindspore_lite", "ok", found.version)
+        yield _check("mindspore_lite", "ok", found.version)
 
 
 def converter(name: str | None) -> Iterator[Check]:
     """What `convert` would use."""
-    if name is None:
-        yield Check(
-            "converter",
-            "info",
-            "none",
-            "only needed to convert here: put converter_lite on PATH, or set MSLITE_HOME",
-        )
-    else:
-        yield Check("converter", "ok", name)
+    yield _check("converter", "info" if name is None else "ok", name or "none")
 
 
 def cann(places: Places) -> Iterator[Check]:
@@ -83,42 +87,33 @@ def cann(places: Places) -> Iterator[Check]:
     named = next((places.environment[name] for name in _ROOTS if name in places.environment), None)
     root = Path(named) if named else places.toolkit
     if not root.is_dir():
-        found = f"{named} does not exist" if named else "not found"
-        yield Check("CANN", "missing", found, "install CANN and source its set_env.sh")
+        yield _check("CANN", "missing", f"{named} does not exist" if named else "not found")
     elif named is None:
         yield Check("CANN", "warning", f"{root}, not set up", f"source {root.parent}/set_env.sh")
     else:
-        yield Check("CANN", "ok", f"{_version(root)} ({root})")
+        yield _check("CANN", "ok", f"{_version(root)} ({root})")
 
 
 def driver(places: Places) -> Iterator[Check]:
     """The driver and its device files."""
     text = _read(places.driver)
     found = re.search(r"(?im)^\s*(?:package_)?version\s*=\s*(\S+)", text)
-    if found:
-        yield Check("driver", "ok", found[1])
-    else:
-        yield Check("driver", "missing", "not found", "install the NPU's driver and firmware")
+    yield _check("driver", "ok" if found else "missing", found[1] if found else "not found")
     files = [file for file in places.devices.glob("davinci*") if file.name[7:].isdecimal()]
     closed = [file.name for file in files if not os.access(file, os.R_OK | os.W_OK)]
     if closed:
-        yield Check(
-            "devices",
-            "warning",
-            f"{', '.join(sorted(closed))} may not be opened",
-            "join the group of the device files (HwHiAiUser)",
-        )
+        yield _check("devices", "warning", f"{', '.join(sorted(closed))} may not be opened")
     elif files:
-        yield Check("devices", "ok", ", ".join(sorted(file.name for file in files)))
+        yield _check("devices", "ok", ", ".join(sorted(file.name for file in files)))
     else:
-        yield Check("devices", "missing", "no /dev/davinci*", "the driver sees no NPU")
+        yield _check("devices", "missing", "no /dev/davinci*")
 
 
 def npu() -> Iterator[Check]:
     """Every chip with its health and memory."""
     chips = npus()
     if not chips:
-        yield Check("NPU", "missing", "npu-smi lists none", "see whether npu-smi info works")
+        yield _check("NPU", "missing", "npu-smi lists none")
     for chip in chips:
         memory = f"{chip.free / _GIB:.1f} GiB free of {chip.total / _GIB:.1f}"
         healthy = chip.health == "OK"
@@ -129,44 +124,27 @@ def npu() -> Iterator[Check]:
 
 def kernels(places: Places) -> Iterator[Check]:
     """The vendor package: both delta rules, from one checkout."""
-    value = places.environment.get("ASCEND_CUSTOM_OPP_PATH", "")
+    yield Check("operators", *_kernels(places.environment.get("ASCEND_CUSTOM_OPP_PATH", "")))
+
+
+def _kernels(value: str) -> tuple[Status, str, str]:
+    """How the packages are that `value` names, what was found, and what to do."""
     folders = [Path(part) for part in value.split(":") if part]
     if not folders:
-        yield Check(
-            "operators",
-            "missing",
-            "ASCEND_CUSTOM_OPP_PATH is not set",
-            "set it to the vendor package of the delta rules before q35chat starts",
-        )
-        return
+        advice = "set it to the vendor package of the delta rules before q35chat starts"
+        return "missing", "ASCEND_CUSTOM_OPP_PATH is not set", advice
     if gone := [str(folder) for folder in folders if not folder.is_dir()]:
-        yield Check(
-            "operators",
-            "missing",
-            f"{', '.join(gone)} does not exist",
-            "correct ASCEND_CUSTOM_OPP_PATH",
-        )
-        return
+        return "missing", f"{', '.join(gone)} does not exist", "correct ASCEND_CUSTOM_OPP_PATH"
     where = {kernel: _packages_with(folders, kernel) for kernel in KERNELS}
+    if absent := [kernel for kernel, packages in where.items() if not packages]:
+        found = f"{value} has no {' and no '.join(absent)}"
+        return "missing", found, "build and install both from one checkout"
     together = set(where[KERNELS[0]]) & set(where[KERNELS[1]])
-    absent = [kernel for kernel, packages in where.items() if not packages]
-    if absent:
-        yield Check(
-            "operators",
-            "missing",
-            f"{value} has no {' and no '.join(absent)}",
-            "build and install both from one checkout",
-        )
-    elif not together:
-        places_text = ", ".join(str(packages[0]) for packages in where.values())
-        yield Check(
-            "operators",
-            "warning",
-            f"from different packages: {places_text}",
-            "their signatures changed over time: install both from one checkout",
-        )
-    else:
-        yield Check("operators", "ok", f"{' and '.join(KERNELS)} in {min(together)}")
+    if not together:
+        found = f"from different packages: {', '.join(str(each[0]) for each in where.values())}"
+        advice = "their signatures changed over time: install both from one checkout"
+        return "warning", found, advice
+    return "ok", f"{' and '.join(KERNELS)} in {min(together)}", ""
 
 
 def _packages_with(folders: list[Path], kernel: str) -> list[Path]:

@@ -51,21 +51,14 @@ def make_plan(
     room for the steps. Raises CapacityError for what was given and does not fit.
     """
     if prompt is not None and prompt > capacity:
-        raise CapacityError(
-            f"{Option.PROMPT} {prompt} needs {prompt} slots, capacity {capacity}:",
-            Remedy.MEASURE_LESS_PROMPT,
-            slots=capacity,
-        )
+        what = f"{Option.PROMPT} {prompt} needs {prompt} slots"
+        raise _too_much(what, capacity, Remedy.MEASURE_LESS_PROMPT, capacity)
     tokens = _steps(capacity, tokens)
     room = capacity - tokens
     for context in contexts:
         if context > room:
-            raise CapacityError(
-                f"a context of {context} with {tokens} steps needs {context + tokens} slots, "
-                f"capacity {capacity}:",
-                Remedy.MEASURE_LESS_CONTEXT,
-                slots=room,
-            )
+            what = f"a context of {context} with {tokens} steps needs {context + tokens} slots"
+            raise _too_much(what, capacity, Remedy.MEASURE_LESS_CONTEXT, room)
     chosen = contexts or [length for length in (SHORT, capacity // 2, room) if length <= room]
     return Plan(prompt or min(PROMPT, capacity), tokens, tuple(sorted(set(chosen))), repeat)
 
@@ -75,13 +68,13 @@ def _steps(capacity: int, tokens: int | None) -> int:
     if tokens is None:
         return max(1, min(TOKENS, capacity // 4))
     if tokens >= capacity:
-        raise CapacityError(
-            f"{Option.TOKENS} {tokens} and a context of at least 1 need {tokens + 1} slots, "
-            f"capacity {capacity}:",
-            Remedy.MEASURE_LESS_TOKENS,
-            slots=capacity - 1,
-        )
+        what = f"{Option.TOKENS} {tokens} and a context of at least 1 need {tokens + 1} slots"
+        raise _too_much(what, capacity, Remedy.MEASURE_LESS_TOKENS, capacity - 1)
     return tokens
+
+
+def _too_much(what: str, capacity: int, remedy: Remedy, slots: int) -> CapacityError:
+    return CapacityError(f"{what}, capacity {capacity}:", remedy, slots=slots)
 
 
 @dataclass(frozen=True, slots=True)
