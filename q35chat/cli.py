@@ -32,7 +32,17 @@ class Commands(TyperGroup):
     """All commands, in the order of the help, each made when it is first asked for: the chat must
     not wait for the others. `commands/NAME.py` defines NAME, a function or a group."""
 
-    NAMES: ClassVar = ("chat", "ask", "export", "verify", "convert", "bench", "doctor", "sessions")
+    NAMES: ClassVar = (
+        "chat",
+        "ask",
+        "export",
+        "verify",
+        "convert",
+        "bench",
+        "doctor",
+        "sessions",
+        "cache",
+    )
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -187,6 +187,22 @@ class GearedDecoder(SequenceDecoder):
         self._slots.rename(snapshot.keys)
         self._read_before = snapshot.tokens or self._nothing
 
+    def dump(self, snapshot: Snapshot) -> Iterator[tuple[str, Array]]:
+        """`snapshot` with its KV rows, and with the tokens that may be read again."""
+        assert isinstance(snapshot, GearedSnapshot)
+        yield from super().dump(snapshot)
+        for name, buffer in snapshot.caches.items():
+            yield name, buffer.host()
+        if snapshot.tokens is not None:
+            yield from snapshot.tokens.dump()
+
+    def _fill(self, arrays: Mapping[str, Array], keys: Array) -> None:
+        """The states, the caches that grow, and the tokens."""
+        super()._fill(arrays, keys)
+        self._caches.fill(arrays, len(keys))
+        if not self._prefill_contract.stateful:
+            self._read_before = Tokens.dumped(arrays, keys, self.image_width)
+
     def _plan(self, new: Tokens) -> tuple[Tokens, Route, int]:
         """How to read `new`: the tokens to take parts of, the route through them, and the slot of
         the first of them. Raises PromptGearError."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from q35chat.engine.contract import StatePair, TextContract
-from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession
+from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, check_fit
 from q35chat.engine.slots import PrefixMask
-from q35chat.engine.states import StateBuffers
+from q35chat.engine.states import StateBuffers, named
 
 
 class GrowingCaches:
@@ -47,6 +47,16 @@ class GrowingCaches:
     def flip(self) -> None:
         """What was written is read next."""
         self._now, self._next = self._next, {}
+
+    def fill(self, arrays: Mapping[str, Array], count: int) -> None:
+        """Become what `arrays` by input name are, of `count` slots each. Raises ValueError where
+        one is missing or does not fit."""
+        for pair in self.pairs:
+            rows = named(arrays, pair.past)
+            *outer, _, width = pair.shape
+            check_fit(rows, (*outer, count, width), pair.dtype)
+            self._now[pair.past] = buffer = self._session.allocate(rows.shape, pair.dtype)
+            buffer.write(rows)
 
     def load(self, buffers: Mapping[str, Buffer]) -> None:
         """Go back to what `now` once was; none at all before the first token."""

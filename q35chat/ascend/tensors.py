@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from q35chat.ascend.native_log import NativeLog
-from q35chat.engine.session import Array, Lifetime, check_fit
+from q35chat.engine.session import Array, Lifetime, check_fit, check_slots
 from q35chat.errors import Remedy, RuntimeFailure
 
 _TYPES = {
@@ -103,6 +103,11 @@ class HostBuffer(_Buffer):
         """Copy `array` in. Raises ValueError for another shape or dtype."""
         np.copyto(self.host(), self._checked(array))
 
+    def write_slots(self, rows: Array) -> None:
+        """Copy `rows` over the first slots. Raises ValueError where they do not fit."""
+        check_slots(rows, self.shape, self.dtype)
+        self.host()[..., : rows.shape[-2], :] = rows
+
     def host(self) -> Array:
         """The memory itself. Raises RuntimeFailure after `release`."""
         self.life.check()
@@ -160,6 +165,13 @@ class DeviceBuffer(_Buffer):
         self.tensor.set_data_from_numpy(self._checked(array))
         if cause := self._log.cause(mark):  # a failed copy raises nothing
             raise RuntimeFailure(f"cannot copy to the NPU: {cause}; log: {self._log.path}")
+
+    def write_slots(self, rows: Array) -> None:
+        """Copy `rows` over the first slots. Raises ValueError where they do not fit."""
+        check_slots(rows, self.shape, self.dtype)
+        whole = self.host().copy()
+        whole[..., : rows.shape[-2], :] = rows
+        self.write(whole)
 
     def host(self) -> Array:
         """A copy on the host: a view that the next call overwrites."""

@@ -54,5 +54,19 @@ class ChatBackend(Protocol):
     ) -> None:
         """Between runs, read what any follow-up of `turns` begins with, where that is little.
 
-        The turns end with an answer that is complete. Stopped anywhere, the model is usable.
+        The turns end with an answer that is complete, or there are none. What was kept of them is
+        brought back. Stopped anywhere, the model is usable.
         """
+
+    def keep(
+        self,
+        turns: Sequence[Turn],
+        settings: ChatSettings,
+        chat: str,
+        should_stop: Callable[[], bool],
+        *,
+        shared: bool = False,
+    ) -> None:
+        """Between runs, keep for later processes what the model's state holds of `turns`, until
+        the `chat` is dropped; `shared` where other chats may begin with its instructions or its
+        pictures."""

@@ -6,11 +6,13 @@ A question is kept when its answer begins to be computed, an answer while it is 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -25,9 +27,11 @@ from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import Attachment, ChatSettings, Turn
-from q35chat.errors import StoreError, UsageError
+from q35chat.errors import Q35Error, StoreError, UsageError
 
 EDITED = "edited"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,27 @@ class Conversation:
         """Show a title that the store already has."""
         self._journal.retitle(title)
 
+    def settle(self, stop: threading.Event, *, complete: bool = True) -> None:
+        """What the model does between two turns: bring back what was kept of this branch, get ready
+        for a follow-up where the last answer is `complete`, keep its state."""
+        turns = self._turns(self._prompt_path())
+        if complete and (turns[-1].role == "assistant" if turns else self.summary):
+            settings = self._journal.record.prompt_settings
+            self.backend.read_ahead(turns, settings, stop.is_set)
+        self.keep_state(stop.is_set)
+
+    def keep_state(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Keep for later processes what the model's state holds of this branch, if it is stored.
+        Between turns only; where that fails, more is read later."""
+        turns = self._turns(self._prompt_path())
+        if not (turns or self.summary) or should_stop() or not self._journal.is_stored():
+            return
+        settings, alike = self._journal.record.prompt_settings, not self.summary
+        try:
+            self.backend.keep(turns, settings, self.id, should_stop, shared=alike)
+        except Q35Error as error:
+            _log.warning("the state of chat %s is not kept: %s", self.id, error)
+
     def _summarising(self, run: StoppableTurn, use: Callable[[str], None]) -> Generator[Event]:
         with self._turn_lock.passing(run):
             summariser = Summariser(self.backend, self.settings(), run.stopped, self.summary)
@@ -236,8 +261,8 @@ class Conversation:
                 self._slots.count()
             if finished is not None:
                 yield finished
-        if self._reads_ahead and finished is not None and finished.reason == "stop":
-            self._turn_lock.when_idle(self._read_ahead)
+        if self._reads_ahead and finished is not None:
+            self._turn_lock.when_idle(partial(self.settle, complete=finished.reason == "stop"))
 
     def _recording(
         self, run: StoppableTurn, request: TurnRequest
@@ -273,12 +298,6 @@ class Conversation:
         if problem:
             yield _unsaved(problem)
         return finished
-
-    def _read_ahead(self, stop: threading.Event) -> None:
-        turns = self._turns(self._prompt_path())
-        if turns and turns[-1].role == "assistant":
-            settings = self._journal.record.prompt_settings
-            self.backend.read_ahead(turns, settings, stop.is_set)
 
     def _news(self) -> Iterator[Notice]:
         if news := self._journal.news():

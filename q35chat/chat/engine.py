@@ -5,6 +5,8 @@ Graphs are opened by the `Runtime` that the caller gives, so that none is known 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.events import Event, PromptPlan
 from q35chat.chat.model import GenerationDefaults, Model
+from q35chat.chat.prompt.kept import KeptStates
 from q35chat.chat.prompt.pictures import ModelPictures
 from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate, Prompt
@@ -24,6 +27,7 @@ from q35chat.engine.decoder import Decoder, OpenGraph, Runtime, TextModel
 from q35chat.engine.encoder import NoGeometryError
 from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError, CapacityError, Remedy
+from q35chat.states.pool import StatePool
 from q35chat.user_input import Speculate
 from q35chat.vision.rules import PictureRules
 
@@ -57,8 +61,10 @@ class ChatEngine:
         is_demo: bool = False,
         snapshot_bytes: int = DEFAULT_BUDGET,
         speculate: Speculate = "auto",
+        states: StatePool | None = None,
     ) -> ChatEngine:
-        """Load tokenizer and graphs; slow. `device` is for display only.
+        """Load tokenizer and graphs; slow. `device` is for display only. What `states` holds of the
+        bundle is not read again.
 
         Raises BundleError for what does not fit together, RuntimeFailure from `runtime`.
         """
@@ -80,16 +86,18 @@ class ChatEngine:
             decoder = open_decoder(bundle, runtime, open_graph, with_head=with_head)
             pictures = _pictures(bundle, runtime, vision, decoder)
             opened.pop_all()
+        cache, made_by = PrefixCache(decoder, snapshot_bytes), _digest(bundle, with_head)
         model = Model(
             tokenizer=tokenizer,
             template=ConversationTemplate(tokenizer, stop_ids, manifest.model.image_token_id),
             pictures=pictures,
             decoder=decoder,
-            cache=PrefixCache(decoder, snapshot_bytes),
+            cache=cache,
             stop_ids=stop_ids,
             image_token_id=manifest.model.image_token_id,
             quantised=manifest.precision in ("int8", "int4"),
             speculate=speculate,
+            kept=KeptStates(states, made_by, decoder, cache) if states and made_by else None,
         )
         info = ModelInfo(
             name=manifest.source.name,
@@ -137,6 +145,21 @@ class ChatEngine:
             prompt = self._prompt((*turns, Turn("user", "")), settings)
             read_ahead(self._model, prompt, should_stop)
 
+    def keep(
+        self,
+        turns: Sequence[Turn],
+        settings: ChatSettings,
+        chat: str,
+        should_stop: Callable[[], bool],
+        *,
+        shared: bool = False,
+    ) -> None:
+        """Keep the state for a follow-up of `turns`, as `ChatBackend` says."""
+        if self._model.kept is not None:
+            prompt = self._prompt((*turns, Turn("user", "")), settings)
+            ends = prompt.shared if shared else ()
+            self._model.kept.keep(prompt.keys, chat, ends, should_stop)
+
     def _prompt(self, turns: Sequence[Turn], settings: ChatSettings) -> Prompt:
         if turns[-1].role == "user":
             self._check_length(turns[-1].text)
@@ -172,6 +195,15 @@ def open_decoder(
         facts.image_token_id, facts.vocab_size, bundle.manifest.capacity or 0, with_head
     )
     return runtime.decoder(lambda name: open_graph(bundle.graph_path(name)), model)
+
+
+def _digest(bundle: Bundle, with_head: bool) -> str:
+    """That of all files that make a state what it is; empty where one of a graph is not known."""
+    files = bundle.manifest.files
+    if not files.keys() >= set(bundle.manifest.graphs.values()):
+        return ""
+    listed = [with_head, sorted((name, entry.sha256) for name, entry in files.items())]
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
 def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from q35chat.chat.prompt.kept import KeptStates
 from q35chat.chat.prompt.pictures import ModelPictures
 from q35chat.chat.prompt.reuse import PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate
@@ -29,6 +30,7 @@ class Model:
     a run of several tokens has and a step has not large enough to change a close choice.
     `speculate` says whether the next tokens may be guessed and computed ahead, `odds` what that
     was worth so far, `head_odds` what it was worth where the model's own head guessed.
+    `kept` are the states that outlive the process; None where none do.
     """
 
     tokenizer: ChatTokenizer
@@ -41,6 +43,7 @@ class Model:
     quantised: bool = False
     speculate: Speculate = "auto"
     odds: Odds = field(default_factory=Odds)
+    kept: KeptStates | None = None
     head_odds: Odds = field(default_factory=lambda: Odds(head=True))
 
 

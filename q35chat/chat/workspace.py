@@ -34,7 +34,8 @@ class Workspace:
     """Conversations in `store`, answered by the model and with the settings that `load` gives.
 
     `load_bundle` loads another model in its place.
-    `reads_ahead`: after an answer the model gets ready for a follow-up, in a thread of its own.
+    `reads_ahead`: after an answer the model gets ready for a follow-up and its state is kept, in a
+    thread of its own; the state of another conversation is kept and brought back alike.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Workspace:
         self._lock = threading.Lock()
         self._journals: weakref.WeakSet[Journal] = weakref.WeakSet()
         self._open: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
+        self._front: Conversation | None = None
 
     def load(self) -> None:
         """Load the model; slow, for a worker thread. Raises Q35Error."""
@@ -102,12 +104,13 @@ class Workspace:
         fresh.count_slots()
         with self._lock:
             self._open[fresh.id] = fresh
-        return fresh
+        return self._in_front(fresh)
 
     def _free(self, loaded: tuple[ChatBackend, ChatSettings] | None) -> None:
         if loaded is None:
             return
         self._own_samplings.append(loaded[1].sampling)
+        self._keep_front(loaded[0])
         try:
             with self._turn_lock.passing(StoppableTurn()):
                 loaded[0].close()
@@ -140,7 +143,11 @@ class Workspace:
             title = old.title.removesuffix(CONTINUED) + CONTINUED
             fresh.begin(title, old.settings(), summary)
 
-        return fresh, old.summarise(begin)
+        def events() -> Iterator[Event]:
+            yield from old.summarise(begin)
+            self._in_front(fresh)
+
+        return fresh, events()
 
     def open(self, session_id: str) -> Conversation:
         """A stored conversation, by its id or the beginning of it. Raises StoreError."""
@@ -149,7 +156,7 @@ class Workspace:
             known = self._open.get(ident)
         if known is not None:
             known.look_again()
-            return self.reopen(known)
+            return self._in_front(self.reopen(known))
         record, turns = self.store.load(ident)
         return self._opened(Journal(self.store, record, turns, stored=True))
 
@@ -178,7 +185,9 @@ class Workspace:
         """Delete a conversation and the pictures that no other one shows. Raises StoreError."""
         self.store.delete(session_id)
         with self._lock:
-            self._open.pop(session_id, None)
+            known = self._open.pop(session_id, None)
+        if known is not None and known is self._front:
+            self._front = None
 
     def export_markdown(self, session_id: str, folder: Path) -> Path:
         """Write the branch being read as Markdown with its pictures beside it."""
@@ -188,6 +197,8 @@ class Workspace:
         """End what the model does between two turns, and write what is not written yet: the
         program is about to leave."""
         self._turn_lock.stop_idle()
+        if self._reads_ahead and self._loaded is not None:
+            self._keep_front(self._loaded[0])
         for journal in list(self._journals):
             if problem := journal.flush():
                 _log.warning("chat %s is not kept whole: %s", journal.record.id, problem)
@@ -206,7 +217,32 @@ class Workspace:
             )
             conversation = self._open.setdefault(conversation.id, conversation)
         conversation.count_slots()
+        return self._in_front(conversation)
+
+    def _in_front(self, conversation: Conversation) -> Conversation:
+        """`conversation` is the one that is looked at from now on: in the background the state of
+        the one before it is kept, then its own brought back."""
+        before, self._front = self._front, conversation
+
+        def switch(stop: threading.Event) -> None:
+            if before is not None and before is not conversation:
+                before.keep_state()
+            conversation.settle(stop)
+
+        if self._reads_ahead:
+            self._turn_lock.when_idle(switch)
         return conversation
+
+    def _keep_front(self, backend: ChatBackend) -> None:
+        """Keep the state of the conversation that is looked at, unless it is not `backend`'s or an
+        answer is still computed."""
+        front = self._front
+        try:
+            if front is not None and front.backend is backend:
+                with self._turn_lock.passing(StoppableTurn()):
+                    front.keep_state()
+        except Exception:  # noqa: BLE001 - a runtime that died has no state
+            _log.warning("the state of a chat is not kept", exc_info=True)
 
     def _same(self, conversation: Conversation) -> Conversation:
         return self._open.get(conversation.id) or conversation

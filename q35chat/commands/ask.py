@@ -132,6 +132,8 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     if options.stats:
         for line in stats_lines(finished, load_ms, conversation.kept_as):
             console.note(line)
+    console.out.flush()  # the answer is there; nobody waits for what the next one will not read
+    conversation.keep_state()
     if finished.reason == "cancelled":
         return INTERRUPTED
     return 1 if problem else 0

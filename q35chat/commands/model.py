@@ -35,13 +35,15 @@ DEFAULT_OUT = Path(processes.DEFAULT_OUT)
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
     """A bundle's folder, whether it is the demo, how an NPU would run it, how much host memory
-    (MiB) snapshots of earlier turns may take, and whether tokens are guessed ahead."""
+    (MiB) snapshots of earlier turns may take, how much disk space (MiB) states that outlive the
+    process, and whether tokens are guessed ahead."""
 
     path: Path
     is_demo: bool = False
     npu: NpuOptions = DEFAULT_NPU
     snapshot_mib: int = DEFAULT_SNAPSHOT_MIB
     speculate: Speculate = "auto"
+    state_cache_mib: int = 0
 
 
 def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Path]) -> ModelChoice:
@@ -66,6 +68,7 @@ def choice_of(
         choose_model(options.model_dir, settings, lambda: make_demo(note)),
         npu=options.npu,
         snapshot_mib=options.snapshot_mib,
+        state_cache_mib=options.state_cache_mib,
         speculate=options.speculate or settings.speculate,
     )
 
@@ -114,7 +117,10 @@ def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     bundle = open_bundle(choice.path)
 
     from q35chat.chat.engine import ChatEngine
+    from q35chat.states.pool import StatePool
+    from q35chat.store.folder import states_folder
 
+    limit = choice.state_cache_mib << 20
     on_npu = bundle.manifest.target != "cpu"
     device = f"NPU {choice.npu.device_id}" if on_npu else "CPU"
     opener = graph_opener(bundle, threads, choice.npu)
@@ -125,6 +131,7 @@ def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
         is_demo=choice.is_demo,
         snapshot_bytes=choice.snapshot_mib << 20,
         speculate=choice.speculate,
+        states=StatePool(states_folder(), limit) if limit else None,
     )
     return LoadedModel(engine, engine.sampling_defaults)
 

@@ -37,6 +37,7 @@ Command = Callable[..., int]
 Options = TypeVar("Options")
 
 DEFAULT_SNAPSHOT_MIB = 512
+DEFAULT_STATE_CACHE_MIB = 2048
 
 _model = partial(typer.Option, rich_help_panel="Model")
 _npu = partial(typer.Option, rich_help_panel="NPU (bundles for ascend-310p)")
@@ -73,6 +74,13 @@ MaxImageTokens = Annotated[
 SnapshotMib = Annotated[
     int,
     _model(min=0, help="Memory in MiB for going back to earlier turns without reading them again."),
+]
+StateCacheMib = Annotated[
+    int,
+    _model(
+        min=0,
+        help="Disk space in MiB for going on in chats without reading them again; 0 for none.",
+    ),
 ]
 Speculate = Annotated[
     user_input.Speculate | None,
@@ -156,6 +164,7 @@ class ModelOptions:
     max_image_tokens: MaxImageTokens = None
     threads: Threads = None
     snapshot_mib: SnapshotMib = DEFAULT_SNAPSHOT_MIB
+    state_cache_mib: StateCacheMib = DEFAULT_STATE_CACHE_MIB
     speculate: Speculate = None
     npu: NpuOptions = DEFAULT_NPU
 

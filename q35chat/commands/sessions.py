@@ -55,17 +55,26 @@ def list_sessions(
     as_json: AsJson = False,
     _debug: opt.Debug = False,
 ) -> int:
-    """List chats, the latest first."""
+    """List chats, the latest first; a warm one goes on without being read again."""
+    from q35chat.states.listing import owner_name, stored_states
+    from q35chat.store.folder import states_folder
     from q35chat.text import turn_count
 
     console = Console.standard()
-    with _opened(console) as store:
+    with opened_store(console) as store:
         found = store.sessions()[:limit]
+        owners = {state.name.owner for state in stored_states(states_folder(store.folder))}
+    warm = {session.id for session in found if owner_name(session.id) in owners}
     if as_json:
-        return _print_json(console, [asdict(session) for session in found])
+        return print_json(
+            console, [asdict(session) | {"warm": session.id in warm} for session in found]
+        )
     for session in found:
         ident, said = session.id[:SHOWN_ID], turn_count(session.turns)
-        _print(console, _when(session.updated), ident, f"{said:>14}", session.title)
+        state = "warm" if session.id in warm else ""
+        print_line(
+            console, when(session.updated), ident, f"{said:>14}", f"{state:4}", session.title
+        )
     if not found:
         console.note(f"no chats yet; {program()} begins one")
     return 0
@@ -75,7 +84,7 @@ def list_sessions(
 def show_session(session: OrLatest = None, _debug: opt.Debug = False) -> int:
     """Print a chat."""
     console = Console.standard()
-    with _opened(console) as store:
+    with opened_store(console) as store:
         console.out.write(store.markdown(_named(store, session)))
     return 0
 
@@ -89,13 +98,13 @@ def search_sessions(
 ) -> int:
     """Find turns by their words."""
     console, query = Console.standard(), " ".join(words)
-    with _opened(console) as store:
+    with opened_store(console) as store:
         hits = store.search(query, limit)
     if as_json:
-        return _print_json(console, [asdict(hit) for hit in hits])
+        return print_json(console, [asdict(hit) for hit in hits])
     for hit in hits:
         speaker = "you" if hit.role == "user" else "model"
-        _print(console, _when(hit.updated), hit.session[:SHOWN_ID], f"{speaker:5}", hit.excerpt)
+        print_line(console, when(hit.updated), hit.session[:SHOWN_ID], f"{speaker:5}", hit.excerpt)
     if not hits:
         console.note(f"nothing found for {query!r}")
     return 0
@@ -126,12 +135,12 @@ def export_session(
     if target is not None and output is not None:
         raise UsageError("FOLDER and --output name the same thing; give one of them")
     console, place = Console.standard(), target or output
-    with _opened(console) as store:
+    with opened_store(console) as store:
         ident = _named(store, session)
         if kind == "markdown":
-            _print(console, str(store.export_markdown(ident, place or Path())))
+            print_line(console, str(store.export_markdown(ident, place or Path())))
         elif place is not None:
-            _print(console, str(store.export_json(ident, place)))
+            print_line(console, str(store.export_json(ident, place)))
         else:
             console.out.write(store.json(ident) + "\n")
     return 0
@@ -149,7 +158,7 @@ def rename_session(
     title = " ".join(checked_argument(title, "the title").split())
     if not title:
         raise UsageError("a title needs at least one character")
-    with _opened(Console.standard()) as store:
+    with opened_store(Console.standard()) as store:
         store.rename(store.resolve(session), title)
     return 0
 
@@ -164,7 +173,7 @@ def delete_sessions(
 ) -> int:
     """Delete chats and their pictures for good."""
     console = Console.standard()
-    with _opened(console) as store:
+    with opened_store(console) as store:
         records = map(store.record, map(store.resolve, names))
         titles = {record.id: record.title for record in records}
         if not (yes or _agrees(console, titles)):
@@ -176,7 +185,7 @@ def delete_sessions(
 
 
 @contextmanager
-def _opened(console: Console) -> Iterator[Store]:
+def opened_store(console: Console) -> Iterator[Store]:
     """The store; what is wrong with it, and with the chat that was loaded, is said."""
     from q35chat.store import Store
 
@@ -205,15 +214,18 @@ def _agrees(console: Console, titles: dict[str, str]) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _when(updated: float) -> str:
+def when(updated: float) -> str:
+    """A time as it is shown in lists."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(updated))
 
 
-def _print(console: Console, *parts: str) -> None:
+def print_line(console: Console, *parts: str) -> None:
+    """Print what stands in a row of a list."""
     console.out.write(safe_line("  ".join(parts), limit=4096) + "\n")
 
 
-def _print_json(console: Console, value: object) -> int:
+def print_json(console: Console, value: object) -> int:
+    """Print a value; the exit code."""
     import json
 
     console.out.write(json_safe(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")

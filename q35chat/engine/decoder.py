@@ -6,7 +6,7 @@ back. A runtime opens graphs and makes decoder and encoder of them. Knows neithe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -102,6 +102,14 @@ class Decoder(Protocol):
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
+
+    def dump(self, snapshot: Snapshot) -> Iterator[tuple[str, Array]]:
+        """`snapshot` with its KV rows as arrays by name, until the next run. Raises ValueError when
+        its slots were written again."""
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Be where `arrays` were dumped, by a decoder of the same graphs. Snapshots of other tokens
+        are lost. Raises ValueError for what does not fit, and then there is no sequence."""
 
     def close(self) -> None:
         """Free the graphs; further calls are errors."""

@@ -8,19 +8,21 @@ worse: the decoder checks every one. Knows neither the decoder nor whether draft
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 
 from q35chat.engine.contract import TextContract, check_metadata, required, state_pairs
-from q35chat.engine.session import Array, Buffer, GraphSession, TensorSpec
+from q35chat.engine.session import Array, Buffer, GraphSession, TensorSpec, check_fit
 from q35chat.engine.slots import PrefixMask, check_capacities
-from q35chat.engine.states import LastToken, StateBuffers
+from q35chat.engine.states import LastToken, StateBuffers, named
 from q35chat.errors import BundleError, Remedy
 
 _KIND = "mtp"
+_OWN = "mtp_"
+_NAMES = ("mtp_hidden", "mtp_position")
 _INPUTS = ("input_ids", "hidden", "position_ids", "image_embeds")
 _MOST_WAITING = 64
 _MOST_CALLS = 16
@@ -72,7 +74,7 @@ class DraftHead:
             )
         check_capacities(decoder.capacity, mask.shape[-1] or 0)
         self._mask = PrefixMask(mask.shape[-1] or 0, mask.dtype)
-        states = StateBuffers(session, pairs)
+        self._states = states = StateBuffers(session, pairs)
         self._fixed = dict(states.inputs(0)) | {mask.name: _buffer(session, mask)}
         self._drafted = _buffer(session, required(outputs, "draft", _KIND))
         self._next = _buffer(session, required(outputs, "next_hidden", _KIND))
@@ -98,6 +100,24 @@ class DraftHead:
         """Read what waits; what `restore` needs to come back here."""
         self._catch_up()
         return self._last
+
+    def dump(self, count: int, last: LastToken | None) -> Iterator[tuple[str, Array]]:
+        """What is there of the first `count` tokens, of which `last` is the last, as arrays by
+        name."""
+        assert last is not None
+        yield _NAMES[0], last.hidden
+        yield _NAMES[1], last.position
+        for name, rows in self._states.rows(count - 1):
+            yield _OWN + name, rows
+
+    def load(self, arrays: Mapping[str, Array], count: int) -> None:
+        """Be where `arrays` were dumped. Raises ValueError where they do not fit."""
+        hidden, position = (named(arrays, name).copy() for name in _NAMES)
+        check_fit(hidden, self._none.hidden.shape[1:], self._none.hidden.dtype)
+        check_fit(position, (3,), self._none.positions.dtype)
+        own = {name[len(_OWN) :]: rows for name, rows in arrays.items() if name.startswith(_OWN)}
+        self._states.fill(own, count - 1)
+        self.restore(count, LastToken(hidden, position))
 
     def read(self, ids: Array, positions: Array, hidden: Array, rows: Array | None = None) -> None:
         """The decoder read `ids` [N] at `positions` [3, N] and made `hidden` [N, H] of them; `rows`

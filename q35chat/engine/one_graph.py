@@ -5,7 +5,7 @@ Owns the positions and the order of things. Knows no runtime, no tokenizer and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -170,6 +170,18 @@ class OneGraphDecoder(SequenceDecoder):
         super().restore(snapshot)
         if self.head is not None:
             self.head.restore(snapshot.count, snapshot.last)
+
+    def dump(self, snapshot: Snapshot) -> Iterator[tuple[str, Array]]:
+        """`snapshot` with its KV rows, and with what the head has of it."""
+        yield from super().dump(snapshot)
+        if self.head is not None:
+            yield from self.head.dump(snapshot.count, snapshot.last)
+
+    def _fill(self, arrays: Mapping[str, Array], keys: Array) -> None:
+        """The states, and the head's."""
+        super()._fill(arrays, keys)
+        if self.head is not None:
+            self.head.load(arrays, len(keys))
 
     def _read(self, chunk: Tokens) -> None:
         """One chunk of a prompt."""

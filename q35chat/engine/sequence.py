@@ -5,6 +5,7 @@ Knows neither in which calls a prompt is read nor which graphs run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from time import perf_counter
 from typing import Protocol
@@ -13,7 +14,7 @@ from q35chat.engine.calls import Logits, Row
 from q35chat.engine.contract import StatePair, TextContract
 from q35chat.engine.session import Array, GraphSession
 from q35chat.engine.slots import PrefixMask, Slots, check_prompt
-from q35chat.engine.states import Snapshot, StateBuffers
+from q35chat.engine.states import Snapshot, StateBuffers, dumped_place
 from q35chat.engine.tokens import Tokens
 
 
@@ -89,6 +90,31 @@ class SequenceDecoder:
         self._states.load(snapshot.states)
         self._slots.rewind(snapshot.count)
         self.rope_position = snapshot.rope_position
+
+    def dump(self, snapshot: Snapshot) -> Iterator[tuple[str, Array]]:
+        """`snapshot` with its KV rows as arrays by name, until the next run. Raises ValueError when
+        its slots were written again."""
+        snapshot.check(held=self.holds(snapshot))
+        yield from self._states.dump(snapshot)
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Be where `arrays` were dumped, by a decoder of the same graphs. Snapshots of other tokens
+        are lost. Raises ValueError for what does not fit, and then there is no sequence."""
+        keys, rope_position = dumped_place(arrays, self.capacity)
+        self.reset()
+        self._slots.forget_beyond(0)
+        try:
+            self._fill(arrays, keys)
+        except ValueError:
+            self.reset()
+            raise
+        self._slots.rewind(len(keys))
+        self._slots.name(len(keys), keys)
+        self.rope_position = rope_position
+
+    def _fill(self, arrays: Mapping[str, Array], keys: Array) -> None:
+        """Put what was dumped of a sequence of `keys` into its place."""
+        self._states.fill(arrays, len(keys))
 
     def close(self) -> None:
         """Free the graphs; further calls are errors."""

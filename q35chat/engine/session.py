@@ -43,6 +43,9 @@ class Buffer(Protocol):
     def write(self, array: Array) -> None:
         """Copy `array` (same shape and dtype) from the host to the device."""
 
+    def write_slots(self, rows: Array) -> None:
+        """Copy `rows`, fewer along the second-last axis, over the first slots of a cache."""
+
     def host(self) -> Array:
         """The contents on the host: a view that the next run may overwrite, copy to keep."""
 
@@ -85,6 +88,12 @@ def check_fit(array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Non
     """Raises ValueError where `array` has another shape or dtype than its buffer."""
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"buffer is {dtype}{shape}, array is {array.dtype}{array.shape}")
+
+
+def check_slots(rows: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raises ValueError where `rows` are no first slots of a cache of this shape and dtype."""
+    slots = min(rows.shape[-2], shape[-2]) if rows.ndim > 1 < len(shape) else 0
+    check_fit(rows, (*shape[:-2], slots, *shape[-1:]), dtype)
 
 
 def check_bound(

@@ -7,14 +7,14 @@ to flip the buffers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from q35chat.engine.contract import StatePair
-from q35chat.engine.session import Array, Buffer, GraphSession
+from q35chat.engine.session import Array, Buffer, GraphSession, check_fit
 
 BufferIndex = Literal[0, 1]
 
@@ -62,6 +62,34 @@ class StateBuffers:
         for pair in self._recurrent():
             self._at(pair, self.current).write(saved[pair.past])
 
+    def dump(self, snapshot: Snapshot) -> Iterator[tuple[str, Array]]:
+        """All that `snapshot` is, KV rows too, as arrays by name; views where the host has them.
+
+        A name that begins with `past_` is that of an input.
+        """
+        yield "keys", snapshot.keys
+        yield "rope_position", np.array([snapshot.rope_position], np.int64)
+        yield from snapshot.states.items()
+        yield from self.rows(snapshot.count)
+
+    def rows(self, count: int) -> Iterator[tuple[str, Array]]:
+        """The first `count` slots of each cache, by input name."""
+        for pair in self.pairs:
+            if pair.cache:
+                yield pair.past, self._at(pair, self.current).host()[..., :count, :]
+
+    def fill(self, arrays: Mapping[str, Array], count: int) -> None:
+        """Put back what `dump` gave, `count` slots of it, into these or other buffers. Raises
+        ValueError where something is missing or does not fit."""
+        for pair in self.pairs:
+            buffer, array = self._at(pair, self.current), named(arrays, pair.past)
+            if not pair.cache:
+                buffer.write(array)
+            elif array.shape[-2:-1] == (count,):
+                buffer.write_slots(array)
+            else:
+                raise ValueError(f"{pair.past} has {array.shape}, {count} slots are wanted")
+
     def _at(self, pair: StatePair, index: BufferIndex) -> Buffer:
         buffers = self._buffers[pair.past]
         if index == len(buffers):
@@ -107,3 +135,21 @@ class Snapshot:
         """Raises ValueError where its KV rows are not `held` any more."""
         if not held:
             raise ValueError(f"the slots of a snapshot of {self.count} tokens were overwritten")
+
+
+def named(arrays: Mapping[str, Array], name: str) -> Array:
+    """The array of that name. Raises ValueError where there is none."""
+    if name not in arrays:
+        raise ValueError(f"{name} is missing")
+    return arrays[name]
+
+
+def dumped_place(arrays: Mapping[str, Array], capacity: int) -> tuple[Array, int]:
+    """The keys [N] int64 and the rotary position in what `StateBuffers.dump` gave. Raises
+    ValueError for what no sequence of at most `capacity` tokens has."""
+    keys, rope = named(arrays, "keys"), named(arrays, "rope_position")
+    check_fit(keys, (min(keys.size, capacity),), np.dtype(np.int64))
+    check_fit(rope, (1,), np.dtype(np.int64))
+    if not (len(keys) and 0 < rope[0] <= len(keys)):
+        raise ValueError(f"{len(keys)} tokens end at the rotary position {rope[0]}")
+    return keys, int(rope[0])

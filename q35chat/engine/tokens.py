@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from q35chat.engine.session import Array
+from q35chat.engine.session import Array, check_fit
 from q35chat.engine.slots import ImageRowsError
+from q35chat.engine.states import named
+
+_NAMES = ("token_ids", "token_positions", "token_is_image")
+_ROWS = "token_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,28 @@ class Tokens:
             self.is_image[start:end],
             self.rows[first:last] if self.rows is not None and last > first else None,
         )
+
+    def dump(self) -> Iterator[tuple[str, Array]]:
+        """All but the keys as arrays by name."""
+        yield from zip(_NAMES, (self.ids, self.positions, self.is_image), strict=True)
+        if self.rows is not None:
+            yield _ROWS, self.rows
+
+    @classmethod
+    def dumped(cls, arrays: Mapping[str, Array], keys: Array, width: int | None) -> Tokens:
+        """What `dump` gave of tokens with these keys; `width` is that of a row. Raises ValueError
+        where something is missing or does not fit."""
+        ids, positions, is_image = (named(arrays, name).copy() for name in _NAMES)
+        count, pictures = len(keys), int(is_image.sum())
+        check_fit(ids, (count,), np.dtype(np.int64))
+        check_fit(positions, (3, count), np.dtype(np.int64))
+        check_fit(is_image, (count,), np.dtype(np.bool_))
+        rows = arrays[_ROWS].copy() if _ROWS in arrays else None
+        if (0 if rows is None else len(rows)) != pictures:
+            raise ValueError(f"{pictures} picture tokens have other rows")
+        if rows is not None:
+            check_fit(rows, (pictures, width or 0), rows.dtype)
+        return cls(ids, positions, keys.copy(), is_image, rows)
 
     def then(self, more: Tokens) -> Tokens:
         """These tokens with `more` behind them."""

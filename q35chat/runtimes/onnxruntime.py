@@ -26,6 +26,7 @@ from q35chat.engine.session import (
     TensorSpec,
     check_bound,
     check_fit,
+    check_slots,
 )
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.threads import usable_cpus
@@ -76,6 +77,11 @@ class OrtBuffer:
         """Copy `array` in. Raises ValueError for another shape or dtype."""
         check_fit(array, self.shape, self.dtype)
         np.copyto(self.host(), array)
+
+    def write_slots(self, rows: Array) -> None:
+        """Copy `rows` over the first slots. Raises ValueError where they do not fit."""
+        check_slots(rows, self.shape, self.dtype)
+        self.host()[..., : rows.shape[-2], :] = rows
 
     def host(self) -> Array:
         """The memory itself. Raises RuntimeFailure after `release`."""

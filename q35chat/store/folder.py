@@ -25,6 +25,11 @@ def data_folder() -> Path:
     return platformdirs.user_data_path("q35chat", appauthor=False)
 
 
+def states_folder(folder: Path | None = None) -> Path:
+    """Where the states of the conversations in a data folder are kept; not created here."""
+    return (folder or data_folder()) / "states"
+
+
 def private_folder(path: Path) -> Path:
     """Make `path` a folder that only its owner can enter, and return it. Raises StoreWriteError."""
     try:

@@ -25,9 +25,16 @@ from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
 from q35chat.files import locked
 from q35chat.processes import program
+from q35chat.states.listing import drop_states
 from q35chat.store import export, rows, search
 from q35chat.store.columns import Damage
-from q35chat.store.folder import PictureFiles, data_folder, exclusive, private_folder
+from q35chat.store.folder import (
+    PictureFiles,
+    data_folder,
+    exclusive,
+    private_folder,
+    states_folder,
+)
 from q35chat.store.opening import NAME, open_database, open_to_read
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -193,8 +200,8 @@ class Store:
         self._database.empty_log()
 
     def delete(self, session: str) -> None:
-        """Delete a conversation and the pictures that no other one shows; nothing of its words
-        stays in the file.
+        """Delete a conversation, its states and the pictures that no other one shows; nothing of
+        its words stays in the file.
 
         Raises StoreError, also when the conversation is gone and a picture of it could not be
         deleted.
@@ -203,6 +210,7 @@ class Store:
         with self.answering(session), self._database.writing() as connection:
             shown = rows.shown_pictures(connection, session)
             connection.execute("DELETE FROM conversations WHERE id = ?", (session,))
+        drop_states(states_folder(self.folder), session)
         with contextlib.suppress(OSError):
             self._lock_file(session).unlink()
         self._database.empty_log()

@@ -93,6 +93,17 @@ class WatchedBackend:
         asked = count()
         self._inner.read_ahead(turns, settings, lambda: next(asked) >= self.ahead_parts)
 
+    def keep(
+        self,
+        turns: Sequence[Turn],
+        settings: ChatSettings,
+        chat: str,
+        should_stop: Callable[[], bool],
+        *,
+        shared: bool = False,
+    ) -> None:
+        self._inner.keep(turns, settings, chat, should_stop, shared=shared)
+
 
 class User:
     """Does actions in one conversation, and checks it after each."""

@@ -215,7 +215,7 @@ def test_every_option_of_chat_reaches_it_with_and_without_its_name(
     arguments = (
         "--plain -m M --max-image-tokens 64 --threads 2 --session S -i a.png --image b.png "
         "--prompt P --pictures sixel --thinking --thinking-budget 8 --snapshot-mib 3 "
-        "--speculate off "
+        "--state-cache-mib 4 --speculate off "
         "--device-id 1 --residency swap --host-state-roundtrip"
     )
     assert run([*name, *arguments.split()]) == 7
@@ -232,6 +232,7 @@ def test_every_option_of_chat_reaches_it_with_and_without_its_name(
             pictures="sixel",
             npu=NpuOptions(1, "swap", True),
             snapshot_mib=3,
+            state_cache_mib=4,
             speculate="off",
             thinking=True,
             thinking_budget=8,

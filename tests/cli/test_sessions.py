@@ -50,8 +50,8 @@ def test_list_counts_turns_and_says_what_began_with_a_summary(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = run(capsys, "list")[1].splitlines()
-    assert "aaaa1111          1 turn  Tea" in first
-    assert "aaaa2222  from a summary  Evil" in second
+    assert "aaaa1111          1 turn        Tea" in first
+    assert "aaaa2222  from a summary        Evil" in second
 
 
 def test_list_as_json_names_whole_ids(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

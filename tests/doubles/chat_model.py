@@ -16,6 +16,7 @@ from q35chat.chat.events import Event, Finished, Token
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.engine.one_graph import OneGraphRuntime
 from q35chat.engine.session import GraphSession
+from q35chat.states.pool import StatePool
 from q35chat.user_input import Speculate
 from tests.doubles.numpy_head import NumpyHead
 from tests.doubles.numpy_session import NumpySession
@@ -46,6 +47,8 @@ class ChatModel:
     precision: str = "fp32"
     speculate: Speculate = "auto"
     with_head: bool = False
+    states: StatePool | None = None
+    digest: str = "0" * 64
     opened: list[str] = field(default_factory=list, init=False)
     head: NumpyHead = field(init=False)
     text: NumpySession = field(init=False)
@@ -69,10 +72,12 @@ class ChatModel:
                 self.precision,
                 with_vision=self.with_vision,
                 with_head=self.with_head,
+                digest=self.digest,
             ),
             OneGraphRuntime(self._open),
             snapshot_bytes=self.snapshot_bytes,
             speculate=self.speculate,
+            states=self.states,
         )
 
     def _open(self, path: Path) -> GraphSession:
@@ -119,10 +124,11 @@ def bundle(
     *,
     with_vision: bool = True,
     with_head: bool = False,
+    digest: str = "",
 ) -> Bundle:
-    """A bundle of which only the processor's folder is really there."""
+    """A bundle of which only the processor's folder is really there, its graphs of a `digest`."""
     assert processor.name == "processor"
-    digest = hashlib.sha256((processor / "tokenizer.json").read_bytes()).hexdigest()
+    vocabulary = hashlib.sha256((processor / "tokenizer.json").read_bytes()).hexdigest()
     graphs = {"text": "text/model.onnx"}
     if with_vision:
         graphs["vision"] = "vision/model.onnx"
@@ -150,7 +156,8 @@ def bundle(
             num_hidden_layers=2,
         ),
         graphs=graphs,
-        files={"processor/tokenizer.json": FileEntry(0, digest)},
+        files={"processor/tokenizer.json": FileEntry(0, vocabulary)}
+        | {name: FileEntry(0, digest) for name in graphs.values() if digest},
     )
     return Bundle(processor.parent, manifest)
 

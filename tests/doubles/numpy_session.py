@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from q35chat.engine.session import Array, Buffer, TensorSpec
+from q35chat.engine.session import Array, Buffer, TensorSpec, check_fit, check_slots
 
 FLOAT = np.dtype(np.float32)
 IMAGE_TOKEN = 5
@@ -32,9 +32,12 @@ class NumpyBuffer:
         return self.array.dtype
 
     def write(self, array: Array) -> None:
-        assert array.shape == self.array.shape
-        assert array.dtype == self.array.dtype
+        check_fit(array, self.shape, self.dtype)
         self.array[...] = array
+
+    def write_slots(self, rows: Array) -> None:
+        check_slots(rows, self.shape, self.dtype)
+        self.array[..., : rows.shape[-2], :] = rows
 
     def host(self) -> Array:
         return self.array

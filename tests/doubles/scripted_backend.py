@@ -66,6 +66,7 @@ class ScriptedBackend:
         self.prompts: list[tuple[Turn, ...]] = []
         self.systems: list[str] = []
         self.ahead: list[tuple[Turn, ...]] = []
+        self.kept: list[str] = []
         self._reply = reply
         self._state: list[int] = []
         self._seen: set[str] = set()
@@ -126,6 +127,18 @@ class ScriptedBackend:
     ) -> None:
         """Remember that it was asked to; the state stays."""
         self.ahead.append(tuple(turns))
+
+    def keep(
+        self,
+        turns: Sequence[Turn],
+        settings: ChatSettings,
+        chat: str,
+        should_stop: Callable[[], bool],
+        *,
+        shared: bool = False,
+    ) -> None:
+        """Remember of which chat."""
+        self.kept.append(chat)
 
     def _read(self, turns: Sequence[Turn], plan: PromptPlan) -> Iterator[Event]:
         shown = {picture.sha256 for turn in turns for picture in turn.attachments}

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,12 @@ class Journal:
     def answering(self) -> AbstractContextManager[None]:
         """Hold the conversation while an answer is written. Raises StoreError if it is held."""
         return nullcontext() if self._store is None else self._store.answering(self.record.id)
+
+    def is_stored(self) -> bool:
+        """Whether the store has the conversation, and nobody deleted it meanwhile."""
+        with suppress(StoreError):
+            return self._store is not None and bool(self._store.record(self.record.id))
+        return False
 
     def known(self, ident: str) -> TurnRecord:
         """The turn with this id. Raises UsageError if there is none."""

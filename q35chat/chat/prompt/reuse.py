@@ -50,6 +50,10 @@ class PrefixCache:
                 self._decoder.reset()
         return self._decoder.used
 
+    def point(self, keys: Array) -> Snapshot | None:
+        """Where `reusable` says, None before the first token. Between runs only."""
+        return self._decoder.snapshot() if self._is_live(keys) else self._best(keys)
+
     def keep(self) -> None:
         """Take a snapshot here, and drop what is dead or over the budget."""
         kept = [*self.snapshots]

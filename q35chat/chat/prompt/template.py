@@ -30,6 +30,9 @@ from q35chat.errors import BundleError
 from q35chat.text import pluralise
 from q35chat.vision.positions import mrope_positions
 
+LEAST_SHARED = 64
+"""Tokens that several chats begin with at least, for a state of their own."""
+
 _Own = tuple[tuple[int, ...], str]
 _REMEMBERED = 4 << 20
 """Characters and tokens whose ids are kept."""
@@ -41,9 +44,10 @@ class Prompt:
 
     `ids` [T] int64; `keys` [T] int64 are the ids with each picture token replaced by its picture's
     key; `positions` [3, T] int64. `ends` are token counts at which a turn ends and a later prompt
-    may part from this one, the last of them before the answer. `opened` tells that the prompt ends
-    inside a thought, `written` are the ids at its end that the model wrote itself, when an answer
-    is gone on with.
+    may part from this one, the last of them before the answer; `shared` are those at which what
+    other chats may begin with ends: the instructions, the pictures of the first question. `opened`
+    tells that the prompt ends inside a thought, `written` are the ids at its end that the model
+    wrote itself, when an answer is gone on with.
     """
 
     ids: Array
@@ -53,6 +57,7 @@ class Prompt:
     ends: tuple[int, ...]
     opened: bool
     written: tuple[int, ...]
+    shared: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -118,14 +123,16 @@ class ConversationTemplate:
         )
         grids = [(picture.rows, picture.columns) for picture in pictures]
         places = np.concatenate([[0], np.cumsum(widths)])
+        ends = tuple(int(end) for end in places[self._ends(rendered, header)] if end > 0)
         return Prompt(
             ids=ids,
             keys=keys,
             positions=mrope_positions(is_image, grids)[0],
             pictures=tuple(pictures),
-            ends=tuple(int(end) for end in places[self._ends(rendered, header)] if end > 0),
+            ends=ends,
             opened=self._tags.left_open(header.tolist()),
             written=tuple(written),
+            shared=_shared(turns, ends, np.flatnonzero(is_image) + 1, pictures),
         )
 
     def _rendered(self, turns: Sequence[Turn], *, thinking: bool) -> Array:
@@ -234,6 +241,17 @@ class _Markers:
             elif part:
                 found.append(encode(part))
         return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _shared(
+    turns: Sequence[Turn], ends: Sequence[int], after: Array, pictures: Sequence[PlacedPicture]
+) -> tuple[int, ...]:
+    """Where the instructions end, and the pictures of the first question; `after` are the token
+    counts after each token of a picture. What is short costs little to read."""
+    first = next((turn for turn in turns if turn.role == "user"), turns[0])
+    shown = sum(picture.tokens for picture in pictures[: len(first.attachments)])
+    found = [*ends[: turns[0].role == "system"], *map(int, after[max(shown - 1, 0) : shown])]
+    return tuple(end for end in found if end >= LEAST_SHARED)
 
 
 def _widths(is_placeholder: Array, pictures: Sequence[PlacedPicture]) -> Array:

@@ -72,8 +72,10 @@ class TurnGenerator:
     def events(self) -> Iterator[Event]:
         """Run the turn. Raises CapacityError before the first event."""
         self._started = perf_counter()
+        check_fit(plan_of(self._model, self._prompt))
+        if self._model.kept is not None:
+            self._model.kept.recall(self._prompt.keys)
         plan = plan_of(self._model, self._prompt)
-        check_fit(plan)
         yield plan
         yield from self._reader.events()
         reason = (yield from self._answer()) if self._reader.complete else "cancelled"

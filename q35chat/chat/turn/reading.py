@@ -88,8 +88,10 @@ class PromptReader:
         reused = begin = model.cache.rewind(prompt.keys)
         taken, total = 0, len(prompt)
         # snapshots: after the last answer and the last question, and before them where enough lies
-        # between
+        # between; where other chats may begin alike
         ends = spaced(prompt.ends if model.decoder.reads_in_parts else prompt.ends[-1:], reused)
+        if model.decoder.reads_in_parts:
+            ends = sorted({*ends, *(end for end in prompt.shared if end > reused)})
         parts = range(reused + self._part, total, self._part) if self._part else ()
         for end in sorted({*ends, *parts, total}):
             part = slice(begin, end)
@@ -125,10 +127,12 @@ def spaced(ends: Sequence[int], begin: int) -> list[int]:
 
 def read_ahead(model: Model, prompt: Prompt, should_stop: Callable[[], bool]) -> None:
     """Read the beginning of `prompt` up to the end of its last answer, if the state can go back
-    to the question before it."""
+    to the question before it; all of what comes before any question."""
+    if model.kept is not None:
+        model.kept.recall(prompt.keys)
     *_, question, answer, _ = (0, 0, *prompt.ends)
     beginning = prompt.until(answer)
-    if not 0 < question <= model.cache.reusable(beginning.keys):
+    if not question <= model.cache.reusable(prompt.keys) < answer:
         return
     reader = PromptReader(model, beginning, should_stop, PART)
     for _ in reader.events():
