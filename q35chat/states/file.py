@@ -6,15 +6,14 @@ numbers and their places; whatever is wrong with it, it is refused with a ValueE
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,21 +28,11 @@ Array = npt.NDArray[Any]
 PART: Final = ".part"
 _MAGIC: Final = b"q35chat state 1\n"
 _ALIGNMENT: Final = 64
-_LENGTH: Final = 8
+_NUMBER: Final = 8
+"""Bytes of the index's length, and of the checksum behind it."""
 _MOST_INDEX: Final = 1 << 20
-_DTYPES: Final = {
-    np.dtype(kind).str: np.dtype(kind)
-    for kind in (
-        np.float16,
-        np.float32,
-        np.float64,
-        np.bool_,
-        np.int8,
-        np.uint8,
-        np.int32,
-        np.int64,
-    )
-}
+_KINDS: Final = ("f2", "f4", "f8", "b1", "i1", "u1", "i4", "i8")
+_DTYPES: Final = {np.dtype(kind).str: np.dtype(kind) for kind in _KINDS}
 
 
 def write_state(
@@ -68,109 +57,67 @@ def write_state(
     return whole
 
 
-@contextmanager
-def opened_state(path: Path) -> Iterator[Mapping[str, Array]]:
-    """The arrays of the file `path`, views that cannot be written. The checksum is computed while
-    they are used: what is made of them counts only where this ends without an error.
+def read_state(path: Path, *, checked: bool = True) -> Mapping[str, Array]:
+    """The arrays of the file `path` by name, mapped: views that cannot be written.
 
-    Raises OSError, and ValueError for a file that is damaged or no state.
+    Raises OSError, and ValueError for a file that is no state or, where that is `checked`, damaged.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file, ThreadPoolExecutor(1) as hashing:
-        size = _size(descriptor)
-        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        body, checksum = (
-            mapped[: size - _checksum().digest_size],
-            mapped[-_checksum().digest_size :],
-        )
-        found = hashing.submit(lambda: _checksum(body).digest())
-        yield _arrays(body)
-        if found.result() != checksum:
-            raise ValueError("its checksum is not that of its content")
-
-
-def first_array(path: Path, name: str) -> Array:
-    """The array `name` of the file `path`, a copy, believed without a checksum.
-
-    Raises OSError, and ValueError where there is none.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        size = _size(descriptor)
-        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        arrays = _arrays(mapped[: size - _checksum().digest_size])
-        if name not in arrays:
-            raise ValueError(f"it has no array {name!r}")
-        return arrays[name].copy()
-
-
-def _checksum(data: memoryview | bytes = b"") -> Any:  # noqa: ANN401  (hashlib's type is private)
-    return hashlib.sha256(data)
+    with os.fdopen(descriptor, "rb"):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size < len(_MAGIC) + 2 * _NUMBER:
+            raise ValueError("it is no file, or too short")
+        mapped = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    body, checksum = mapped[:-_NUMBER], int.from_bytes(mapped[-_NUMBER:], "little")
+    if checked and zlib.crc32(body) != checksum:
+        raise ValueError("its checksum is not that of its content")
+    return _arrays(body)
 
 
 class _Checked:
-    """Writes, and computes the checksum of what is written in another thread meanwhile."""
+    """Writes, and counts bytes and checksum of what is written."""
 
     def __init__(self, write: Callable[[memoryview], int]) -> None:
         self._write = write
-        self._digest = _checksum()
-        self.count = 0
+        self.count = self.checksum = 0
 
-    def write(self, data: memoryview, hashing: ThreadPoolExecutor) -> None:
-        hashed = hashing.submit(self._digest.update, data)
-        self.put(data)
-        hashed.result()
-
-    def put(self, data: memoryview) -> None:
-        """Write without counting it in."""
-        while data:
-            written = self._write(data)
-            self.count += written
-            data = data[written:]
-
-    def digest(self) -> memoryview:
-        return memoryview(self._digest.digest())
+    def write(self, data: memoryview | bytes) -> None:
+        self.checksum = zlib.crc32(data, self.checksum)
+        self.count += len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._write(rest) :]
 
 
 def _write(
     out: _Checked, arrays: Iterable[tuple[str, Array]], may_go_on: Callable[[int], bool]
 ) -> bool:
     index: list[dict[str, object]] = []
-    with ThreadPoolExecutor(1) as hashing:
-        out.write(memoryview(_MAGIC), hashing)
-        for name, array in arrays:
-            out.write(memoryview(bytes(-out.count % _ALIGNMENT)), hashing)
-            if not may_go_on(out.count):
-                return False
-            spec = {"name": name, "dtype": array.dtype.str, "shape": list(array.shape)}
-            index.append(spec | {"offset": out.count})
-            out.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, hashing)
-        told = json.dumps({"arrays": index}).encode()
-        out.write(memoryview(told + len(told).to_bytes(_LENGTH, "little")), hashing)
-    out.put(out.digest())
+    out.write(_MAGIC)
+    for name, array in arrays:
+        out.write(bytes(-out.count % _ALIGNMENT))
+        if not may_go_on(out.count):
+            return False
+        spec = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
+        index.append(spec | {"offset": out.count})
+        out.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    told = json.dumps({"arrays": index}).encode()
+    out.write(told + len(told).to_bytes(_NUMBER, "little"))
+    out.write(out.checksum.to_bytes(_NUMBER, "little"))
     return may_go_on(out.count)
-
-
-def _size(descriptor: int) -> int:
-    found = os.fstat(descriptor)
-    least = len(_MAGIC) + _LENGTH + _checksum().digest_size
-    if not stat.S_ISREG(found.st_mode) or found.st_size < least:
-        raise ValueError("it is no file, or too short")
-    return found.st_size
 
 
 def _arrays(body: memoryview) -> dict[str, Array]:
     """The arrays in `body`, which is all but the checksum. Raises ValueError."""
     if bytes(body[: len(_MAGIC)]) != _MAGIC:
         raise ValueError("it does not begin like a state")
-    length = int.from_bytes(body[-_LENGTH:], "little")
-    data, told = body[: -_LENGTH - length], body[-_LENGTH - length : -_LENGTH]
-    if not 0 < length <= min(_MOST_INDEX, len(body) - _LENGTH):
+    length = int.from_bytes(body[-_NUMBER:], "little")
+    if not 0 < length <= min(_MOST_INDEX, len(body) - _NUMBER):
         raise ValueError("its index has an impossible length")
+    data, told = body[: -_NUMBER - length], body[-_NUMBER - length : -_NUMBER]
     try:
-        return {
-            str(entry["name"]): _array(entry, data) for entry in parse_json(bytes(told))["arrays"]
-        }
+        index = parse_json(bytes(told))["arrays"]
+        return {str(entry["name"]): _array(entry, data) for entry in index}
     except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"its index is not one of arrays ({error})") from error
 

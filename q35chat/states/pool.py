@@ -7,26 +7,23 @@ For several conversations, or clients, alike.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from q35chat import files
-from q35chat.states.file import PART, Array, first_array, opened_state, write_state
+from q35chat.states.file import PART, Array, read_state, write_state
 from q35chat.states.listing import StateName, owner_name, remove_state, stored_states
 
 SPARE: Final = 1 << 30
 """Bytes that stay free on the disk."""
 KEYS: Final = "keys"
 """The array of what was read, [N] int64: its first N tell it from any other."""
-
-_log = logging.getLogger(__name__)
 
 
 class StatePool:
@@ -62,28 +59,22 @@ class StatePool:
 
     def keys(self, name: StateName) -> Array:
         """What a state was read of, [N] int64; nothing where that cannot be told."""
-        try:
-            return first_array(self._folder / str(name), KEYS)
-        except (OSError, ValueError):
-            return np.zeros(0, np.int64)
+        with suppress(OSError, KeyError, ValueError):
+            return read_state(self._folder / str(name), checked=False)[KEYS].copy()
+        return np.zeros(0, np.int64)
 
-    @contextmanager
-    def opened(self, name: StateName) -> Iterator[Mapping[str, Array]]:
-        """The arrays of a state, which counts as used now. What is made of them counts only where
-        this ends without an error; one that is damaged, or not what its name says, is removed.
-
-        Raises OSError, ValueError.
-        """
+    def read(self, name: StateName) -> Mapping[str, Array]:
+        """The arrays of a state, which counts as used now; one that is damaged, or not what its
+        name says, is removed. Raises OSError, ValueError."""
         try:
-            with opened_state(self._folder / str(name)) as arrays:
-                if name_of(name.owner, name.model, arrays[KEYS]) != name:
-                    raise ValueError("its name is that of another state")
-                yield arrays
-        except (KeyError, ValueError) as error:
-            _log.warning("the state %s is damaged and removed: %s", name, error)
+            arrays = read_state(self._folder / str(name))
+            if KEYS not in arrays or name_of(name.owner, name.model, arrays[KEYS]) != name:
+                raise ValueError("its name is that of another state")
+        except ValueError:
             self.remove(name)
-            raise ValueError(str(error)) from error
+            raise
         self.has(name)
+        return arrays
 
     def write(
         self,

@@ -10,7 +10,7 @@ import pytest
 
 from q35chat.ascend.options import NpuOptions
 from q35chat.engine.decoder import Decoder
-from q35chat.states.file import opened_state, write_state
+from q35chat.states.file import read_state, write_state
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import GEARS, HOST, IDS, SHAPE, Open, greedy, read
 
@@ -21,8 +21,7 @@ MORE = [*range(20, 32)]
 def moved(left: Decoder, opened: Decoder, path: Path) -> None:
     """Put what `left` has read into `opened`, through a file."""
     write_state(path, left.dump(left.snapshot()), lambda _: True)
-    with opened_state(path) as arrays:
-        opened.load(arrays)
+    opened.load(read_state(path))
 
 
 @pytest.mark.parametrize("device", [NpuOptions(), HOST], ids=["device", "host"])

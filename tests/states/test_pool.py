@@ -67,9 +67,9 @@ def test_the_longest_beginning_of_a_prompt_is_found_whoever_owns_it(pool: StateP
 
 def test_a_state_is_read_as_it_was_written(pool: StatePool) -> None:
     name = put(pool, 5)
-    with pool.opened(name) as arrays:
-        assert arrays["keys"].tolist() == KEYS[:5].tolist()
-        assert arrays["rows"].tobytes() == ROWS.tobytes()
+    arrays = pool.read(name)
+    assert arrays["keys"].tolist() == KEYS[:5].tolist()
+    assert arrays["rows"].tobytes() == ROWS.tobytes()
     assert pool.keys(name).tolist() == KEYS[:5].tolist()
 
 
@@ -79,8 +79,7 @@ def test_of_more_than_the_limit_those_used_longest_ago_go(folder: Path) -> None:
         put(pool, count)
     for state in stored_states(folder):
         os.utime(folder / str(state.name), (state.name.count, state.name.count))
-    with pool.opened(name_of("chat", MODEL, KEYS[:1])):
-        pass
+    pool.read(name_of("chat", MODEL, KEYS[:1]))
     put(pool, 4)
 
     assert counts(folder) == [1, 3, 4]
@@ -124,8 +123,8 @@ def test_a_damaged_state_is_removed(pool: StatePool, folder: Path) -> None:
     name = put(pool, 3)
     path = folder / str(name)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(ValueError, match="checksum"), pool.opened(name):
-        pass
+    with pytest.raises(ValueError, match="checksum"):
+        pool.read(name)
     assert not pool.has(name)
 
 
@@ -135,8 +134,8 @@ def test_a_state_of_other_tokens_than_its_name_says_is_removed(
     name = put(pool, 3)
     false = name_of("chat", MODEL, KEYS[2:5])
     (folder / str(name)).rename(folder / str(false))
-    with pytest.raises(ValueError, match="another state"), pool.opened(false):
-        pass
+    with pytest.raises(ValueError, match="another state"):
+        pool.read(false)
     assert counts(folder) == []
 
 

@@ -35,11 +35,9 @@ class KeptStates:
         and its snapshots."""
         while found := self._pool.longest(self._model, keys, self._cache.reusable(keys)):
             try:
-                with self._pool.opened(found) as arrays:
-                    self._decoder.load(arrays)
+                self._decoder.load(self._pool.read(found))
             except (OSError, ValueError) as error:
-                _log.warning("a state could not be used: %s", error)
-                self._decoder.reset()
+                _log.warning("the state %s could not be used: %s", found, error)
                 self._pool.remove(found)
                 if self._pool.has(found):
                     return
