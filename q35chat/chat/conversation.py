@@ -231,7 +231,7 @@ class Conversation:
         try:
             self.backend.keep(turns, settings, self.id, should_stop, shared=alike)
         except Q35Error as error:
-            _log.warning("the state of chat %s is not kept: %s", self.id, error)
+            _log.info("the state of chat %s is not kept: %s", self.id, error)
 
     def _summarising(self, run: StoppableTurn, use: Callable[[str], None]) -> Generator[Event]:
         with self._turn_lock.passing(run):

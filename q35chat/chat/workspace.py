@@ -242,7 +242,7 @@ class Workspace:
                 with self._turn_lock.passing(StoppableTurn()):
                     front.keep_state()
         except Exception:  # noqa: BLE001 - a runtime that died has no state
-            _log.warning("the state of a chat is not kept", exc_info=True)
+            _log.info("the state of a chat is not kept", exc_info=True)
 
     def _same(self, conversation: Conversation) -> Conversation:
         return self._open.get(conversation.id) or conversation

@@ -33,7 +33,9 @@ class Shell:
 
     def run(self, *arguments: str) -> str:
         assert run(arguments) == 0
-        return self._capture.readouterr().out
+        said = self._capture.readouterr()
+        assert arguments[0] != "ask" or said.err == ""  # states are nobody's concern
+        return said.out
 
     def ask(self, *arguments: str) -> dict[str, Any]:
         options = ("--json", "--greedy", "--max-new-tokens", "8", "-m", str(self._bundle))

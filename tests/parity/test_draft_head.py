@@ -54,6 +54,25 @@ def apt(
 
 
 @SAMPLE
+def test_a_sequence_that_is_put_back_goes_on_to_the_bit_and_with_the_same_drafts(
+    headed: Headed, sample: Sample
+) -> None:
+    decoder = headed.read(headed.reference.encode(sample))
+    write(decoder, 9)
+    arrays = {name: array.copy() for name, array in decoder.dump(decoder.snapshot())}
+
+    def gone_on() -> tuple[bytes, tuple[int, ...], int, int]:
+        logits = decoder.step(3).tobytes()
+        tokens, steps = write(decoder, 24)
+        return logits, tokens, steps.drafted, steps.accepted
+
+    wanted = gone_on()
+    headed.read(headed.reference.encode(SAMPLES[1]))
+    decoder.load(arrays)
+    assert gone_on() == wanted
+
+
+@SAMPLE
 def test_the_decoder_tells_the_hidden_states_of_transformers(
     headed: Headed, sample: Sample
 ) -> None:

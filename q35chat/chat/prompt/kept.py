@@ -37,7 +37,7 @@ class KeptStates:
             try:
                 self._decoder.load(self._pool.read(found))
             except (OSError, ValueError) as error:
-                _log.warning("the state %s could not be used: %s", found, error)
+                _log.info("the state %s could not be used: %s", found, error)
                 self._pool.remove(found)
                 if self._pool.has(found):
                     return
@@ -81,7 +81,7 @@ class KeptStates:
         try:
             return self._pool.write(name, self._decoder.dump(point), should_stop)
         except OSError as error:
-            _log.warning("a state could not be kept: %s", error)
+            _log.info("a state could not be kept: %s", error)
             return False
 
 
