@@ -16,8 +16,8 @@ from typing import ClassVar, Final
 class Option(Enum):
     """What a user sets. The value is what it is called where no surface has a name for it."""
 
+    BITS = "the bits of a weight"
     BLOCK_SIZE = "the block size"
-    CALIBRATE = "the calibration"
     CALIBRATION = "the calibration text"
     COMPONENT = "the component"
     CONTEXT = "the context"
@@ -29,6 +29,7 @@ class Option(Enum):
     MODELSCOPE = "ModelScope"
     MODEL_DIR = "another bundle"
     MTP = "the head for drafts"
+    NO_CALIBRATE = "no calibration"
     NO_FUSED_DECODE = "the unfused decode"
     NO_FUSED_PREFILL = "the unfused prefill"
     OUT = "the folder"

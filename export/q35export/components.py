@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from q35chat.errors import Option, Remedy, UsageError
 from q35export.ascend.graphs.options import AscendOptions
-from q35export.config import ModelConfig
+from q35export.config import ModelConfig, TextConfig
 from q35export.matrix import TensorSource
-from q35export.precision import StoredAs, precision_plan
+from q35export.precision import PrecisionPlan, StoredAs, precision_plan
 from q35export.request import COMPONENTS, ExportRequest
 from q35export.weights import WeightSink
 
@@ -27,8 +29,9 @@ _OPTIONS_OF = {
         "precision": Option.PRECISION,
         "block_size": Option.BLOCK_SIZE,
         "mtp": Option.MTP,
-        "calibrate": Option.CALIBRATE,
+        "calibrate": Option.NO_CALIBRATE,
         "calibration": Option.CALIBRATION,
+        "bits": Option.BITS,
     },
     "ascend-310p": {
         "dtype": Option.DTYPE,
@@ -42,6 +45,7 @@ _OPTIONS_OF = {
 GRAPH_FILE = "model.onnx"
 WEIGHTS_FILE = "model.bin"
 
+Int64 = npt.NDArray[np.int64]
 Built = Mapping[str, ir.Model]
 Builder = Callable[[ExportRequest, ModelConfig, TensorSource, WeightSink], Built]
 Builders = Mapping[str, Builder]
@@ -94,6 +98,8 @@ def component_options(request: ExportRequest, component: str) -> dict[str, str |
         from q35export.calibration.text import text_digest  # noqa: PLC0415
 
         weights["calibration"] = text_digest(request.calibration)
+    if request.bits is not None:
+        weights["bits"] = f"{request.bits:g}"
     mtp = "head" if request.mtp else OLDER_OPTIONS["mtp"]
     return {**weights, "max_seq_len": request.max_seq_len, "mtp": mtp}
 
@@ -135,9 +141,33 @@ def _ascend(component: str) -> Builder:
     return build
 
 
-def text_builder(matrices: Mapping[str, StoredAs] | None = None) -> Builder:
+def text_plan(request: ExportRequest) -> PrecisionPlan:
+    """How the decoder is stored, its matrices not decided on one by one."""
+    plan = precision_plan(request.stored_as, request.block_size)
+    return replace(plan, turned=request.rounding != "nearest")
+
+
+def budgeted_plan(
+    plan: PrecisionPlan,
+    config: TextConfig,
+    source: TensorSource,
+    costs: Mapping[str, float],
+    bits: float,
+) -> PrecisionPlan:
+    """The plan with the bits that a weight may take spent by what each matrix costs, where that is
+    known."""
+    from q35export.calibration.allocation import allocate  # noqa: PLC0415
+    from q35export.calibration.sensitivity import budgeted  # noqa: PLC0415
+
+    formats = allocate(budgeted(config, source, plan), costs, bits)
+    return replace(plan, matrices={name: StoredAs(fmt) for name, fmt in formats.items()})
+
+
+def text_builder(
+    matrices: Mapping[str, StoredAs] | None = None, drafts: Int64 | None = None
+) -> Builder:
     """The builder of the decoder, with its draft head where asked for; `matrices` are those that a
-    calibration has rounded."""
+    calibration has rounded, `drafts` the tokens that the head chooses among, if not all."""
 
     def build(
         request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
@@ -145,10 +175,13 @@ def text_builder(matrices: Mapping[str, StoredAs] | None = None) -> Builder:
         from q35export.graphs.mtp import build_text_and_head  # noqa: PLC0415
         from q35export.graphs.text import build_text_graph  # noqa: PLC0415
 
-        capacity, plan = request.max_seq_len, precision_plan(request.stored_as, request.block_size)
-        plan = replace(plan, turned=request.rounding != "nearest", matrices=matrices or {})
+        plan, capacity = replace(text_plan(request), matrices=matrices or {}), request.max_seq_len
+        if request.budget and matrices is None:
+            plan = budgeted_plan(plan, config.text, source, {}, request.budget)
         if request.mtp:
-            text, head = build_text_and_head(config, source, sink, capacity=capacity, plan=plan)
+            text, head = build_text_and_head(
+                config, source, sink, capacity=capacity, plan=plan, drafts=drafts
+            )
             return {"text": text, "mtp": head}
         return {"text": build_text_graph(config, source, sink, capacity=capacity, plan=plan)}
 

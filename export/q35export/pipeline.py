@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from q35chat import __version__
 from q35chat.bundle.bundle import Bundle
-from q35chat.errors import ExportError, Option, UsageError
+from q35chat.errors import CheckpointError, ExportError, Option, UsageError
 from q35chat.text import readable_size
 from q35chat.user_input import MIN_CAPACITY
 from q35export.checkpoint import Checkpoint
-from q35export.components import Builders, builders_for, component_options, text_builder
+from q35export.components import (
+    Builders,
+    budgeted_plan,
+    builders_for,
+    component_options,
+    text_builder,
+    text_plan,
+)
 from q35export.config import load_config
 from q35export.inventory import Inventory
 from q35export.matrix import TensorSource
@@ -35,7 +42,6 @@ from q35export.output_state import (
     place_of,
 )
 from q35export.plan import check_space, make_plan
-from q35export.precision import precision_plan
 from q35export.processor import processor_files
 from q35export.progress import Reporter
 from q35export.request import ExportPlan, ExportRequest, ExportResult, default_target
@@ -48,6 +54,9 @@ from q35export.staging import (
     staging_folder,
 )
 from q35export.write import Ingredients, write_bundle
+
+_MEASURED_ON = 2
+"""Windows of the calibration text that tell where more bits count."""
 
 __all__ = ["ExportPlan", "ExportRequest", "ExportResult", "export"]
 
@@ -125,6 +134,13 @@ def _gather(
         weights = checkpoint = Checkpoint.open(local.folder)
         for remark in checkpoint.check(config, request.weights):
             reporter.note(remark)
+    drafts = None
+    if request.mtp and "text" in request.components:
+        from q35export.calibration.frequent import frequent_tokens  # noqa: PLC0415
+
+        drafts = frequent_tokens(local.folder, config.text.vocab_size)
+        if drafts is not None:
+            builders = {**builders, "text": text_builder(drafts=drafts)}
     return Ingredients(
         request=request,
         source=local.source,
@@ -132,6 +148,7 @@ def _gather(
         weights=weights,
         builders=builders,
         processor=processor_files(local.folder),
+        drafts=drafts,
     )
 
 
@@ -143,9 +160,11 @@ def _write(
     check_space(plan)
     try:
         with (
-            _calibrated(made_of, local, reporter) as rounded,
+            _rounded(made_of, local, plan, reporter) as rounded,
             staging_folder(request.out) as folder,
         ):
+            if request.budget:  # planned before anybody knew where the bits would go
+                plan = make_plan(request, rounded.config, rounded.builders, rounded.processor, keep)
             write_bundle(folder, rounded, keep, plan, reporter)
             publish(folder, request.out)
     except OSError as error:
@@ -157,32 +176,50 @@ def _write(
 
 
 @contextmanager
-def _calibrated(
-    made_of: Ingredients, local: LocalCheckpoint, reporter: Reporter
+def _rounded(
+    made_of: Ingredients, local: LocalCheckpoint, planned: ExportPlan, reporter: Reporter
 ) -> Iterator[Ingredients]:
-    """With the builder of a decoder whose matrices are rounded, where that was asked for."""
-    request = made_of.request
-    if request.rounding != "calibrated" or "text" not in request.components:
+    """With the builder of a decoder whose matrices are rounded and measured, where they are to be
+    quantised."""
+    request, config = made_of.request, made_of.config.text
+    if request.runs_on != "cpu" or request.stored_as == "fp32" or "text" not in request.components:
         yield made_of
         return
-    from q35export.calibration.calibrate import Texts, calibrate  # noqa: PLC0415
-    from q35export.calibration.text import HELD_OUT, read_windows  # noqa: PLC0415
+    from q35export.calibration.allocation import described  # noqa: PLC0415
+    from q35export.calibration.calibrate import calibrate, work_bytes  # noqa: PLC0415
+    from q35export.calibration.pictures import picture_windows  # noqa: PLC0415
+    from q35export.calibration.sensitivity import sensitivity  # noqa: PLC0415
+    from q35export.calibration.text import read_texts  # noqa: PLC0415
 
-    texts = Texts(
-        read_windows(request.calibration, local.folder), read_windows(HELD_OUT, local.folder)
-    )
+    weights, plan = made_of.weights, text_plan(request)
+    texts = read_texts(request, local.folder, config)
+    check_space(planned, work_bytes(config, plan, texts))
     options = component_options(request, "text") | {"max_seq_len": 0, "mtp": ""}
     key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
-    plan = precision_plan(request.stored_as, request.block_size)
-    with resumable_folder(request.out, key) as work:
-        text, weights = made_of.config.text, made_of.weights
-        plan, kept = calibrate(text, weights, plan, texts, work, reporter.note)
+    folder = staging_folder(request.out, "rounded")
+    if request.rounding == "calibrated":
+        folder = resumable_folder(request.out, key)
+    with folder as work:
+        if texts.calibration and request.calibration is None:
+            with suppress(CheckpointError):  # of a checkpoint without a vision tower
+                shown = picture_windows(made_of.config, weights, plan, local.folder, work)
+                texts = replace(texts, calibration=[*texts.calibration, *shown])
+        told: dict[str, str] = {}
+        if request.budget:
+            some = texts.calibration[:_MEASURED_ON]
+            costs = sensitivity(config, weights, plan, some, work, reporter) if some else {}
+            plan = budgeted_plan(plan, config, weights, costs, request.budget)
+            told["formats"] = described({name: one.fmt for name, one in plan.matrices.items()})
+            reporter.note(f"more than 4 bits in blocks of 128: {told['formats'] or 'nowhere'}")
+        plan, kept = calibrate(config, weights, plan, texts, work, reporter)
         reporter.note(
             f"keeps {kept.top_1 * 100:.0f} % of first choices (KLD {kept.divergence:.3f}, "
             f"perplexity × {kept.perplexity:.3f})"
         )
-        builders = {**made_of.builders, "text": text_builder(plan.matrices)}
-        yield replace(made_of, builders=builders, kept=kept.options())
+        if request.rounding == "nearest":
+            reporter.note(f"{Option.NO_CALIBRATE}: {request.stored_as} keeps more when calibrated")
+        builders = {**made_of.builders, "text": text_builder(plan.matrices, made_of.drafts)}
+        yield replace(made_of, builders=builders, kept=kept.options() | told)
 
 
 def _planned(made_of: Ingredients, state: OutputState) -> tuple[Bundle | None, ExportPlan]:

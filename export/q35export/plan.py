@@ -118,11 +118,12 @@ def chat_memory(
     )
 
 
-def check_space(plan: ExportPlan) -> None:
-    """Raise ExportError when the file system of `plan.out` lacks room for the plan and 5 %."""
+def check_space(plan: ExportPlan, beside: int = 0) -> None:
+    """Raise ExportError when the file system of `plan.out` lacks room for the plan, what lies
+    `beside` it meanwhile, and 5 %."""
     folder = next(parent for parent in plan.out.parents if parent.exists())
     free = shutil.disk_usage(folder).free
-    needed = int(plan.total * _MARGIN)
+    needed = int((plan.total + beside) * _MARGIN)
     if free < needed:
         raise ExportError(
             f"the bundle needs {readable_size(needed)} beside {plan.out}, "

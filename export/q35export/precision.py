@@ -59,6 +59,11 @@ class PrecisionPlan:
     turned: bool = False
     matrices: Mapping[str, StoredAs] = field(default_factory=dict)
 
+    def format_of(self, name: str, n: int, k: int, quantised: Quantisation) -> BlockFormat:
+        """The format of a matrix `[n, k]` of a group, by its name in the graph."""
+        decided = self.matrices.get(name)
+        return decided.fmt if decided else quantised.format_of(n, k)
+
 
 FLOAT_PLAN = PrecisionPlan()
 
@@ -70,5 +75,6 @@ def precision_plan(precision: Precision, block_size: int | None = None) -> Preci
         "fp32": FLOAT_PLAN,
         "int8": PrecisionPlan(decoder=eight, head=eight, vision=eight),
         "int4": PrecisionPlan(decoder=four, head=four, vision=eight),
+        "int4-exact": PrecisionPlan(decoder=four, head=four, vision=eight),
     }
     return plans[precision]

@@ -41,6 +41,10 @@ class BlockFormat:
         """Packed bytes of one block."""
         return self.block * self.bits // 8
 
+    def size(self, n: int, k: int) -> int:
+        """Bytes of codes and scales of a matrix `[n, k]`."""
+        return n * self.blocks(k) * (self.block_bytes() + np.dtype(np.float32).itemsize)
+
 
 def quantize(weights: Float32, fmt: BlockFormat) -> tuple[Codes, Float32]:
     """Quantise rows.

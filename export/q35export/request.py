@@ -10,7 +10,7 @@ from typing import Literal
 from q35chat.errors import Option, Remedy, UsageError
 from q35chat.user_input import MIN_CAPACITY
 
-Precision = Literal["fp32", "int8", "int4"]
+Precision = Literal["fp32", "int8", "int4", "int4-exact"]
 DType = Literal["fp16", "fp32"]
 Rounding = Literal["nearest", "turned", "calibrated"]
 Status = Literal["exported", "up-to-date", "planned"]
@@ -28,6 +28,9 @@ TARGETS = tuple(COMPONENTS)
 COMPONENT_CHOICES = ("all", *dict.fromkeys(name for names in COMPONENTS.values() for name in names))
 DTYPES: tuple[DType, ...] = ("fp16", "fp32")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
+PRESETS: tuple[Precision, ...] = (*PRECISIONS, "int4-exact")
+EXACT_BITS = 4.75
+FEWEST_BITS, MOST_BITS = 4.25, 8.0
 BLOCK_SIZES = (32, 64, 128)
 SOURCES = ("huggingface", "modelscope")
 _DEVICES = Path("/dev")
@@ -40,10 +43,11 @@ class ExportRequest:
     `model` is a folder or a hub id; `target` None means: the best for this machine;
     `max_seq_len` is the capacity in KV slots. For "cpu" are `precision` (None: the default),
     `block_size` (weights that share a scale where they are quantised; None: as suits each matrix),
-    `mtp` (export the checkpoint's head for drafts, too), `calibrate` (quantise more exactly, in
-    minutes instead of seconds) and `calibration` (the text to do it with, which asks for it, too;
-    None: our own); for "ascend-310p" the options from `dtype` to `stateless_prefill`, as its
-    `AscendOptions` describe them.
+    `mtp` (export the checkpoint's head for drafts, too), `calibrate` (quantise for the inputs that
+    the model really sees, in minutes instead of seconds), `calibration` (the text to do it with;
+    None: our own) and `bits` (what a weight of the decoder takes on average, its scale included,
+    where some take more than others; None: as the precision has it); for "ascend-310p" the options
+    from `dtype` to `stateless_prefill`, as its `AscendOptions` describe them.
     """
 
     model: str = DEFAULT_MODEL
@@ -64,13 +68,14 @@ class ExportRequest:
     stateless_prefill: bool = False
     mtp: bool = False
     block_size: int | None = None
-    calibrate: bool = False
+    calibrate: bool = True
     calibration: Path | None = None
+    bits: float | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
         _one_of(Option.SOURCE, self.source, SOURCES)
-        _one_of(Option.PRECISION, self.stored_as, PRECISIONS)
+        _one_of(Option.PRECISION, self.stored_as, PRESETS)
         _one_of(Option.DTYPE, self.dtype, DTYPES)
         choices = COMPONENT_CHOICES
         if self.target is not None:
@@ -91,10 +96,20 @@ class ExportRequest:
                 "no scale:",
                 Remedy.ANOTHER_PRECISION,
             )
-        if self.rounding != "nearest" and self.stored_as == "fp32":
+        if self.calibration is not None and self.rounding != "calibrated":
             raise UsageError(
-                f"{Option.CALIBRATE} is for int8 and int4; fp32 weights are not rounded:",
+                f"{Option.CALIBRATION} is for int4 that is calibrated, found {self.stored_as} that "
+                f"is {'not rounded' if self.stored_as == 'fp32' else 'rounded to nearest'}:",
                 Remedy.ANOTHER_PRECISION,
+            )
+        if self.bits is not None and self.stored_as != "int4":
+            raise UsageError(
+                f"{Option.BITS} {self.bits:g} is for int4, found {self.stored_as}:",
+                Remedy.ANOTHER_PRECISION,
+            )
+        if self.bits is not None and not FEWEST_BITS <= self.bits <= MOST_BITS:
+            raise UsageError(
+                f"{Option.BITS} must be {FEWEST_BITS:g} to {MOST_BITS:g}, found {self.bits:g}"
             )
         if self.max_seq_len < MIN_CAPACITY:
             raise UsageError(
@@ -108,12 +123,17 @@ class ExportRequest:
         return self.precision or DEFAULT_PRECISION
 
     @property
+    def budget(self) -> float | None:
+        """Bits that a weight may take on average, where they are spent where they count."""
+        return EXACT_BITS if self.stored_as == "int4-exact" else self.bits
+
+    @property
     def rounding(self) -> Rounding:
         """How the decoder's weights are rounded: "turned" to nearest in a turned residual stream,
         "calibrated" in it with errors fed on."""
-        if not (self.calibrate or self.calibration):
+        if self.stored_as == "fp32" or not self.calibrate:
             return "nearest"
-        return "calibrated" if self.stored_as == "int4" else "turned"
+        return "turned" if self.stored_as == "int8" else "calibrated"
 
     @property
     def runs_on(self) -> str:

@@ -1,8 +1,9 @@
 """Where a bundle grows before it takes its place, and how it does so at one stroke.
 
 Beside `out` lies, while an export or a conversion runs, `.out.q35-lock` (held by the kernel for the
-living process only); and beside it, for an export, `.out.q35-partial-PID` (the new bundle) and,
-between two renames, `.out.q35-old-PID` (the one it replaces). Whoever holds the lock may clean up
+living process only); and beside it, for an export, `.out.q35-partial-PID` (the new bundle),
+`.out.q35-rounded-PID` (its matrices) and, between two renames, `.out.q35-old-PID` (the one it
+replaces). Whoever holds the lock may clean up
 what a killed export left; matrices that a calibration rounded already, `.out.q35-calibration`, stay
 for the next one. SIGTERM and SIGHUP become exceptions, so that stopped work cleans up as
 Ctrl+C does, and cleaning up is cut short by none of them. Must not know what a bundle holds beyond
@@ -59,9 +60,9 @@ def exclusive(out: Path, work: str = "an export") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def staging_folder(out: Path) -> Iterator[Path]:
+def staging_folder(out: Path, what: str = "partial") -> Iterator[Path]:
     """An empty folder beside `out`, removed at the end unless `publish` moved it away."""
-    folder = _beside(out, f"partial-{os.getpid()}")
+    folder = _beside(out, f"{what}-{os.getpid()}")
     folder.mkdir()
     try:
         yield folder
@@ -140,7 +141,7 @@ def _beside(out: Path, what: str) -> Path:
 
 def _leftovers(out: Path) -> list[Path]:
     """Replaced bundles first: they go back before anything else could take their place."""
-    pattern = re.compile(re.escape(_beside(out, "").name) + r"(old|partial)-\d+")
+    pattern = re.compile(re.escape(_beside(out, "").name) + r"(old|partial|rounded)-\d+")
     found = [path for path in out.parent.iterdir() if pattern.fullmatch(path.name)]
     return sorted(found, key=lambda path: path.name)
 

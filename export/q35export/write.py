@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from q35chat import __version__
@@ -36,7 +38,8 @@ from q35export.weights import FileSink
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """Everything a bundle is made of; `kept` is what a calibration measured of the decoder."""
+    """Everything a bundle is made of; `kept` is what a calibration measured of the decoder,
+    `drafts` are the tokens that its draft head chooses among, if not all."""
 
     request: ExportRequest
     source: Source
@@ -45,6 +48,7 @@ class Ingredients:
     builders: Builders
     processor: tuple[Path, ...]
     kept: Mapping[str, str] = field(default_factory=dict)
+    drafts: npt.NDArray[np.int64] | None = None
 
 
 def write_bundle(

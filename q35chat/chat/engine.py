@@ -95,7 +95,7 @@ class ChatEngine:
             cache=cache,
             stop_ids=stop_ids,
             image_token_id=manifest.model.image_token_id,
-            quantised=manifest.precision in ("int8", "int4"),
+            quantised=manifest.precision.startswith("int"),
             speculate=speculate,
             kept=KeptStates(states, made_by, decoder, cache) if states and made_by else None,
         )

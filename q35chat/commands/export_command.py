@@ -64,8 +64,10 @@ def _options(manifest: Manifest, component: str | None = None) -> Iterator[str]:
         block_size = options.get("block_size", _OLD_BLOCK_SIZE)
         if manifest.precision != "fp32" and block_size != "auto":
             yield f"--block-size {block_size}"
-        if options.get("rounding", "nearest") != "nearest" and component != "vision":
-            yield "--calibrate"
+        if "bits" in options and component != "vision":
+            yield f"--bits {options['bits']}"
+        if manifest.precision != "fp32" and component != "vision" and _is_nearest(manifest):
+            yield "--no-calibrate"
         if options.get("mtp") == "head" and component != "vision":
             yield "--mtp"
     else:
@@ -73,6 +75,12 @@ def _options(manifest: Manifest, component: str | None = None) -> Iterator[str]:
         yield from _npu_options(manifest.precision, options)
     if manifest.capacity and component != "vision":
         yield f"--max-seq-len {manifest.capacity}"
+
+
+def _is_nearest(manifest: Manifest) -> bool:
+    """Whether there is a decoder and it was not calibrated, as none was in earlier versions."""
+    text = manifest.options.get("text")
+    return text is not None and text.get("rounding", "nearest") == "nearest"
 
 
 def _npu_options(precision: str, options: Mapping[str, OptionValue]) -> Iterator[str]:

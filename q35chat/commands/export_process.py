@@ -57,7 +57,9 @@ class ChildExporter:
             manifest = Bundle.open(folder, check="names").manifest
         except Q35Error:
             return None
-        return Standing(manifest.source.name, manifest.precision, manifest.capacity)
+        return Standing(
+            manifest.source.name, manifest.precision, manifest.capacity, manifest.kept
+        )
 
 
 class ChildJob:

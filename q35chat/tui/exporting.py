@@ -18,7 +18,8 @@ ROOM: Final = 1.05
 
 
 class Stopped(Q35Error):  # noqa: N818 - what happened, not what went wrong
-    """What was asked for was stopped before its end, and nothing of it is left."""
+    """What was asked for was stopped before its end; nothing of it is left but what a calibration
+    goes on with."""
 
 
 class Occupied(UsageError):  # noqa: N818 - a state that has a way on
@@ -94,11 +95,13 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The bundle that is in a folder: its model's name, and what a `BundleWish` names."""
+    """The bundle that is in a folder: its model's name, what a `BundleWish` names, and in words
+    what rounding kept of it."""
 
     model: str
     precision: str
     capacity: int
+    kept: str = ""
 
     def unlike(self, wish: BundleWish) -> str:
         """What it is that `wish` does not want, to be said after the folder; empty for nothing."""

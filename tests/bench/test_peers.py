@@ -29,6 +29,9 @@ class Scripted:
     def prepare(self) -> None:
         return None
 
+    def divergence(self, _reference: object) -> float:
+        return self.speed
+
     def measure(self) -> Numbers:
         self.order.append(self.name)
         self.rounds += 1
@@ -55,11 +58,14 @@ def test_ratios_are_of_rounds_that_belong_together() -> None:
 
 
 def test_the_first_is_compared_with_every_other() -> None:
-    rows = list(table({"ours": [numbers(2.0)], "one": [numbers(1.0)], "two": [numbers(4.0)]}))
+    measured = {"ours": [numbers(2.0)], "one": [numbers(1.0)], "two": [numbers(4.0)]}
+    rows = list(table(measured, {"ours": 0.01, "one": 0.04}))
 
     assert len(rows) == 2 + 3 + 2
     assert rows[-2].startswith("| ours / one | 2.000 |")
+    assert rows[-2].endswith(" 0.250 |")
     assert rows[-1].startswith("| ours / two | 0.500 |")
+    assert [row.split(" | ")[-1] for row in rows[2:5]] == ["0.0100 |", "0.0400 |", "not measured |"]
 
 
 def test_the_speed_of_a_test_of_llama_bench() -> None:
@@ -72,8 +78,8 @@ def test_the_speed_of_a_test_of_llama_bench() -> None:
 
 
 def test_a_peer_that_is_not_here_says_how_to_get_it(tmp_path: Path) -> None:
-    assert "pip download" in LlamaCpp(TASK, None).missing()
-    assert "pip download" in LlamaCpp(TASK, tmp_path).missing()
+    assert "pip download" in LlamaCpp(TASK, None, "Q4_0").missing()
+    assert "pip download" in LlamaCpp(TASK, tmp_path, "Q4_0").missing()
 
 
 def test_a_model_is_made_once_and_never_left_half_done(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ HUB = "huggingface:Qwen/Qwen3.5-0.8B"
 
 def manifest(options: dict[str, str | int] | None = None, **more: object) -> Manifest:
     text: dict[str, str | int] = {"precision": "int4", "block_size": "auto", "max_seq_len": 64}
+    text["rounding"] = "calibrated"
     return replace(sample_manifest(), options={"text": text | (options or {})}, **more)  # type: ignore[arg-type]
 
 
@@ -39,6 +40,9 @@ def test_damage_is_repaired_by_an_export_of_the_same_model_into_the_same_folder(
         (manifest(precision="int8"), ["--precision int8"]),
         (manifest({"block_size": 64}), ["--block-size 64"]),
         (manifest({"mtp": "head"}), ["--mtp"]),
+        (manifest({"bits": "5.5"}), ["--bits 5.5"]),
+        (manifest({"rounding": "nearest"}), ["--no-calibrate"]),
+        (sample_manifest(), ["--block-size 32 --no-calibrate"]),
         (manifest(capacity=4096), ["--max-seq-len 4096"]),
         (
             manifest(source=Source("Qwen/Qwen3.5-0.8B", "v1", f"{HUB}@abc")),

@@ -30,8 +30,8 @@ CONTENTS = {
 
 
 def request_for(model: Path | str, out: Path, **options: Any) -> ExportRequest:
-    """For the CPU, 32 slots, unless `options` say something else."""
-    given: dict[str, Any] = {"target": "cpu", "max_seq_len": 32} | options
+    """For the CPU, 32 slots, not calibrated, unless `options` say something else."""
+    given: dict[str, Any] = {"target": "cpu", "max_seq_len": 32, "calibrate": False} | options
     return ExportRequest(str(model), out, **given)
 
 

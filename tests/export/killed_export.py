@@ -68,7 +68,7 @@ class Killer(Recorder):
 def main(signal: str, moment: str, checkpoint: str, out: str) -> None:
     killer = Killer(int(signal), moment)
     killer.watch_the_exchange()
-    export(request_for(checkpoint, Path(out), max_seq_len=48, force=True), killer)
+    export(request_for(checkpoint, Path(out), precision="fp32", max_seq_len=48, force=True), killer)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,23 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.errors import UsageError
+from q35export.calibration.allocation import allocate, described
 from q35export.calibration.calibrate import Texts, Window, calibrate
 from q35export.calibration.feedback import feedback_of, round_rows
 from q35export.calibration.kept import compare
+from q35export.calibration.layers import Projection
+from q35export.calibration.pictures import SCENES, picture_windows
+from q35export.calibration.sensitivity import budgeted, sensitivity
 from q35export.calibration.text import BUILT_IN, read_windows, text_digest
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
 from q35export.graphs.text import build_text_graph
+from q35export.matrix import Matrix
 from q35export.pipeline import export
 from q35export.precision import FLOAT_PLAN, PrecisionPlan, Quantisation, precision_plan
 from q35export.quantize import BlockFormat, dequantize, quantize
 from q35export.request import ExportRequest
+from q35export.verify.stored_weights import quantised_matrices
 from q35export.weights import FileSink
 from tests.benchmarks.quality.divergence import divergence
 from tests.export.recorder import Recorder
@@ -85,7 +91,8 @@ def test_a_calibrated_decoder_keeps_more_than_one_rounded_to_nearest(
     eight = Quantisation(8, 32)
     plain = replace(precision_plan("int4", 32), head=eight)  # its error would hide the others'
     (work := tmp_path / "work").mkdir()
-    calibrated, measured = calibrate(config.text, source, plain, _texts(60), work, lambda _: None)
+    turned = replace(plain, turned=True)
+    calibrated, measured = calibrate(config.text, source, turned, _texts(60), work, Recorder())
     nothing = np.zeros((0, config.text.hidden_size))
     rows = {}
     for name, plan in (("fp32", FLOAT_PLAN), ("plain", plain), ("calibrated", calibrated)):
@@ -101,23 +108,33 @@ def test_a_calibrated_decoder_keeps_more_than_one_rounded_to_nearest(
 def test_a_calibration_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
     config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
-    said: list[str] = []
 
-    def stop(text: str) -> None:
-        said.append(text)
-        if "layer 3" in text and len(said) < 4:
-            raise KeyboardInterrupt
-
-    def run(work: Path) -> dict[str, bytes]:
+    def run(work: Path, recorder: Recorder) -> dict[str, bytes]:
         work.mkdir(exist_ok=True)
-        plan = precision_plan("int4", 32)
-        calibrate(config.text, source, plan, _texts(4), work, stop)
+        plan = replace(precision_plan("int4", 32), turned=True)
+        calibrate(config.text, source, plan, _texts(4), work, recorder)
         return {path.name: path.read_bytes() for path in sorted(work.glob("*.npy"))}
 
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "stopped")
-    assert run(tmp_path / "stopped") == run(tmp_path / "whole")
-    assert [text for text in said if "layer 1 " in text] == ["calibrating layer 1 of 4"] * 2
+        run(tmp_path / "stopped", Stopping(2))
+    resumed, whole = Recorder(), Recorder()
+    assert run(tmp_path / "stopped", resumed) == run(tmp_path / "whole", whole)
+    advances = [recorder.events.count("advance rounding") for recorder in (resumed, whole)]
+    assert advances == [3, 5]
+    assert resumed.written == resumed.totals
+
+
+class Stopping(Recorder):
+    """Ctrl+C once so many layers are rounded."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self._layers = layers
+
+    def advance(self, component: str, count: int) -> None:
+        super().advance(component, count)
+        if self.events.count("advance rounding") == self._layers:
+            raise KeyboardInterrupt
 
 
 def test_every_quantised_matrix_of_every_shape_is_decided_on(tmp_path: Path) -> None:
@@ -125,8 +142,8 @@ def test_every_quantised_matrix_of_every_shape_is_decided_on(tmp_path: Path) -> 
         checkpoint = make_checkpoint(tmp_path / shape, shape, seed=5)
         config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
         (work := tmp_path / f"{shape} work").mkdir()
-        plan = precision_plan("int4", 32)
-        plan, _ = calibrate(config.text, source, plan, _texts(1), work, lambda _: None)
+        plan = replace(precision_plan("int4", 32), turned=True)
+        plan, _ = calibrate(config.text, source, plan, _texts(1), work, Recorder())
         layers = {name.split("/")[0] for name in plan.matrices}
         expected = {f"layer_{index}" for index in range(len(config.text.layer_types))}
         assert layers == expected | {"embed_tokens"} | (set() if config.text.tied else {"head"})
@@ -136,31 +153,19 @@ def test_every_quantised_matrix_of_every_shape_is_decided_on(tmp_path: Path) -> 
 def test_an_export_that_is_stopped_while_it_calibrates_goes_on_there(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
     text = tmp_path / "text"
-    text.write_text("The user and the assistant. 图片。\n" * 60, encoding="utf-8")
+    text.write_text("The user and the assistant. 图片。\n" * 9, encoding="utf-8")
     request = ExportRequest(
         str(checkpoint),
         tmp_path / "out",
         target="cpu",
         max_seq_len=64,
-        calibrate=True,
         calibration=text,
     )
-
-    class Stopping(Recorder):
-        def note(self, text: str) -> None:
-            super().note(text)
-            if "layer 3" in text:
-                raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        export(request, Stopping())
+        export(request, Stopping(2))
     assert not is_bundle(request.out)
     export(request, recorder := Recorder())
-    assert [note.split(",")[0] for note in recorder.notes if "calibrating" in note] == [
-        "calibrating layer 3 of 4",
-        "calibrating layer 4 of 4",
-        "calibrating the head",
-    ]
+    assert recorder.events.count("advance rounding") == 3
     assert not list(tmp_path.glob(".out.*"))
     options = Bundle.open(request.out).manifest.options["text"]
     assert (options["rounding"], options["calibration"]) == ("calibrated", text_digest(text))
@@ -171,10 +176,97 @@ def test_an_export_that_is_stopped_while_it_calibrates_goes_on_there(tmp_path: P
     assert export(request, Recorder()).status == "up-to-date"
 
 
+def test_a_preset_spends_its_bits_where_this_checkpoint_needs_them(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    request = ExportRequest(
+        str(checkpoint), tmp_path / "out", target="cpu", max_seq_len=64, bits=6.5
+    )
+    planned = export(replace(request, dry_run=True), Recorder()).plan
+    written = export(request, recorder := Recorder()).plan
+    assert planned is not None
+    assert written is not None
+    assert written.total == pytest.approx(planned.total, rel=0.02)
+    bundle = Bundle.open(request.out, check="full")
+    options = bundle.manifest.options["text"]
+    assert options["bits"] == "6.5"
+    assert str(options["formats"]).startswith("8 bits in blocks of 32: ")
+    assert any(str(options["formats"]) in note for note in recorder.notes)
+    stored = dict(quantised_matrices(bundle.graph_path("text")))
+    assert {matrix.bits for matrix in stored.values()} == {4, 8}
+    weights = sum(matrix.codes.size * 8 // matrix.bits for matrix in stored.values())
+    size = sum(m.codes.nbytes + m.scales.nbytes for m in stored.values())
+    assert 5.5 < size * 8 / weights <= 6.5
+    assert bundle.manifest.kept
+
+
+def test_pictures_are_read_where_their_tokens_are(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
+    (work := tmp_path / "work").mkdir()
+    plan = replace(precision_plan("int4", 32), turned=True)
+    windows = picture_windows(config, source, plan, checkpoint, work)
+    assert list(work.iterdir()) == []
+    assert len(windows) == len(SCENES)
+    for window in windows:
+        assert window.places is not None
+        assert len(window.places) == len(_pictures(window)) > 16
+        assert set(window.ids[window.places]) == {config.image_token_id}
+        assert np.ptp(window.positions[:, window.places], axis=1).min() == 0
+    first, second = (_pictures(window)[:9] for window in windows[:2])
+    assert not np.allclose(first, second)
+    seen: list[bytes] = []
+    for some in (windows, [replace(one, pictures=-_pictures(one)) for one in windows]):
+        folder = tmp_path / f"work {len(seen)}"
+        folder.mkdir()
+        texts = Texts(some, _windows(1))
+        decided, _ = calibrate(config.text, source, plan, texts, folder, Recorder())
+        read = decided.matrices["layer_0/down"].read
+        assert read is not None
+        seen.append(read()[0].tobytes())
+    assert seen[0] != seen[1]
+
+
+def _pictures(window: Window) -> np.ndarray:
+    assert window.pictures is not None
+    return window.pictures
+
+
+def _matrix(name: str, n: int, k: int, block: int = 128) -> Projection:
+    nothing = np.zeros((n, k), np.float32)
+    return Projection(name, Matrix(n, k, lambda a, b: nothing[a:b]), BlockFormat(4, block))
+
+
+def test_bits_go_where_they_take_most_of_the_divergence_away() -> None:
+    matrices = [_matrix("layer_0/down", 256, 1024), _matrix("layer_1/down", 256, 1024),
+                _matrix("embed_tokens", 1024, 1024)]  # fmt: skip
+    costs = {"layer_0/down": 0.001, "layer_1/down": 0.1, "embed_tokens": 0.01}
+    assert allocate(matrices, costs, 4.25) == {}
+    few = allocate(matrices, costs, 5.1)
+    assert few == {"layer_1/down": BlockFormat(8, 128), "embed_tokens": BlockFormat(4, 64)}
+    assert described(few) == (
+        "8 bits in blocks of 128: down of layers 1; 4 bits in blocks of 64: embed_tokens"
+    )
+    assert set(allocate(matrices, costs, 8.25).values()) == {BlockFormat(8, 128)}
+    assert allocate([_matrix("a", 8, 32, 32)], {}, 8.25 + 0.75) == {"a": BlockFormat(8, 32)}
+
+
+def test_what_each_matrix_costs_is_measured_and_kept(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
+    plan = replace(precision_plan("int4", 32), turned=True)
+    arguments = (config.text, source, plan, _windows(2), tmp_path)
+    costs = sensitivity(*arguments, Recorder())
+    assert costs.keys() == {one.name for one in budgeted(config.text, source, plan)}
+    assert all(cost > 0 for cost in costs.values())
+    assert not list(tmp_path.glob("*.npy"))
+    assert sensitivity(*arguments, again := Recorder()) == costs
+    assert again.events == []
+
+
 def test_our_own_text_is_long_and_of_many_kinds(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
-    windows = read_windows(None, checkpoint)
-    assert sum(len(window.ids) for window in windows) > 5000
+    windows = read_windows(BUILT_IN, checkpoint, 1 << 20)
+    assert sum(len(window.ids) for window in windows) > 15_000
     assert all(len(window.ids) == 512 for window in windows[:-1])
     text = BUILT_IN.read_text(encoding="utf-8")
     assert all(f"%% {role}\n" in text for role in ("text", "system", "user", "thought"))
@@ -186,9 +278,7 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_made(
 ) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
     (text := tmp_path / "text").write_bytes(content)
-    request = ExportRequest(
-        str(checkpoint), tmp_path / "out", target="cpu", calibrate=True, calibration=text
-    )
+    request = ExportRequest(str(checkpoint), tmp_path / "out", target="cpu", calibration=text)
     with pytest.raises(UsageError, match="calibration text"):
         export(request, Recorder())
     assert not request.out.exists()

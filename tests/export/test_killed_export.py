@@ -29,7 +29,10 @@ def old_bundle(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def run(checkpoint: Path, out: Path, capacity: int, *, force: bool = False) -> None:
-    export(request_for(checkpoint, out, max_seq_len=capacity, force=force), Recorder())
+    export(
+        request_for(checkpoint, out, precision="fp32", max_seq_len=capacity, force=force),
+        Recorder(),
+    )
 
 
 def start(number: int, moment: str, checkpoint: Path, out: Path) -> subprocess.Popen[str]:

@@ -7,12 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.errors import CheckpointError, UsageError
+from q35export.calibration import frequent
 from q35export.config import load_config
 from q35export.pipeline import export
 from q35export.request import ExportRequest
@@ -76,6 +79,50 @@ def test_embedding_and_head_are_stored_once(tmp_path: Path, shape: str, precisio
     more = (tmp_path / "out/text/model.bin").stat().st_size
     less = (tmp_path / "plain/text/model.bin").stat().st_size
     assert own <= more - less <= own + 4096 * (len(head) + 1)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int4"])
+@pytest.mark.parametrize("shape", ["plain", "even"])
+def test_a_head_of_frequent_tokens_drafts_what_the_whole_one_does_if_it_may(
+    tmp_path: Path, shape: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_checkpoint(tmp_path / "checkpoint", shape, with_mtp=True)
+    vocabulary = load_config(folder).text.vocab_size
+    export(asked(folder, tmp_path / "whole", precision=precision), Recorder())
+    monkeypatch.setattr(frequent, "DRAFTS", vocabulary // 2)
+    chosen = frequent.frequent_tokens(folder, vocabulary)
+    assert chosen is not None
+    assert len(chosen) == vocabulary // 2
+    planned = export(
+        asked(folder, tmp_path / "some", precision=precision, dry_run=True), Recorder()
+    )
+    made = export(asked(folder, tmp_path / "some", precision=precision), Recorder())
+    assert planned.plan == made.plan
+    heads = [
+        ort.InferenceSession(Bundle.open(tmp_path / name).graph_path("mtp"))
+        for name in ("whole", "some")
+    ]
+    rng, drafts = np.random.default_rng(0), []
+    for _ in range(30):
+        feeds = _feeds(heads[0], rng)
+        whole, some = (int(head.run(["draft"], feeds)[0].item()) for head in heads)
+        assert some == whole if whole in chosen else some in chosen
+        drafts.append(whole)
+    assert 0 < np.isin(drafts, chosen).sum() < len(drafts)
+
+
+def _feeds(head: ort.InferenceSession, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A pair behind nothing."""
+    shapes = {value.name: value.shape for value in head.get_inputs()}
+    width = shapes["hidden"][2]
+    feeds = {name: np.zeros(shape, np.float32) for name, shape in shapes.items() if "past" in name}
+    return feeds | {
+        "input_ids": rng.integers(0, 200, (1, 1)),
+        "hidden": rng.normal(size=(1, 1, width)).astype(np.float32),
+        "attention_mask": (np.arange(shapes["attention_mask"][1]) < 1).astype(np.int32)[None],
+        "position_ids": np.zeros((3, 1, 1), np.int64),
+        "image_embeds": np.zeros((0, width), np.float32),
+    }
 
 
 def test_the_plan_tells_the_sizes_that_are_written(checkpoint: Path, tmp_path: Path) -> None:

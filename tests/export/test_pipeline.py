@@ -398,9 +398,11 @@ def test_progress_is_told_by_component_and_mtp_once(checkpoint: Path, tmp_path: 
     recorder = Recorder()
     run(request_for(checkpoint, tmp_path / "out"), recorder)
     bounds = [event for event in recorder.events if not event.startswith("advance")]
-    assert bounds == ["begin vision", "end vision", "begin text", "end text"]
+    parts = ("rounding", "vision", "text")
+    assert bounds == [f"{moment} {part}" for part in parts for moment in ("begin", "end")]
+    assert recorder.written["rounding"] == recorder.totals["rounding"]
     assert 0 < recorder.written["text"] <= recorder.totals["text"]
-    assert [note for note in recorder.notes if "mtp" in note] == recorder.notes
+    assert len([note for note in recorder.notes if "mtp" in note]) == 1
 
 
 def test_a_dry_run_writes_nothing_and_a_real_one_writes_what_it_said(

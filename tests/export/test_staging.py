@@ -24,7 +24,7 @@ from tests.export.bundles import names, sample_manifest, write_sample_bundle
 
 
 def test_only_folders_of_exports_are_cleaned_away(tmp_path: Path) -> None:
-    ours = [".out.q35-partial-7", ".out.q35-old-8"]
+    ours = [".out.q35-partial-7", ".out.q35-old-8", ".out.q35-rounded-9"]
     others = [".out.q35-partial-7x", ".other.q35-partial-7", "out.q35-partial-7", ".outXq35-old-8"]
     for name in [*ours, *others]:
         (tmp_path / name).mkdir()

@@ -22,8 +22,9 @@ FOR_CPU: dict[str, Any] = {
     "precision": "int8",
     "block_size": 64,
     "mtp": True,
-    "calibrate": True,
+    "calibrate": False,
     "calibration": Path("text"),
+    "bits": 5.0,
 }
 FOR_NPU: dict[str, Any] = {
     "dtype": "fp32",
@@ -43,7 +44,7 @@ CASES = [
 
 
 def option(name: str) -> str:
-    switch = "no-" if name.startswith("fused") else ""
+    switch = "no-" if name.startswith(("fused", "calibrate")) else ""
     return f"--{switch}{name.replace('_', '-')}"
 
 

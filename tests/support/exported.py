@@ -42,17 +42,16 @@ class Exported:
 
 
 def export_checkpoint(
-    checkpoint: Path, out: Path, precision: Precision = "fp32", *, calibration: Path | None = None
+    checkpoint: Path, out: Path, precision: Precision = "fp32", *, calibrate: bool = False
 ) -> Bundle:
-    """Export for the CPU with `CAPACITY` slots; calibrated where there is a text for it."""
+    """Export for the CPU with `CAPACITY` slots."""
     request = ExportRequest(
         model=str(checkpoint),
         out=out,
         target="cpu",
         precision=precision,
         max_seq_len=CAPACITY,
-        calibrate=calibration is not None,
-        calibration=calibration,
+        calibrate=calibrate,
     )
     export(request, PlainReporter(io.StringIO()))
     return Bundle.open(out)

@@ -1,57 +1,69 @@
-"""Goes through a checkpoint layer by layer and rounds each matrix for the inputs it will see.
+"""Goes through a checkpoint layer by layer, rounds each matrix and measures what is kept.
 
 One layer is in memory at a time: its FP32 graph tells the inputs that the rounded layers before it
 make of the calibration text, its matrices are rounded by them (`feedback`), and the rounded layer
-makes the inputs of the next. Last comes the head. Codes lie in a work folder; a calibration that
-was stopped goes on at the layer where it was.
+makes the inputs of the next. Last comes the head. Without a calibration text, and at 8 bits, a
+matrix is rounded to nearest. A text that is held out goes through the exact layers and through the
+rounded ones. Codes lie in a work folder; a calibration that was stopped goes on at the layer where
+it was.
 """
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from q35export.calibration.feedback import DAMPING, Feedback, feedback_of, round_rows
+from q35export.calibration.codes import CodesFolder
+from q35export.calibration.feedback import DAMPING, Feedback, feedback_of
 from q35export.calibration.kept import Kept, compare
-from q35export.calibration.layers import Layer
+from q35export.calibration.layers import Layer, Projection, projections
 from q35export.calibration.rotation import TurnedWeights, rotation_of
 from q35export.config import TextConfig
-from q35export.matrix import HEAD, TEXT, Float32, Matrix, Shape, TensorSource, matrix
-from q35export.precision import PrecisionPlan, Quantisation, StoredAs
-from q35export.quantize import BlockFormat, Codes, dequantize, quantize
+from q35export.inventory import Inventory
+from q35export.matrix import HEAD, TEXT, Float32, TensorSource, matrix
+from q35export.precision import PrecisionPlan
+from q35export.progress import Reporter
+from q35export.quantize import dequantize, quantize
 
 Int64 = npt.NDArray[np.int64]
-Say = Callable[[str], None]
 
 EMBEDDING, UNTIED = "embed_tokens", "head/lm_head"
+ROUNDING = "rounding"
+"""What a reporter is told that advances by bytes of rounded matrices."""
 LOOKED_UP = 1.0
 """Damping of a tied matrix: the rows of an embedding are looked up as they are, so that their own
 errors count as much as those they make in the head."""
-_PIECE_VALUES = 1 << 22
+_FLOAT_BYTES = 4
+_FEW_BITS = 4
+"""A matrix of more bits is rounded to nearest: its error does not count beside others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
     """A piece of the calibration text that is read at once: token ids `[T]`, mRoPE positions
-    `[3, T]`."""
+    `[3, T]`; and embeddings `[M, H]` of pictures with the places of their tokens `[M]`."""
 
     ids: Int64
     positions: Int64
+    places: Int64 | None = None
+    pictures: Float32 | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What a calibration reads: windows that it rounds for, and others that it is measured on."""
+    """What a calibration reads: windows that it rounds for, perhaps none, and others that it is
+    measured on."""
 
     calibration: Sequence[Window]
     held_out: Sequence[Window]
+
+    def longest(self) -> int:
+        """Tokens of the longest window."""
+        return max(len(window.ids) for window in (*self.calibration, *self.held_out))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,29 +82,56 @@ def calibrate(
     plan: PrecisionPlan,
     texts: Texts,
     work: Path,
-    say: Say,
+    reporter: Reporter,
 ) -> tuple[PrecisionPlan, Kept]:
-    """The plan with every matrix of the decoder and the head decided on, its codes in `work`; and
-    what the rounded model keeps.
+    """The plan with every matrix of the decoder and the head rounded, its codes in `work`; and what
+    the rounded model keeps.
 
-    `say` is told how far it is. What `work` holds of an earlier run over the same is taken over.
+    What `work` holds of an earlier run over the same is taken over.
     """
-    assert plan.decoder is not None
-    assert plan.head is not None
-    turned = TurnedWeights(source, config)
-    codes = _Codes(work)
+    if plan.turned:
+        source = TurnedWeights(source, config)
+    codes, ends = CodesFolder(work), end_matrices(config, source, plan)
     streams, done = _resume(work, texts), _layers_done(work)
     if streams is None:
-        streams = _embedded(config, turned, plan.head, texts)
-    longest = max(len(window.ids) for window in (*texts.calibration, *texts.held_out))
-    clock = _Clock(len(config.layer_types) - done + 1, say)
-    for index in range(done, len(config.layer_types)):
-        clock.says(f"layer {index + 1} of {len(config.layer_types)}")
-        streams = _layer(config, turned, plan, texts, codes, streams, index, longest)
+        streams = _embedded(config, plan, ends[0], texts)
+    left = [projections(config, plan, index) for index in range(done, len(config.layer_types))]
+    sizes = [sum(one.size for one in some) for some in (*left, ends)]
+    reporter.begin(ROUNDING, sum(sizes))
+    for index, size in enumerate(sizes[:-1], done):
+        streams = _layer(config, source, plan, texts, codes, streams, index)
         _keep(work, index + 1, [*streams.calibration, *streams.held_out, *streams.exact])
-    clock.says("the head")
-    kept = _head(config, turned, plan.head, codes, streams, texts)
-    return replace(plan, turned=True, matrices=codes.decided()), kept
+        reporter.advance(ROUNDING, size)
+    kept = _head(config, source, plan, texts, codes, streams, ends)
+    reporter.advance(ROUNDING, sizes[-1])
+    reporter.end(ROUNDING)
+    return replace(plan, matrices=codes.stored()), kept
+
+
+def work_bytes(config: TextConfig, plan: PrecisionPlan, texts: Texts) -> int:
+    """Most bytes of a work folder: all rounded matrices, a layer in FP32, and the hidden states
+    twice."""
+    layers = [projections(config, plan, index) for index in range(len(config.layer_types))]
+    ends = end_matrices(config, Inventory(), plan)
+    rounded = sum(one.size for some in (*layers, ends) for one in some)
+    layer = max(sum(one.weights.n * one.weights.k for one in some) for some in layers)
+    tokens = sum(len(window.ids) for window in (*texts.calibration, *texts.held_out))
+    states = 2 * (tokens + sum(len(window.ids) for window in texts.held_out)) * config.hidden_size
+    return rounded + _FLOAT_BYTES * (layer + states)
+
+
+def end_matrices(
+    config: TextConfig, source: TensorSource, plan: PrecisionPlan
+) -> tuple[Projection, ...]:
+    """The embedding, and the head where that is a matrix of its own; unread."""
+    assert plan.head is not None
+    found = []
+    names = {EMBEDDING: f"{TEXT}embed_tokens.weight", UNTIED: HEAD}
+    for name, tensor in list(names.items())[: 1 if config.tied else 2]:
+        weights = matrix(source, tensor, (config.vocab_size, config.hidden_size))
+        fmt = plan.format_of(name, weights.n, weights.k, plan.head)
+        found.append(Projection(name, weights, fmt))
+    return tuple(found)
 
 
 def _layer(
@@ -100,35 +139,48 @@ def _layer(
     source: TensorSource,
     plan: PrecisionPlan,
     texts: Texts,
-    codes: _Codes,
+    codes: CodesFolder,
     streams: _Streams,
     index: int,
-    longest: int,
 ) -> _Streams:
     """Round one layer; what comes out of it."""
-    assert plan.decoder is not None
-    exact = Layer(codes.work, config, source, plan, index, taps=True, longest=longest)
-    moments: dict[str, Float32] = {}
-    for window, rows in zip(texts.calibration, streams.calibration, strict=True):
-        for name, inputs in exact.run(rows, window.positions).inputs.items():
-            product = inputs.T @ inputs
-            moments[name] = moments[name] + product if name in moments else product
-    untouched = _run(exact, texts.held_out, streams.exact)
-    projections = exact.projections
+    longest = texts.longest()
+    taps = bool(texts.calibration)
+    exact = Layer(codes.folder, config, source, plan, index, longest=longest, taps=taps)
+    moments = moments_of(exact, texts.calibration, streams.calibration)
+    untouched = run(exact, texts.held_out, streams.exact)
+    matrices = exact.projections
     del exact  # its weights, before the moments are factored
-    for projection in projections:
-        feedback = feedback_of(moments.pop(projection.name))
-        codes.round(projection.name, projection.weights, plan.decoder, feedback)
-    decided = replace(plan, matrices=codes.decided())
-    rounded = Layer(codes.work, config, source, decided, index, taps=False, longest=longest)
+    for one in matrices:
+        found = moments.pop(one.name, None)
+        feedback = None if found is None else feedback_of(found)
+        codes.round(one.name, one.weights, one.fmt, feedback)
+    stored = codes.stored()
+    rounded = Layer(codes.folder, config, source, plan, index, longest=longest, stored=stored)
     return _Streams(
-        _run(rounded, texts.calibration, streams.calibration),
-        _run(rounded, texts.held_out, streams.held_out),
+        run(rounded, texts.calibration, streams.calibration),
+        run(rounded, texts.held_out, streams.held_out),
         untouched,
     )
 
 
-def _run(layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]) -> list[Float32]:
+def moments_of(
+    layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]
+) -> dict[str, Float32]:
+    """`XᵀX` `[K, K]` of what each matrix of few bits in a tapped layer reads, by its name."""
+    wanted = {one.name for one in layer.projections if one.fmt.bits == _FEW_BITS}
+    moments: dict[str, Float32] = {}
+    for window, rows in zip(windows, hidden, strict=True):
+        for name, inputs in layer.run(rows, window.positions).inputs.items():
+            if name in moments:
+                moments[name] += inputs.T @ inputs
+            elif name in wanted:
+                moments[name] = inputs.T @ inputs
+    return moments
+
+
+def run(layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]) -> list[Float32]:
+    """What comes out of a layer, window by window."""
     pairs = zip(windows, hidden, strict=True)
     return [layer.run(rows, window.positions).hidden for window, rows in pairs]
 
@@ -136,125 +188,82 @@ def _run(layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]) -> 
 def _head(
     config: TextConfig,
     source: TensorSource,
-    quantised: Quantisation,
-    codes: _Codes,
-    streams: _Streams,
+    plan: PrecisionPlan,
     texts: Texts,
+    codes: CodesFolder,
+    streams: _Streams,
+    ends: tuple[Projection, ...],
 ) -> Kept:
     """Round the embedding and the head, a tied one for what the head reads; what is kept."""
-    embedding = matrix(source, f"{TEXT}embed_tokens.weight", _table(config))
-    fmt = quantised.format_of(embedding.n, embedding.k)
-    if fmt.bits == 8 or not config.tied:
-        codes.round(EMBEDDING, embedding, quantised, None)
-    head, name = embedding, EMBEDDING
-    if not config.tied:
-        head, name = matrix(source, HEAD, _table(config)), UNTIED
-    rotation = rotation_of(config.hidden_size)
-    source.expect(f"{TEXT}norm.weight", (config.hidden_size,))
-    gamma = np.float32(1) + source.read(f"{TEXT}norm.weight")
-
-    def read(rows: Float32) -> Float32:
-        plain = rotation.turn_back(rows)
-        spread = np.sqrt(np.mean(plain * plain, axis=-1, keepdims=True) + np.float32(config.eps))
-        return rotation.turn(plain / spread * gamma)
-
-    if fmt.bits == 4:
-        moments = np.zeros((config.hidden_size, config.hidden_size), np.float32)
-        for rows in streams.calibration:
-            inputs = read(rows)
-            moments += inputs.T @ inputs
-        feedback = feedback_of(moments, LOOKED_UP if config.tied else DAMPING)
-        codes.round(name, head, quantised, feedback)
-    elif not config.tied:
-        codes.round(name, head, quantised, None)
+    read, head = head_reader(config, source, turned=plan.turned), ends[-1]
+    for looked_up in ends[:-1]:
+        codes.round(looked_up.name, looked_up.weights, looked_up.fmt)
+    feedback = head_feedback(config, head, read, streams.calibration)
+    codes.round(head.name, head.weights, head.fmt, feedback)
     exact, rounded = (
         np.concatenate([read(rows[:-1]) for rows in hidden])
         for hidden in (streams.exact, streams.held_out)
     )
     following = np.concatenate([window.ids[1:] for window in texts.held_out])
-    return compare(exact, rounded, following, codes.beside(name, head))
+    return compare(exact, rounded, following, codes.beside(head.name, head.weights))
+
+
+def head_feedback(
+    config: TextConfig,
+    head: Projection,
+    read: Callable[[Float32], Float32],
+    hidden: Sequence[Float32],
+) -> Feedback | None:
+    """How the head is rounded behind these hidden states `[T, H]`; None: to nearest."""
+    if not hidden or head.fmt.bits != _FEW_BITS:
+        return None
+    moments = np.zeros((config.hidden_size, config.hidden_size), np.float32)
+    for rows in hidden:
+        inputs = read(rows)
+        moments += inputs.T @ inputs
+    return feedback_of(moments, LOOKED_UP if config.tied else DAMPING)
+
+
+def head_reader(
+    config: TextConfig, source: TensorSource, *, turned: bool
+) -> Callable[[Float32], Float32]:
+    """What the head reads of hidden states `[T, H]` behind the last layer."""
+    source.expect(f"{TEXT}norm.weight", (config.hidden_size,))
+    gamma = np.float32(1) + source.read(f"{TEXT}norm.weight")
+    rotation = rotation_of(config.hidden_size)
+
+    def read(rows: Float32) -> Float32:
+        plain = rotation.turn_back(rows) if turned else rows
+        spread = np.sqrt(np.mean(plain * plain, axis=-1, keepdims=True) + np.float32(config.eps))
+        normed: Float32 = plain / spread * gamma
+        return rotation.turn(normed) if turned else normed
+
+    return read
 
 
 def _embedded(
-    config: TextConfig, source: TensorSource, quantised: Quantisation, texts: Texts
+    config: TextConfig, plan: PrecisionPlan, embedding: Projection, texts: Texts
 ) -> _Streams:
-    """The embeddings of each window, rounded one by one, and exact."""
-    table = matrix(source, f"{TEXT}embed_tokens.weight", _table(config))
-    fmt = quantised.format_of(table.n, table.k)
+    """What goes into the first layer: embeddings, exact and rounded, and pictures."""
+    exact, fmt = looked_up(embedding, texts.held_out), embedding.fmt
 
-    tokens = {t for w in (*texts.calibration, *texts.held_out) for t in w.ids.tolist()}
-    exact = {token: table.rows(token, token + 1) for token in sorted(tokens)}
-    rounded = {token: dequantize(*quantize(row, fmt), table.k, fmt) for token, row in exact.items()}
+    def rounded(rows: list[Float32]) -> list[Float32]:
+        return [dequantize(*quantize(some, fmt), embedding.weights.k, fmt) for some in rows]
 
-    def looked_up(windows: Sequence[Window], rows: Mapping[int, Float32]) -> list[Float32]:
-        return [np.concatenate([rows[token] for token in w.ids.tolist()]) for w in windows]
-
-    return _Streams(
-        looked_up(texts.calibration, rounded),
-        looked_up(texts.held_out, rounded),
-        looked_up(texts.held_out, exact),
-    )
+    calibration = rounded(looked_up(embedding, texts.calibration))
+    for window, rows in zip(texts.calibration, calibration, strict=True):
+        if window.places is not None and window.pictures is not None:
+            rotation = rotation_of(config.hidden_size)
+            pictures = window.pictures
+            rows[window.places] = rotation.turn(pictures) if plan.turned else pictures
+    return _Streams(calibration, rounded(exact), exact)
 
 
-def _table(config: TextConfig) -> Shape:
-    return config.vocab_size, config.hidden_size
-
-
-class _Codes:
-    """The rounded matrices in a folder, each by its name in the graph."""
-
-    def __init__(self, work: Path) -> None:
-        self.work = work
-
-    def round(
-        self, name: str, weights: Matrix, quantised: Quantisation, feedback: Feedback | None
-    ) -> None:
-        """Round a matrix and write it; without feedback to nearest."""
-        fmt = quantised.format_of(weights.n, weights.k)
-        shape = (weights.n, fmt.blocks(weights.k), fmt.block_bytes())
-        stem = self.work / name.replace("/", " ")
-        codes = np.lib.format.open_memmap(
-            stem.with_suffix(".codes.new"), mode="w+", dtype=np.uint8, shape=shape
-        )
-        scales = np.empty(shape[:2], np.float32)
-        for start, stop in _spans(weights):
-            rows = weights.rows(start, stop)
-            rounded = quantize(rows, fmt) if feedback is None else round_rows(rows, feedback, fmt)
-            codes[start:stop], scales[start:stop] = rounded
-        codes.flush()
-        np.save(stem.with_suffix(".scales.npy"), scales)
-        kind = f".{fmt.bits}-{fmt.block}-{fmt.accuracy_level}.npy"
-        stem.with_suffix(".codes.new").replace(stem.with_suffix(kind))
-
-    def beside(self, name: str, weights: Matrix) -> Iterator[tuple[Float32, Float32]]:
-        """Some rows of a matrix at a time, exact and as they were rounded."""
-        stored = self.decided()[name]
-        assert stored.read is not None
-        codes, scales = stored.read()
-        for start, stop in _spans(weights):
-            rounded = dequantize(codes[start:stop], scales[start:stop], weights.k, stored.fmt)
-            yield weights.rows(start, stop), rounded
-
-    def decided(self) -> dict[str, StoredAs]:
-        """What lies in the folder."""
-        found = {}
-        for path in sorted(self.work.glob("*.npy")):
-            if kind := re.fullmatch(r"(.+)\.(\d+)-(\d+)-(\d+)\.npy", path.name):
-                name, *numbers = kind.groups()
-                fmt = BlockFormat(*map(int, numbers))
-                read = partial(_read, path, path.with_name(f"{name}.scales.npy"))
-                found[name.replace(" ", "/")] = StoredAs(fmt, read)
-        return found
-
-
-def _read(codes: Path, scales: Path) -> tuple[Codes, Float32]:
-    return np.load(codes, mmap_mode="r"), np.load(scales)
-
-
-def _spans(weights: Matrix) -> Iterator[tuple[int, int]]:
-    step = max(1, _PIECE_VALUES // weights.k)
-    for start in range(0, weights.n, step):
-        yield start, min(start + step, weights.n)
+def looked_up(embedding: Projection, windows: Sequence[Window]) -> list[Float32]:
+    """The exact embeddings `[T, H]` of each window."""
+    ids = sorted({token for window in windows for token in window.ids.tolist()})
+    rows = {token: embedding.weights.rows(token, token + 1) for token in ids}
+    return [np.concatenate([rows[token] for token in w.ids.tolist()]) for w in windows]
 
 
 def _layers_done(work: Path) -> int:
@@ -277,18 +286,3 @@ def _keep(work: Path, done: int, hidden: Sequence[Float32]) -> None:
         np.savez(file, *hidden)
     (work / "hidden.new").replace(work / f"hidden {done}.npz")
     (work / f"hidden {done - 1}.npz").unlink(missing_ok=True)
-
-
-class _Clock:
-    """Says what is begun, and how long the rest will take at the pace so far."""
-
-    def __init__(self, steps: int, say: Say) -> None:
-        self._steps, self._say = steps, say
-        self._begun, self._started = 0, time.monotonic()
-
-    def says(self, what: str) -> None:
-        """The next step begins."""
-        took = time.monotonic() - self._started
-        left = took / self._begun * (self._steps - self._begun) if self._begun else 0.0
-        self._say(f"calibrating {what}" + (f", {left:.0f} s left" if left >= 1 else ""))
-        self._begun += 1

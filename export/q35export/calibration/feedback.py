@@ -109,5 +109,7 @@ def fitted_scales(columns: Float32, weight: Float32, fmt: BlockFormat) -> Float3
 
 
 def _codes(values: Float32, scale: Float32, fmt: BlockFormat) -> Float32:
-    codes: Float32 = np.clip(np.rint(values / scale), -fmt.half, fmt.half - 1)
-    return codes
+    codes: Float32 = values / scale
+    np.rint(codes, out=codes)
+    np.maximum(codes, -fmt.half, out=codes)
+    return np.minimum(codes, fmt.half - 1, out=codes)

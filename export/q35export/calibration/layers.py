@@ -5,7 +5,7 @@ Owns how a layer is run and what is seen of it; knows nothing of rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +21,12 @@ from q35export.blocks.linear_attention import LinearState
 from q35export.blocks.rotary import rotary_tables
 from q35export.config import TextConfig
 from q35export.graph import Graph
+from q35export.inventory import Inventory
 from q35export.matrix import Float32, Matrix, TensorSource
-from q35export.precision import PrecisionPlan, Quantisation
+from q35export.precision import PrecisionPlan, Quantisation, StoredAs
+from q35export.quantize import BlockFormat
 from q35export.targets.cpu import OPSET, CpuTarget
-from q35export.weights import FileSink
+from q35export.weights import FileSink, WeightSink
 
 Int64 = npt.NDArray[np.int64]
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
@@ -33,10 +35,17 @@ _GRAPH, _WEIGHTS = "layer.onnx", "layer.bin"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """A quantised matrix of a layer: its name in the graph and its weights, unread."""
+    """A matrix that is to be quantised: its name in the graph, its weights, unread, and its
+    format."""
 
     name: str
     weights: Matrix
+    fmt: BlockFormat
+
+    @property
+    def size(self) -> int:
+        """Bytes once it is rounded."""
+        return self.fmt.size(self.weights.n, self.weights.k)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,10 +58,12 @@ class Seen:
 
 
 class TappingTarget(CpuTarget):
-    """Remembers what each projection multiplies that is to be quantised."""
+    """Remembers what each projection multiplies that is to be quantised; multiplies in FP32 by
+    those that are not `stored` yet."""
 
-    def __init__(self, graph: Graph, plan: PrecisionPlan) -> None:
-        super().__init__(graph, plan.matrices)
+    def __init__(self, graph: Graph, plan: PrecisionPlan, stored: Mapping[str, StoredAs]) -> None:
+        super().__init__(graph, stored)
+        self._plan = plan
         self.inputs: dict[str, ir.Value] = {}
         self.projections: list[Projection] = []
 
@@ -64,20 +75,29 @@ class TappingTarget(CpuTarget):
         quantised: Quantisation | None,
         bias: Float32 | None = None,
     ) -> ir.Value:
-        """As every projection; in FP32 where nothing was decided yet."""
+        """As every projection."""
         full = self.graph.scoped(name)
         if quantised is not None:
             self.inputs[full] = x
-            self.projections.append(Projection(full, weights))
-        decided = quantised if full in self.matrices else None
-        return super().project(x, name, weights, decided, bias)
+            fmt = self._plan.format_of(full, weights.n, weights.k, quantised)
+            self.projections.append(Projection(full, weights, fmt))
+        stored = quantised if full in self.matrices else None
+        return super().project(x, name, weights, stored, bias)
+
+
+def projections(config: TextConfig, plan: PrecisionPlan, index: int) -> list[Projection]:
+    """The matrices of a layer that are to be quantised, by their shapes alone."""
+    graph = Graph("layer", OPSET, WeightSink())
+    target = TappingTarget(graph, plan, {})
+    _build(Context(graph, target, Inventory(), plan), config, index, longest=1)
+    return target.projections
 
 
 class Layer:
     """Layer `index` of the decoder, its weights read from `source` and kept in `folder`.
 
-    The matrices that `plan` has decided on are multiplied as stored, the others in FP32. With
-    `taps` a run tells the inputs of its matrices. A window has at most `longest` tokens.
+    The matrices that are `stored` are multiplied so, the others in FP32. With `taps` a run tells
+    the inputs of its matrices. A window has at most `longest` tokens.
     """
 
     def __init__(
@@ -88,22 +108,21 @@ class Layer:
         plan: PrecisionPlan,
         index: int,
         *,
-        taps: bool,
         longest: int,
+        stored: Mapping[str, StoredAs] | None = None,
+        taps: bool = False,
     ) -> None:
         self._config = config
         with FileSink(folder / _WEIGHTS, lambda _: None) as sink:
             graph = Graph("layer", OPSET, sink)
-            target = TappingTarget(graph, plan)
+            target = TappingTarget(graph, plan, stored or {})
             _build(Context(graph, target, source, plan), config, index, longest)
             self._names = list(target.inputs) if taps else []
             for name in self._names:
                 graph.output(target.inputs[name], f"input of {name}", FLOAT, (1, "T", "K"))
             ir.save(graph.model({}), folder / _GRAPH)
         self.projections = tuple(target.projections)
-        self._session = ort.InferenceSession(
-            str(folder / _GRAPH), providers=["CPUExecutionProvider"]
-        )
+        self._session = opened(folder / _GRAPH)
         self._inputs = [value.name for value in self._session.get_inputs()]
 
     def run(self, hidden: Float32, positions: Int64) -> Seen:
@@ -117,6 +136,14 @@ class Layer:
         found, *inputs = self._session.run(None, {name: feeds[name] for name in self._inputs})
         rows = (np.asarray(one, np.float32)[0] for one in inputs)
         return Seen(np.asarray(found, np.float32)[0], dict(zip(self._names, rows, strict=True)))
+
+
+def opened(graph: Path) -> ort.InferenceSession:
+    """A session whose threads do not spin: between two runs the processors are wanted for other
+    things."""
+    options = ort.SessionOptions()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 
 
 def _build(ctx: Context, config: TextConfig, index: int, longest: int) -> None:

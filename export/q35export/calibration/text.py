@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from q35chat.errors import UsageError
-from q35export.calibration.calibrate import Window
+from q35export.calibration.calibrate import Texts, Window
+from q35export.config import TextConfig
+from q35export.request import ExportRequest
 
 BUILT_IN = Path(__file__).with_name("text.md")
 HELD_OUT = Path(__file__).with_name("held_out.md")
 LENGTH = 512
 """Tokens of a window."""
 _LEAST = 16
+_TIMES_AS_MANY = 16
 _PART = re.compile(r"^%% (text|system|user|thought|assistant)\n", re.MULTILINE)
 
 
@@ -38,21 +41,40 @@ def _read(path: Path) -> str:
         raise UsageError(f"cannot read the calibration text {path}: {error}") from error
 
 
-def read_windows(path: Path | None, checkpoint: Path, length: int = LENGTH) -> list[Window]:
-    """The text, our own without a path, as windows of at most `length` tokens. Raises UsageError
+def read_texts(request: ExportRequest, checkpoint: Path, config: TextConfig) -> Texts:
+    """What an export of `request` reads of the calibration text, our own unless it names one, and
+    of the text that is held out. Raises UsageError as `read_windows`.
+
+    Many times as many inputs as they are wide tell a matrix no more, so a small model reads less.
+    """
+    widest = max(config.intermediate_size, config.value_width, config.hidden_size)
+
+    def some(path: Path, most: int) -> list[Window]:
+        found = read_windows(path, checkpoint, config.vocab_size)
+        return found[:: max(1, len(found) * LENGTH // most)]
+
+    calibration: list[Window] = []
+    if request.rounding == "calibrated":
+        calibration = some(request.calibration or BUILT_IN, _TIMES_AS_MANY * widest)
+    return Texts(calibration, some(HELD_OUT, 2 * widest))
+
+
+def read_windows(path: Path, checkpoint: Path, vocabulary: int) -> list[Window]:
+    """The text as windows of at most `LENGTH` of the first `vocabulary` tokens. Raises UsageError
     for a file that cannot be read or is too short."""
     from transformers import AutoTokenizer  # noqa: PLC0415
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     ids: list[int] = []
-    for sample in re.split(r"^%%%%\n", _read(path or BUILT_IN), flags=re.MULTILINE):
-        ids += tokenizer(_spelled(sample, tokenizer), add_special_tokens=False)["input_ids"]
-    cut = [np.array(ids[start : start + length]) for start in range(0, len(ids), length)]
-    kept = [window for window in cut if len(window) >= min(_LEAST, length)]
+    for sample in re.split(r"^%%%%\n", _read(path), flags=re.MULTILINE):
+        found = tokenizer(_spelled(sample, tokenizer), add_special_tokens=False)["input_ids"]
+        ids += (token for token in found if token < vocabulary)
+    cut = [np.array(ids[start : start + LENGTH]) for start in range(0, len(ids), LENGTH)]
+    kept = [window for window in cut if len(window) >= _LEAST]
     if not kept:
         raise UsageError(
-            f"the calibration text {path or BUILT_IN} has {len(ids)} tokens: give at least "
-            f"{_LEAST}, better some thousands"
+            f"the calibration text {path} has {len(ids)} tokens: give at least {_LEAST}, better "
+            "some thousands"
         )
     return [Window(window, np.tile(np.arange(len(window)), (3, 1))) for window in kept]
 

@@ -7,10 +7,11 @@ predicts token `t + 2`:
     hidden' = norm(layer(x)),  draft = argmax(head(hidden'))
 
 `hidden[t]` comes after the decoder's final norm; the rotary position is that of token `t`.
-Embedding and head are the decoder's, so this graph lies beside the decoder's over the same weights
-file. The definition is that of DeepSeek-V3 (section 2.2 of its report) as vLLM and llama.cpp run it
-for Qwen3.5: embedding first, hidden state after the final norm (before it, llama.cpp saw fewer
-drafts come true).
+The embedding is the decoder's, so this graph lies beside the decoder's over the same weights file.
+So is the head, unless only some tokens may be drafts: then this graph has a copy of their rows.
+The definition is that of DeepSeek-V3 (section 2.2 of its report) as vLLM and llama.cpp run it for
+Qwen3.5: embedding first, hidden state after the final norm (before it, llama.cpp saw fewer drafts
+come true).
 For a further draft `hidden'` takes the place of `hidden`.
 
 Inputs, in order: `input_ids` `[1, T]` int64, `hidden` `[1, T, H]` FP32, `attention_mask` `[1, C]`
@@ -22,10 +23,12 @@ bound to the same buffer on both sides.
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from q35export.blocks.context import Context
-from q35export.blocks.decoder import decoder_layers
+from q35export.blocks.decoder import decoder_layers, embedding, head
 from q35export.blocks.full_attention import KeyValue, Positions
 from q35export.calibration.rotation import TurnedWeights
 from q35export.config import ModelConfig, TextConfig
@@ -41,10 +44,14 @@ from q35export.graphs.text import (
     inject_pictures,
     turned,
 )
-from q35export.matrix import MTP, TensorSource
-from q35export.precision import PrecisionPlan
+from q35export.matrix import MTP, Float32, Matrix, TensorSource
+from q35export.precision import PrecisionPlan, StoredAs
+from q35export.quantize import Codes
 from q35export.targets.cpu import OPSET, CpuTarget
+from q35export.targets.cpu_weights import StoredMatrix, store
 from q35export.weights import WeightSink
+
+Int64 = npt.NDArray[np.int64]
 
 _STATES = ("past_key_0", "past_value_0")
 
@@ -56,10 +63,14 @@ def build_text_and_head(
     *,
     capacity: int,
     plan: PrecisionPlan,
+    drafts: Int64 | None = None,
 ) -> tuple[ir.Model, ir.Model]:
-    """The decoder with the output `hidden`, and the head that drafts; weights go to `sink` once."""
+    """The decoder with the output `hidden`, and the head that drafts; weights go to `sink` once.
+
+    `drafts` are the tokens that it chooses among, ascending; None: all.
+    """
     model, shared = build_shared_text_graph(config, source, sink, capacity, plan, with_hidden=True)
-    return model, _head_graph(config, source, sink, shared, capacity, plan)
+    return model, _head_graph(config, source, sink, shared, capacity, plan, drafts)
 
 
 def _head_graph(
@@ -69,6 +80,7 @@ def _head_graph(
     shared: Shared,
     capacity: int,
     plan: PrecisionPlan,
+    drafts: Int64 | None,
 ) -> ir.Model:
     graph = Graph("mtp", OPSET, sink)
     target = CpuTarget(graph)
@@ -93,14 +105,41 @@ def _head_graph(
     x, (present,) = decoder_layers(ctx, text, x, (past,), positions, f"{MTP}layers")
     last = graph.op("Slice", x, graph.ints(-1), graph.ints(2**31 - 1), graph.ints(1))
     last = target.rms_norm(last, ctx.zero_centred(f"{MTP}norm.weight", width), text.eps)
-    logits = shared.head.within(graph).multiply(turned(graph, last, shared.rotation))
+    chooser = shared.head.within(graph)
+    if drafts is not None:
+        chooser = _some_rows(ctx, text, drafts)
+    logits = chooser.multiply(turned(graph, last, shared.rotation))
     draft = graph.op("ArgMax", logits, axis=-1, keepdims=0)
+    if drafts is not None:
+        draft = graph.op("Gather", graph.weight("drafts", drafts), draft, axis=0)
     graph.output(draft, "draft", INT64, (1, 1))
     graph.output(last, "next_hidden", FLOAT, (1, 1, text.hidden_size))
     assert isinstance(present, KeyValue)
     graph.output(present.key, "present_key_0", FLOAT, cache)
     graph.output(present.value, "present_value_0", FLOAT, cache)
     return graph.model(graph_metadata("mtp", _STATES))
+
+
+def _some_rows(ctx: Context, text: TextConfig, drafts: Int64) -> StoredMatrix:
+    """The head's rows of some tokens, rounded as the head is."""
+    whole = embedding(ctx, text) if text.tied else head(ctx, text)
+    decided = ctx.plan.matrices.get("embed_tokens" if text.tied else "head/lm_head")
+    matrices = {}
+    if decided is not None:
+        read = decided.read
+
+        def taken() -> tuple[Codes, Float32]:
+            assert read is not None
+            codes, scales = read()
+            return codes[drafts], scales[drafts]
+
+        matrices["draft_head"] = StoredAs(decided.fmt, taken if read else None)
+
+    def rows(start: int, stop: int) -> Float32:
+        return np.concatenate([whole.rows(token, token + 1) for token in drafts[start:stop]])
+
+    some = Matrix(len(drafts), whole.k, rows)
+    return store(ctx.graph, "draft_head", some, ctx.plan.head, matrices)
 
 
 def _joined(ctx: Context, text: TextConfig, embedding: ir.Value, hidden: ir.Value) -> ir.Value:

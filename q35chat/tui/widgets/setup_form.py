@@ -255,7 +255,10 @@ class SetupForm(Vertical):
     def know_place(self, room: int, standing: Standing | None) -> None:
         """So many bytes are free where the folder is (0: nobody can tell), and what is in it."""
         self._room, self._standing = room, standing
-        self.query_one("#folder-help", Static).update(f"{readable_size(room)} free" if room else "")
+        parts = [f"{readable_size(room)} free"] if room else []
+        if standing and standing.kept:
+            parts.append(f"{clean(standing.precision)} there {standing.kept}")
+        self.query_one("#folder-help", Static).update(" · ".join(parts))
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

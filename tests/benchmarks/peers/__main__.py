@@ -2,7 +2,9 @@
 
 All run the same checkpoint, such as `python -m tests.support.make_checkpoint --shape 0.8b --out
 DIR` makes, in alternation and one process at a time. A peer that is not installed is named, with
-the way to get it. Models are made once and kept in `--work`. Ctrl+C prints what there is.
+the way to get it. Models are made once and kept in `--work`. Ctrl+C prints what there is. With
+`--text FILE` the table has each one's divergence from the exact model on that text, without which a
+speed says little.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ import sys
 from pathlib import Path
 
 from tests.benchmarks.peers.genai import Genai
-from tests.benchmarks.peers.llama_cpp import LlamaCpp
+from tests.benchmarks.peers.llama_cpp import KINDS, LlamaCpp
 from tests.benchmarks.peers.ours import Ours
 from tests.benchmarks.peers.peer import Numbers, Peer, Task
 from tests.benchmarks.peers.rounds import alternate, table
 from tests.benchmarks.peers.torch_peer import Transformers
+from tests.benchmarks.quality.reference import Reference
 
 
 def main() -> None:
@@ -36,6 +39,7 @@ def main() -> None:
         first=asked.first_token,
     )
     peers = _present(_all(task, asked), asked.only)
+    divergences = _divergences(task, peers, asked) if asked.text else {}
     rounds: dict[str, list[Numbers]] = {}
     try:
         for name, numbers in alternate(peers, asked.repeat):
@@ -47,13 +51,16 @@ def main() -> None:
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
         print(f"{task.prompt} / {task.tokens} behind {task.context} / {task.first} tokens, "
               f"{task.threads} threads, load average {load}")  # fmt: skip
-        print("\n".join(table(rounds)))
+        print("\n".join(table(rounds, divergences)))
 
 
 def _all(task: Task, asked: argparse.Namespace) -> list[Peer]:
     return [
         Ours(task),
-        LlamaCpp(task, asked.llama_cpp and asked.llama_cpp.resolve()),
+        *(
+            LlamaCpp(task, asked.llama_cpp and asked.llama_cpp.resolve(), kind)
+            for kind in KINDS[task.precision]
+        ),
         Genai(task),
         Transformers(task, asked.transformers_dtype),
     ]
@@ -73,6 +80,16 @@ def _present(peers: list[Peer], only: list[str]) -> list[Peer]:
     return found
 
 
+def _divergences(task: Task, peers: list[Peer], asked: argparse.Namespace) -> dict[str, float]:
+    """Mean KLD by the peer's name, where it can be told."""
+    sources, text = asked.llama_cpp.resolve(), asked.text.resolve()
+    reference = Reference.make(
+        task.checkpoint, sources, task.work, text, windows=asked.windows, threads=task.threads
+    )
+    found = {peer.name: peer.divergence(reference) for peer in peers}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
@@ -90,6 +107,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first-token", type=int, default=200, help="tokens of a short prompt")
     parser.add_argument("--work", type=Path, help="where the models are kept")
     parser.add_argument("--llama-cpp", type=Path, help="the folder of llama.cpp, with its build")
+    parser.add_argument("--text", type=Path, help="measure divergences on it; needs --llama-cpp")
+    parser.add_argument("--windows", type=int, default=2, help="of the text, 512 tokens each")
     parser.add_argument("--transformers-dtype", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--only", nargs="*", default=[], help="beginnings of names of peers")
     return parser.parse_args()

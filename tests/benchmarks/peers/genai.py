@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from tests.benchmarks.peers.peer import Numbers, Task, build, ids, worker
+from tests.benchmarks.quality.reference import Reference
 
 MODULE = "tests.benchmarks.peers.genai"
 OPTIONS = ("block_size=32", "accuracy_level=4", "prune_lm_head=true", "exclude_mtp=true")
@@ -38,6 +39,9 @@ class Genai:
         command += ["-m", str(self.task.checkpoint), "-o", str(self._model), "-e", "cpu"]
         command += ["-p", self.task.precision, "-c", str(self.task.work / "cache")]
         build([*command, "--extra_options", "hf_token=false", *OPTIONS], self._model)
+
+    def divergence(self, _reference: Reference) -> None:
+        """Not measured: its logits do not leave it."""
 
     def measure(self) -> Numbers:
         """One round."""

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.peers.peer import Numbers, Task, build, run
+from tests.benchmarks.quality.reference import Reference
 
-KINDS = {"int4": "Q4_0", "int8": "Q8_0"}
+KINDS = {"int4": ("Q4_K_M", "Q4_0"), "int8": ("Q8_0",)}
+"""The quantisations that stand beside ours of a precision."""
 HOW = (
     "pip download --no-deps --no-binary :all: llama-cpp-python; unpack it; cd vendor/llama.cpp; "
     "cmake -B build -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF; "
-    "cmake --build build --target llama-bench llama-quantize; then --llama-cpp that folder"
+    "cmake --build build --target llama-bench llama-quantize llama-perplexity llama-imatrix; "
+    "then --llama-cpp that folder"
 )
 
 
@@ -29,11 +32,12 @@ class LlamaCpp:
 
     task: Task
     sources: Path | None
+    kind: str
 
     @property
     def name(self) -> str:
         """Program and quantisation."""
-        return f"llama.cpp {KINDS[self.task.precision]}"
+        return f"llama.cpp {self.kind}"
 
     def missing(self) -> str:
         """How to get its tools, and what converts a checkpoint."""
@@ -43,42 +47,50 @@ class LlamaCpp:
 
     def prepare(self) -> None:
         """The checkpoint in 16 bits, then quantised."""
-        work = self.task.work
-        full, small = work / "f16.gguf", self._model
+        full, small = self.task.work / "f16.gguf", self._model
         to_gguf = "tests.benchmarks.peers.to_gguf"
         if not small.exists():
             sources, checkpoint = str(self.sources), str(self.task.checkpoint)
             build([sys.executable, "-m", to_gguf, sources, checkpoint, str(full)], full)
-            kind = KINDS[self.task.precision]
-            build([self._tool("llama-quantize"), str(full), str(small), kind], small)
+            build([self._tool("llama-quantize"), str(full), str(small), self.kind], small)
 
     def measure(self) -> Numbers:
-        """Two runs: the two prompts, and the steps behind the context."""
-        task = self.task
-        prompts = f"{task.prompt},{task.first}"
-        reads, peak = self._bench("-p", prompts, "-n", "0")
-        steps, other_peak = self._bench("-p", "0", "-n", str(task.tokens), "-d", str(task.context))
-        return Numbers(
-            speed(reads, task.prompt, 0),
-            speed(steps, 0, task.tokens),
-            task.first / speed(reads, task.first, 0) * 1e3,
-            max(peak, other_peak),
-        )
+        """One round."""
+        return measured(self._tool("llama-bench"), self._model, self.task)
+
+    def divergence(self, reference: Reference) -> float:
+        """Mean KLD of the file."""
+        return reference.of_gguf(self._model).mean
 
     @property
     def _model(self) -> Path:
-        return self.task.work / f"{KINDS[self.task.precision]}.gguf"
-
-    def _bench(self, *lengths: str) -> tuple[list[dict[str, Any]], float]:
-        common = ["-m", str(self._model), "-t", str(self.task.threads), "-r", "1", "-o", "json"]
-        text, peak = run([self._tool("llama-bench"), *common, *lengths])
-        found: list[dict[str, Any]] = json.loads(text)
-        return found, peak
+        return self.task.work / f"{self.kind}.gguf"
 
     def _tool(self, name: str) -> str:
         """Where a tool is: built in the sources, or on PATH; empty where it is not."""
         folder = "" if self.sources is None else str(self.sources / "build" / "bin")
         return shutil.which(name, path=os.pathsep.join([folder, os.environ.get("PATH", "")])) or ""
+
+
+def measured(tool: str, model: Path, task: Task) -> Numbers:
+    """Two runs: the two prompts, and the steps behind the context."""
+    prompts = f"{task.prompt},{task.first}"
+    reads, peak = _bench(tool, model, task, "-p", prompts, "-n", "0")
+    lengths = ("-p", "0", "-n", str(task.tokens), "-d", str(task.context))
+    steps, other_peak = _bench(tool, model, task, *lengths)
+    return Numbers(
+        speed(reads, task.prompt, 0),
+        speed(steps, 0, task.tokens),
+        task.first / speed(reads, task.first, 0) * 1e3,
+        max(peak, other_peak),
+    )
+
+
+def _bench(tool: str, model: Path, task: Task, *lengths: str) -> tuple[list[dict[str, Any]], float]:
+    common = ["-m", str(model), "-t", str(task.threads), "-r", "1", "-o", "json"]
+    text, peak = run([tool, *common, *lengths])
+    found: list[dict[str, Any]] = json.loads(text)
+    return found, peak
 
 
 def speed(tests: list[dict[str, Any]], prompt: int, generated: int) -> float:

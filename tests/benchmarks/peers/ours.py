@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.peers.peer import Numbers, Task, build, run
+from tests.benchmarks.quality.reference import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +40,35 @@ class Ours:
         )
 
     def measure(self) -> Numbers:
-        """The numbers of two runs: with the prompt, and with the short one."""
-        task = self.task
-        whole = self._bench(prompt=task.prompt, tokens=task.tokens, context=task.context)
-        short = self._bench(prompt=task.first, tokens=1, context=1)
-        return Numbers(
-            whole["prefill"][0]["tokens_per_s"]["median"],
-            whole["decode"][0]["tokens_per_s"]["median"],
-            short["prefill"][0]["first_token_ms"]["median"],
-            whole["memory"]["after"]["peak"] / 1e6,
-        )
+        """One round."""
+        return measured(self._bundle, self.task)
+
+    def divergence(self, reference: Reference) -> float:
+        """Mean KLD of the bundle."""
+        return reference.of_bundle(self._bundle).mean
 
     @property
     def _bundle(self) -> Path:
         return self.task.work / f"q35chat-{self.task.precision}"
 
-    def _bench(self, **lengths: int) -> dict[str, Any]:
-        command = [sys.executable, "-m", "q35chat", "bench", "--json", "--repeat", "1"]
-        command += ["--model-dir", str(self._bundle), "--threads", str(self.task.threads)]
-        for name, length in lengths.items():
-            command += [f"--{name}", str(length)]
-        text, _ = run(command)
-        found: dict[str, Any] = json.loads(text)
-        return found
+
+def measured(bundle: Path, task: Task) -> Numbers:
+    """The numbers of two runs: with the prompt, and with the short one."""
+    whole = _bench(bundle, task, prompt=task.prompt, tokens=task.tokens, context=task.context)
+    short = _bench(bundle, task, prompt=task.first, tokens=1, context=1)
+    return Numbers(
+        whole["prefill"][0]["tokens_per_s"]["median"],
+        whole["decode"][0]["tokens_per_s"]["median"],
+        short["prefill"][0]["first_token_ms"]["median"],
+        whole["memory"]["after"]["peak"] / 1e6,
+    )
+
+
+def _bench(bundle: Path, task: Task, **lengths: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "q35chat", "bench", "--json", "--repeat", "1"]
+    command += ["--model-dir", str(bundle), "--threads", str(task.threads)]
+    for name, length in lengths.items():
+        command += [f"--{name}", str(length)]
+    text, _ = run(command)
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -9,7 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tests.benchmarks.quality.reference import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ class Peer(Protocol):
 
     def measure(self) -> Numbers:
         """One round, in a process of its own."""
+
+    def divergence(self, reference: Reference) -> float | None:
+        """Mean Kullback-Leibler divergence of its model; None where nobody can tell."""
 
 
 def worker(module: str, task: Task, *more: str) -> Numbers:

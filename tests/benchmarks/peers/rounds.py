@@ -42,17 +42,23 @@ def ratios(ours: Sequence[Numbers], theirs: Sequence[Numbers]) -> Numbers:
     )
 
 
-def table(rounds: Rounds) -> Iterator[str]:
-    """Markdown: medians, then the ratios of the first to each of the others."""
-    yield "| | " + " | ".join(HEADINGS.values()) + " |"
-    yield "|---" * (len(HEADINGS) + 1) + "|"
+def table(rounds: Rounds, divergences: Mapping[str, float]) -> Iterator[str]:
+    """Markdown: medians with the divergences that are known, then the ratios of the first to each
+    of the others."""
+    yield "| | " + " | ".join((*HEADINGS.values(), "KLD")) + " |"
+    yield "|---" * (len(HEADINGS) + 2) + "|"
     for name, measured in rounds.items():
-        yield _row(name, medians(measured), ",.1f")
+        known = divergences.get(name)
+        yield _row(
+            name, medians(measured), ",.1f", "not measured" if known is None else f"{known:.4f}"
+        )
     (first, ours), *others = rounds.items()
     for name, theirs in others:
-        yield _row(f"{first} / {name}", ratios(ours, theirs), ".3f")
+        pair = divergences.get(first), divergences.get(name)
+        ratio = f"{pair[0] / pair[1]:.3f}" if pair[0] is not None and pair[1] else ""
+        yield _row(f"{first} / {name}", ratios(ours, theirs), ".3f", ratio)
 
 
-def _row(name: str, numbers: Numbers, kind: str) -> str:
+def _row(name: str, numbers: Numbers, kind: str, divergence: str) -> str:
     cells = (format(getattr(numbers, heading), kind) for heading in HEADINGS)
-    return f"| {name} | " + " | ".join(cells) + " |"
+    return f"| {name} | " + " | ".join((*cells, divergence)) + " |"

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from tests.benchmarks.peers.peer import Numbers, Task, ids, worker
+from tests.benchmarks.quality.reference import Reference
 
 MODULE = "tests.benchmarks.peers.torch_peer"
 
@@ -32,6 +33,9 @@ class Transformers:
 
     def prepare(self) -> None:
         """Nothing: it reads the checkpoint."""
+
+    def divergence(self, _reference: Reference) -> None:
+        """Not measured: it is what others are measured against."""
 
     def measure(self) -> Numbers:
         """One round."""

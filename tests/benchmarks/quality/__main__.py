@@ -1,24 +1,44 @@
-"""`python -m tests.benchmarks.quality --checkpoint DIR --llama-cpp DIR`: what each format keeps.
+"""`python -m tests.benchmarks.quality --checkpoint DIR --llama-cpp DIR --text FILE`: what each
+format keeps, and how fast it is.
 
 Ours and llama.cpp's formats of one checkpoint over one text, each against its own program's
-32-bit model: Kullback-Leibler divergence, equal first choices, perplexity.
-`python -m tools.language_model` makes a checkpoint with something to lose. Models are made once and
-kept in `--work`.
+32-bit model: Kullback-Leibler divergence, equal first choices, perplexity. Then the same files in
+alternation, `--rounds` times: decode steps and a prefill. `python -m tools.language_model` makes a
+checkpoint with something to lose. Models are made once and kept in `--work`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from q35export.calibration.text import BUILT_IN
-from tests.benchmarks.quality.divergence import Divergence, divergence
-from tests.benchmarks.quality.llama_cpp import KINDS, LlamaCpp
-from tests.benchmarks.quality.ours import FORMATS, exported, logits, weight_bytes
+from tests.benchmarks.peers import llama_cpp as theirs
+from tests.benchmarks.peers import ours
+from tests.benchmarks.peers.peer import Numbers, Task
+from tests.benchmarks.peers.rounds import medians
+from tests.benchmarks.quality.divergence import Divergence
+from tests.benchmarks.quality.llama_cpp import KINDS
+from tests.benchmarks.quality.ours import FORMATS, exported, weight_bytes
+from tests.benchmarks.quality.reference import Reference
 
-HEADINGS = ("MB", "bits a weight", "KLD mean", "median", "p99", "top-1", "perplexity")
+HEADINGS = (
+    "MB a step", "bits a weight", "KLD mean", "median", "p99", "top-1", "perplexity",
+    "decode tok/s", "prefill tok/s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file that was made: its bytes, what measures its divergence and one round of its speed."""
+
+    name: str
+    size: int
+    divergence: Callable[[], Divergence]
+    speed: Callable[[], Numbers]
 
 
 def main() -> None:
@@ -26,37 +46,82 @@ def main() -> None:
     asked = _arguments()
     work: Path = asked.work or asked.checkpoint.with_name(f"{asked.checkpoint.name}-quality")
     work.mkdir(parents=True, exist_ok=True)
+    task = Task(
+        checkpoint=asked.checkpoint.resolve(),
+        work=work.resolve(),
+        precision="int4",
+        threads=asked.threads,
+        prompt=512,
+        context=100,
+        tokens=64,
+        first=200,
+    )
+    reference = Reference.make(
+        task.checkpoint,
+        asked.llama_cpp.resolve(),
+        task.work,
+        asked.text.resolve(),
+        windows=asked.windows,
+        threads=task.threads,
+    )
+    weights = weight_bytes(reference.bundle) // 4
+    formats = list(_formats(asked, task, reference))
+    found = {}
+    for one in formats:
+        found[one.name] = one.divergence()
+        sys.stderr.write(f"{one.name}: {found[one.name]}\n")
+    rounds: dict[str, list[Numbers]] = {one.name: [] for one in formats}
+    for _ in range(asked.rounds):
+        for one in formats:
+            rounds[one.name].append(one.speed())
+            sys.stderr.write(f"{one.name}: {rounds[one.name][-1]}\n")
     sys.stdout.write(f"| | {' | '.join(HEADINGS)} |\n|---{'|---' * len(HEADINGS)}|\n")
-    for name, size, bits, found in _rows(asked, work.resolve()):
-        figures = f"{found.mean:.4f} | {found.median:.4f} | {found.p99:.3f} | {found.top_1:.3f}"
-        sys.stdout.write(
-            f"| {name} | {size / 1e6:.1f} | {bits:.2f} | {figures} | {found.perplexity:.3f} |\n"
+    for one in formats:
+        sys.stdout.write(row(one, weights, found[one.name], rounds[one.name]) + "\n")
+
+
+def row(one: Format, weights: int, found: Divergence, rounds: list[Numbers]) -> str:
+    """A line of the table; speeds are medians, none without rounds."""
+    cells = [
+        f"{one.size / 1e6:.1f}",
+        f"{one.size * 8 / weights:.2f}",
+        f"{found.mean:.4f}",
+        f"{found.median:.4f}",
+        f"{found.p99:.3f}",
+        f"{found.top_1:.3f}",
+        f"{found.perplexity:.3f}",
+    ]
+    speed = medians(rounds) if rounds else None
+    cells += ["", ""] if speed is None else [f"{speed.decode:.1f}", f"{speed.prefill:.1f}"]
+    return f"| {one.name} | {' | '.join(cells)} |"
+
+
+def _formats(asked: argparse.Namespace, task: Task, reference: Reference) -> Iterator[Format]:
+    text = asked.calibration and asked.calibration.resolve()
+    for name in FORMATS:
+        if name == "fp32" or (asked.only and name not in asked.only):
+            continue
+        bundle = exported(task.checkpoint, name, task.work, text)
+        yield Format(
+            f"ours {name}",
+            weight_bytes(bundle),
+            partial(reference.of_bundle, bundle),
+            partial(ours.measured, bundle, task),
         )
-        sys.stdout.flush()
-
-
-def _rows(asked: argparse.Namespace, work: Path) -> Iterator[tuple[str, int, float, Divergence]]:
-    """Name, bytes of the weights, bits a weight and divergence of each format."""
-    checkpoint = asked.checkpoint.resolve()
-    llama = LlamaCpp(asked.llama_cpp.resolve(), work, asked.threads)
-    full = llama.base(checkpoint)
-    windows = llama.tokens(full, asked.text.resolve(), asked.window, asked.windows)
-    bundle = exported(checkpoint, "fp32", work, asked.calibration, asked.window)
-    weights = weight_bytes(bundle) // 4
-    # The last row of a window predicts a token that is not there.
-    kept = logits(bundle, windows)[:, :-1]
-    wanted = kept.reshape(-1, kept.shape[-1])
-    following = windows[:, asked.window // 2 + 1 :].ravel()
-    for name in [name for name in FORMATS if name != "fp32"]:
-        bundle = exported(checkpoint, name, work, asked.calibration, asked.window)
-        found = logits(bundle, windows)[:, :-1].reshape(wanted.shape)
-        size = weight_bytes(bundle)
-        yield f"ours {name}", size, size * 8 / weights, divergence(wanted, found, following)
+    tools = reference.tools
     for kind in (*KINDS, "Q4_K_M imatrix"):
-        text = asked.calibration if kind.endswith("imatrix") else None
-        model = llama.quantised(full, kind.split()[0], text)
-        size = model.stat().st_size
-        yield f"llama.cpp {kind}", size, size * 8 / weights, llama.divergence(model, asked.window)
+        if asked.only and kind not in asked.only:
+            continue
+        calibration = None
+        if kind.endswith("imatrix"):
+            calibration = tools.plain(task.checkpoint, text)
+        model = tools.quantised(reference.full, kind.split()[0], calibration)
+        yield Format(
+            f"llama.cpp {kind}",
+            tools.weight_bytes(model),
+            partial(reference.of_gguf, model),
+            partial(theirs.measured, tools.tool("llama-bench"), model, task),
+        )
 
 
 def _arguments() -> argparse.Namespace:
@@ -64,10 +129,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--llama-cpp", type=Path, required=True, help="its folder, with its build")
     parser.add_argument("--text", type=Path, required=True, help="what is measured on")
-    parser.add_argument("--calibration", type=Path, default=BUILT_IN, help="another text")
+    parser.add_argument("--calibration", type=Path, help="another text than our own")
     parser.add_argument("--work", type=Path, help="where the models are kept")
-    parser.add_argument("--window", type=int, default=512)
-    parser.add_argument("--windows", type=int, default=16, help="at most")
+    parser.add_argument("--windows", type=int, default=16, help="at most, 512 tokens each")
+    parser.add_argument("--only", nargs="*", default=[], help="names of formats")
+    parser.add_argument("--rounds", type=int, default=0, help="of speed, on a quiet machine")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,13 @@ class Divergence:
 def divergence(wanted: Float32, found: Float32, following: Int64) -> Divergence:
     """Compare logits `[tokens, V]` of the reference and of another; `following` `[tokens]` are the
     tokens that really came next."""
-    first, second = log_softmax(wanted), log_softmax(found)
-    each = (np.exp(first) * (first - second)).sum(-1)
-    rows = np.arange(len(following))
-    surprise = (first - second)[rows, following]
+    each, surprise = np.empty(len(following)), np.empty(len(following))
+    for start in range(0, len(following), _ROWS):
+        some = slice(start, start + _ROWS)
+        first, second = log_softmax(wanted[some]), log_softmax(found[some])
+        each[some] = (np.exp(first) * (first - second)).sum(-1)
+        rows = np.arange(len(first))
+        surprise[some] = (first - second)[rows, following[some]]
     return Divergence(
         mean=float(each.mean()),
         median=float(np.median(each)),

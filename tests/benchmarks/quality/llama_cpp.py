@@ -11,9 +11,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from q35export.calibration.text import BUILT_IN, read_windows
 from tests.benchmarks.peers.peer import build
 from tests.benchmarks.quality.divergence import Divergence, Int64
 
@@ -22,7 +24,7 @@ _HEADER = 8  # bytes of its magic word, before three int32: window, vocabulary, 
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaCpp:
+class LlamaTools:
     """`sources` is the folder of llama.cpp with its `build`; `work` keeps what is made."""
 
     sources: Path
@@ -41,7 +43,7 @@ class LlamaCpp:
         kept = self.work / "base.kld"
         build(
             [
-                *(self._tool("llama-perplexity"), "-m", str(full), "-f", str(text)),
+                *(self.tool("llama-perplexity"), "-m", str(full), "-f", str(text)),
                 *("-c", str(window), "-b", str(window), "-t", str(self.threads)),
                 *("--chunks", str(most), "--kl-divergence-base", str(kept)),
             ],
@@ -59,22 +61,40 @@ class LlamaCpp:
         options = []
         if calibration:
             matrix = self.work / "imatrix.gguf"
-            tool = self._tool("llama-imatrix")
-            command = [tool, "-m", str(full), "-f", str(calibration), "-o", str(matrix)]
-            build([*command, "-t", str(self.threads), "-c", "512"], matrix)
+            command = [self.tool("llama-imatrix"), "-m", str(full), "-f", str(calibration)]
+            command += ["-o", str(matrix), "-t", str(self.threads), "-c", "512", "--parse-special"]
+            build(command, matrix)
             options = ["--imatrix", str(matrix)]
-        build([self._tool("llama-quantize"), *options, str(full), str(made), kind], made)
+        build([self.tool("llama-quantize"), *options, str(full), str(made), kind], made)
         return made
+
+    def plain(self, checkpoint: Path, text: Path | None) -> Path:
+        """The calibration text, our own without one, as the checkpoint reads it: conversations as
+        its template spells them, without our marks."""
+        from transformers import AutoTokenizer  # noqa: PLC0415
+
+        made = self.work / "calibration.txt"
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        windows = read_windows(text or BUILT_IN, checkpoint, len(tokenizer))
+        made.write_text("".join(tokenizer.decode(w.ids) for w in windows), encoding="utf-8")
+        return made
+
+    def weight_bytes(self, model: Path) -> int:
+        """Bytes of the tensors of a file."""
+        sys.path.insert(0, str(self.sources / "gguf-py"))
+        gguf: Any = __import__("gguf")
+        return sum(int(tensor.n_bytes) for tensor in gguf.GGUFReader(model).tensors)
 
     def divergence(self, model: Path, window: int) -> Divergence:
         """What `llama-perplexity --kl-divergence` says of a model against the base."""
-        command = [self._tool("llama-perplexity"), "-m", str(model), "-c", str(window)]
+        command = [self.tool("llama-perplexity"), "-m", str(model), "-c", str(window)]
         command += ["-b", str(window), "-t", str(self.threads), "--kl-divergence"]
         command += ["--kl-divergence-base", str(self.work / "base.kld")]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return parsed(done.stdout + done.stderr)
 
-    def _tool(self, name: str) -> str:
+    def tool(self, name: str) -> str:
+        """Where one of its programs is."""
         return str(self.sources / "build" / "bin" / name)
 
 

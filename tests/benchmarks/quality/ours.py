@@ -11,29 +11,30 @@ import onnxruntime as ort
 from tests.benchmarks.peers.peer import build
 from tests.benchmarks.quality.divergence import Float32, Int64
 
+CAPACITY = 1024
 FORMATS: dict[str, tuple[str, ...]] = {
     "fp32": ("--precision", "fp32"),
     "int4": ("--precision", "int4", "--block-size", "128"),
-    "int4 calibrated": ("--precision", "int4", "--block-size", "128", "--calibrate"),
-    "int4 calibrated, block 64": ("--precision", "int4", "--block-size", "64", "--calibrate"),
-    "int4 calibrated, block 32": ("--precision", "int4", "--block-size", "32", "--calibrate"),
+    "int4-exact": ("--precision", "int4-exact", "--block-size", "128"),
+    "int4, 5.5 bits": ("--precision", "int4", "--bits", "5.5", "--block-size", "128"),
+    "int4, not calibrated": ("--precision", "int4", "--block-size", "128", "--no-calibrate"),
     "int8": ("--precision", "int8", "--block-size", "128"),
-    "int8 turned": ("--precision", "int8", "--block-size", "128", "--calibrate"),
-    "int8 turned, block 32": ("--precision", "int8", "--block-size", "32", "--calibrate"),
+    "int8, not calibrated": ("--precision", "int8", "--block-size", "128", "--no-calibrate"),
+    "int8, block 32": ("--precision", "int8", "--block-size", "32"),
 }
 """By name, the options of `q35chat export`. Blocks are said, because small matrices have small ones
 by default, and what is measured stands for large ones."""
 
 
-def exported(checkpoint: Path, name: str, work: Path, text: Path, window: int) -> Path:
-    """The bundle of a format, made if it is not there."""
+def exported(checkpoint: Path, name: str, work: Path, text: Path | None = None) -> Path:
+    """The bundle of a format, made if it is not there; `text` is one to calibrate with."""
     bundle = work / name.replace(" ", "-").replace(",", "")
-    options = list(FORMATS[name])
-    if options[-1] == "--calibrate" and "int4" in options:
-        options[-1:] = ["--calibration", str(text)]
+    options = [*FORMATS[name]]
+    if text and "int4" in options[1] and "--no-calibrate" not in options:
+        options += ["--calibration", str(text)]
     command = [sys.executable, "-m", "q35chat", "export", str(checkpoint), "--out", str(bundle)]
     command += ["--target", "cpu", "--no-verify", "--component", "text"]
-    build([*command, "--max-seq-len", str(window), *options], bundle)
+    build([*command, "--max-seq-len", str(CAPACITY), *options], bundle)
     return bundle
 
 
@@ -43,25 +44,20 @@ def weight_bytes(bundle: Path) -> int:
 
 
 def logits(bundle: Path, windows: Int64) -> Float32:
-    """Logits `[windows, T / 2, V]` of the second half of each of `windows` `[windows, T]`."""
+    """Logits `[windows · (T / 2 - 1), V]` of the second half of each of `windows` `[windows, T]`
+    but its last token."""
     session = ort.InferenceSession(
         str(bundle / "text" / "model.onnx"), providers=["CPUExecutionProvider"]
     )
+    shapes = {value.name: value.shape for value in session.get_inputs()}
     length = windows.shape[1]
-    hidden = next(value for value in session.get_inputs() if value.name == "image_embeds").shape[1]
-    states = {
-        value.name: np.zeros(value.shape, np.float32)
-        for value in session.get_inputs()
-        if value.name.startswith("past_")
-    }
+    lit = np.arange(shapes["attention_mask"][1]) < length
     fixed = {
-        "attention_mask": np.ones((1, length), np.int32),
+        "attention_mask": lit.astype(np.int32)[None],
         "position_ids": np.tile(np.arange(length), (3, 1, 1)),
-        "image_embeds": np.zeros((0, hidden), np.float32),
+        "image_embeds": np.zeros((0, shapes["image_embeds"][1]), np.float32),
         "logits_count": np.array([length // 2]),
-        **states,
+        **{n: np.zeros(s, np.float32) for n, s in shapes.items() if n.startswith("past_")},
     }
-    rows = [
-        session.run(["logits"], {"input_ids": window[None], **fixed})[0][0] for window in windows
-    ]
-    return np.stack(rows)
+    feeds = ({"input_ids": window[None], **fixed} for window in windows)
+    return np.concatenate([session.run(["logits"], each)[0][0, :-1] for each in feeds])

@@ -1,0 +1,82 @@
+"""Spends a budget of bits on the matrices where they lower the divergence most.
+
+Knows matrices by name, size and what their rounding costs; who measured that is `sensitivity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from q35export.calibration.layers import Projection
+from q35export.quantize import BlockFormat
+
+_LEFT_AT_64, _LEFT_AT_8_BITS = 0.9, 0.0
+"""Shares of the divergence at 4 bits in blocks of 128 that other formats leave, measured on
+SmolLM2-135M (`tests.benchmarks.quality.smollm`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A matrix takes a larger format: bytes more, and what of the divergence goes away."""
+
+    name: str
+    fmt: BlockFormat
+    size: int
+    gain: float
+
+    @property
+    def order(self) -> tuple[float, str, int]:
+        """Most for its bytes first."""
+        return -self.gain / self.size, self.name, self.size
+
+
+def allocate(
+    matrices: Sequence[Projection], costs: Mapping[str, float], bits: float
+) -> dict[str, BlockFormat]:
+    """The format of each matrix whose format changes, so that all together take at most `bits` bits
+    a weight, scales included.
+
+    `costs` are the divergences that the matrices make in the formats they have now, by name; where
+    there are none each weight counts the same.
+    """
+    chosen: dict[str, BlockFormat] = {}
+    weights = sum(one.weights.n * one.weights.k for one in matrices)
+    left = int(weights * bits / 8) - sum(one.size for one in matrices)
+    steps = [step for one in matrices for step in _steps(one, costs)]
+    # Within a matrix the first step gives most for its bytes, so the order is kept.
+    for step in sorted(steps, key=lambda step: step.order):
+        if step.size <= left:
+            left -= step.size
+            chosen[step.name] = step.fmt
+    return chosen
+
+
+def _steps(one: Projection, costs: Mapping[str, float]) -> Iterator[_Step]:
+    n, k, fmt = one.weights.n, one.weights.k, one.fmt
+    cost = costs.get(one.name, 0.0) if costs else float(n * k)
+    formats = [(BlockFormat(8, fmt.block), _LEFT_AT_8_BITS)] if fmt.bits == 4 else []
+    if fmt == BlockFormat(4, 128):
+        formats.insert(0, (BlockFormat(4, 64), _LEFT_AT_64))
+    left, size = 1.0, one.size
+    for larger, leaves in formats:
+        yield _Step(one.name, larger, larger.size(n, k) - size, cost * (left - leaves))
+        left, size = leaves, larger.size(n, k)
+
+
+def described(formats: Mapping[str, BlockFormat]) -> str:
+    """The formats in one line: "8 bits in blocks of 128: down of layers 0 1 5, embed_tokens; …"."""
+    kinds: dict[BlockFormat, dict[str, list[str]]] = {}
+    for name, fmt in formats.items():
+        place, _, kind = name.rpartition("/")
+        layer = place.removeprefix("layer_")
+        found = kinds.setdefault(fmt, {}).setdefault(kind, [])
+        found += [layer] if layer.isdecimal() else []
+    lines = []
+    for fmt in sorted(kinds, key=lambda fmt: (-fmt.bits, fmt.block)):
+        parts = [
+            kind + (f" of layers {' '.join(sorted(layers, key=int))}" if layers else "")
+            for kind, layers in sorted(kinds[fmt].items())
+        ]
+        lines.append(f"{fmt.bits} bits in blocks of {fmt.block}: {', '.join(parts)}")
+    return "; ".join(lines)

@@ -1,0 +1,89 @@
+"""The rounded matrices of a checkpoint in a folder, each by its name in the graph.
+
+Owns how a matrix is rounded piece by piece on all processors and how its codes lie on the disk;
+knows no model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from q35export.calibration.feedback import Feedback, round_rows
+from q35export.matrix import Float32, Matrix
+from q35export.precision import StoredAs
+from q35export.quantize import BlockFormat, Codes, dequantize, quantize
+
+_PIECE_VALUES = 1 << 20
+_NAME = re.compile(r"(.+)\.(\d+)-(\d+)-(\d+)\.npy")
+
+
+class CodesFolder:
+    """Takes weights and keeps codes in `folder`, where those of an earlier run count, too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def round(
+        self, name: str, weights: Matrix, fmt: BlockFormat, feedback: Feedback | None = None
+    ) -> None:
+        """Round a matrix and write it; without feedback to nearest."""
+        shape = (weights.n, fmt.blocks(weights.k), fmt.block_bytes())
+        stem = str(self.folder / name.replace("/", " "))
+        made = Path(f"{stem}.codes.new")
+        codes = np.lib.format.open_memmap(made, mode="w+", dtype=np.uint8, shape=shape)
+        scales = np.empty(shape[:2], np.float32)
+
+        def rounded(span: tuple[int, int]) -> None:
+            start, stop = span
+            rows = weights.rows(start, stop)
+            found = quantize(rows, fmt) if feedback is None else round_rows(rows, feedback, fmt)
+            codes[start:stop], scales[start:stop] = found
+
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # numpy lets go of the interpreter
+            list(threads.map(rounded, _spans(weights)))
+        codes.flush()
+        np.save(f"{stem}.scales.npy", scales)
+        made.replace(f"{stem}.{fmt.bits}-{fmt.block}-{fmt.accuracy_level}.npy")
+
+    def beside(self, name: str, weights: Matrix) -> Iterator[tuple[Float32, Float32]]:
+        """Some rows of a matrix at a time, exact and as they were rounded."""
+        stored = self.stored()[name]
+        assert stored.read is not None
+        codes, scales = stored.read()
+        for start, stop in weights.spans():
+            rounded = dequantize(codes[start:stop], scales[start:stop], weights.k, stored.fmt)
+            yield weights.rows(start, stop), rounded
+
+    def forget(self, name: str) -> None:
+        """Delete a matrix."""
+        for path in self.folder.glob(f"{name.replace('/', ' ')}.*.npy"):
+            path.unlink()
+
+    def stored(self) -> dict[str, StoredAs]:
+        """What lies in the folder, by name."""
+        found = {}
+        for path in sorted(self.folder.glob("*.npy")):
+            if kind := _NAME.fullmatch(path.name):
+                name, *numbers = kind.groups()
+                read = partial(_read, path, path.with_name(f"{name}.scales.npy"))
+                fmt = BlockFormat(*map(int, numbers))
+                found[name.replace(" ", "/")] = StoredAs(fmt, read)
+        return found
+
+
+def _read(codes: Path, scales: Path) -> tuple[Codes, Float32]:
+    return np.load(codes, mmap_mode="r"), np.load(scales)
+
+
+def _spans(weights: Matrix) -> Iterator[tuple[int, int]]:
+    """Pieces whose blocks fit into a processor's own cache."""
+    step = max(1, _PIECE_VALUES // weights.k)
+    for start in range(0, weights.n, step):
+        yield start, min(start + step, weights.n)

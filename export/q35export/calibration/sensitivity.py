@@ -1,0 +1,138 @@
+"""Measures what the rounding of each matrix costs, so that bits can go where they count.
+
+A kind of matrix, such as the `down` of linear layers, is rounded in every layer while all else
+stays exact: the divergence behind the head is what this kind costs. It is shared out among its
+layers by the error of their outputs. All kinds go through the layers side by side, so that each
+layer is read once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from q35export.calibration.calibrate import (
+    Window,
+    end_matrices,
+    head_feedback,
+    head_reader,
+    looked_up,
+    moments_of,
+    run,
+)
+from q35export.calibration.codes import CodesFolder
+from q35export.calibration.feedback import feedback_of
+from q35export.calibration.kept import compare
+from q35export.calibration.layers import Layer, Projection, projections
+from q35export.calibration.rotation import TurnedWeights
+from q35export.config import TextConfig
+from q35export.matrix import Float32, TensorSource
+from q35export.precision import PrecisionPlan
+from q35export.progress import Reporter
+
+MEASURING = "measuring"
+"""What a reporter is told that advances by bytes of rounded matrices."""
+_KEPT = "sensitivity.json"
+
+
+def budgeted(config: TextConfig, source: TensorSource, plan: PrecisionPlan) -> list[Projection]:
+    """The matrices that a step reads whole: those of the layers, and the head."""
+    layers = range(len(config.layer_types))
+    found = [one for index in layers for one in projections(config, plan, index)]
+    return [*found, end_matrices(config, source, plan)[-1]]
+
+
+def sensitivity(
+    config: TextConfig,
+    source: TensorSource,
+    plan: PrecisionPlan,
+    windows: Sequence[Window],
+    work: Path,
+    reporter: Reporter,
+) -> dict[str, float]:
+    """The divergence in nats that each matrix makes when it alone is rounded, by its name.
+
+    Kept in `work` once it is known.
+    """
+    kept = work / _KEPT
+    if kept.is_file():
+        found: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    if plan.turned:
+        source = TurnedWeights(source, config)
+    codes = CodesFolder(work)
+    exact = looked_up(end_matrices(config, source, plan)[0], windows)
+    longest = max(len(window.ids) for window in windows)
+    streams: dict[str, list[Float32]] = {}
+    errors: dict[str, dict[str, float]] = {}
+    reporter.begin(MEASURING, sum(one.size for one in budgeted(config, source, plan)))
+    for index, mixer in enumerate(config.layer_types):
+        layer = Layer(work, config, source, plan, index, longest=longest, taps=True)
+        moments = moments_of(layer, windows, exact)
+        for name, hidden in streams.items():
+            if not name.startswith(mixer):
+                streams[name] = run(layer, windows, hidden)
+        after = run(layer, windows, exact)
+        matrices = layer.projections
+        del layer
+        for one in matrices:
+            kind = f"{mixer} {one.name.rpartition('/')[2]}"
+            found_moments = moments.pop(one.name)
+            codes.round(one.name, one.weights, one.fmt, feedback_of(found_moments))
+            errors.setdefault(kind, {})[one.name] = _error(codes, one, found_moments)
+            stored = {one.name: codes.stored()[one.name]}
+            rounded = Layer(work, config, source, plan, index, longest=longest, stored=stored)
+            streams[kind] = run(rounded, windows, streams.get(kind, exact))
+            codes.forget(one.name)
+        exact = after
+        reporter.advance(MEASURING, sum(one.size for one in matrices))
+    costs = _shared_out(config, source, plan, windows, codes, exact, streams, errors)
+    kept.write_text(json.dumps(costs), encoding="utf-8")
+    reporter.end(MEASURING)
+    return costs
+
+
+def _shared_out(
+    config: TextConfig,
+    source: TensorSource,
+    plan: PrecisionPlan,
+    windows: Sequence[Window],
+    codes: CodesFolder,
+    exact: list[Float32],
+    streams: dict[str, list[Float32]],
+    errors: dict[str, dict[str, float]],
+) -> dict[str, float]:
+    """What each kind's stream `[T, H]` costs behind the head, among the kind's matrices."""
+    read = head_reader(config, source, turned=plan.turned)
+    head = end_matrices(config, source, plan)[-1]
+    following = np.concatenate([window.ids[1:] for window in windows])
+
+    def reads(hidden: list[Float32]) -> Float32:
+        return np.concatenate([read(rows[:-1]) for rows in hidden])
+
+    costs: dict[str, float] = {}
+    wanted = reads(exact)
+    for kind, shares in errors.items():
+        heads = (head.weights.rows(*span) for span in head.weights.spans())
+        same = ((rows, rows) for rows in heads)
+        cost = compare(wanted, reads(streams[kind]), following, same).divergence
+        total = sum(shares.values()) or 1.0
+        costs |= {name: cost * share / total for name, share in shares.items()}
+    codes.round(head.name, head.weights, head.fmt, head_feedback(config, head, read, exact))
+    beside = codes.beside(head.name, head.weights)
+    costs[head.name] = compare(wanted, wanted, following, beside).divergence
+    codes.forget(head.name)
+    return costs
+
+
+def _error(codes: CodesFolder, one: Projection, moments: Float32) -> float:
+    """`|X (W' - W)ᵀ|² / |X Wᵀ|²` for inputs of these moments."""
+    lost = whole = 0.0
+    for exact, rounded in codes.beside(one.name, one.weights):
+        error = rounded - exact
+        lost += float(np.vdot(error @ moments, error))
+        whole += float(np.vdot(exact @ moments, exact))
+    return lost / whole if whole else 0.0
