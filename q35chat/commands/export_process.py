@@ -57,9 +57,7 @@ class ChildExporter:
             manifest = Bundle.open(folder, check="names").manifest
         except Q35Error:
             return None
-        return Standing(
-            manifest.source.name, manifest.precision, manifest.capacity, manifest.kept
-        )
+        return Standing(manifest.source.name, manifest.precision, manifest.capacity, manifest.kept)
 
 
 class ChildJob:
