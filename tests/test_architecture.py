@@ -12,6 +12,7 @@ from tests.support.imports import ROOT, Import, imports, imports_of, modules
 # What each part may import of the project beside itself and the leaves, which everybody may use.
 LEAVES = (
     "q35chat.errors",
+    "q35chat.file_kinds",
     "q35chat.files",
     "q35chat.json_reader",
     "q35chat.processes",
@@ -21,6 +22,7 @@ LEAVES = (
 )
 ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.errors": (),
+    "q35chat.file_kinds": (),
     "q35chat.files": (),
     "q35chat.json_reader": (),
     "q35chat.processes": (),

@@ -153,7 +153,7 @@ def _checked_prompt(options: AskOptions, console: Console) -> str:
     with StatusLine(console).showing("reading what is piped in"):
         prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
     for path in options.images or ():
-        header(read_file(path), str(path))
+        header(read_file(path), path.name)
     return prompt
 
 

@@ -56,12 +56,15 @@ class BenchOptions:
     repeat: Annotated[int, typer.Option(min=1, help="Rounds of everything.")] = 5
     threads: opt.Threads = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the result as JSON.")] = None
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", parser=opt.path, help="Save the result as JSON.")
+    ] = None
     compare: Annotated[
-        Path | None, typer.Option(help="Print ratios to a result that was saved.")
+        Path | None, typer.Option(parser=opt.path, help="Print ratios to a result that was saved.")
     ] = None
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the time of each step into this PNG file.")
+        Path | None,
+        typer.Option(parser=opt.path, help="Draw the time of each step into this PNG file."),
     ] = None
     npu: NpuOptions = DEFAULT_NPU
 

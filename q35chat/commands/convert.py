@@ -14,7 +14,7 @@ NO_CONVERTER = 3
 
 
 def convert(
-    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.")],
+    bundle: Annotated[Path, typer.Argument(parser=opt.path, help="The bundle's folder.")],
     converter: Annotated[
         str | None,
         typer.Option(help="The converter_lite to use. Default: that of PATH or MSLITE_HOME."),

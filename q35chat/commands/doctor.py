@@ -53,7 +53,8 @@ def doctor(
         typer.Option("--operators", help="Try every kernel on the NPU and write a report to send."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--report", help="The file of --operators' report.")
+        Path | None,
+        typer.Option("--report", parser=opt.path, help="The file of --operators' report."),
     ] = None,
     device_id: opt.DeviceId = 0,
     _debug: opt.Debug = False,

@@ -26,7 +26,9 @@ class ExportOptions:
     model: Annotated[str, typer.Argument(help="A checkpoint folder, or a hub id.")] = (
         "Qwen/Qwen3.5-4B"
     )
-    out: Annotated[Path, typer.Option("--out", "-o", help="The bundle's folder.")] = Path("out")
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=opt.path, help="The bundle's folder.")
+    ] = Path("out")
     target: Annotated[
         str | None, typer.Option(help="What will run it. Default: the best that is found.")
     ] = None
@@ -61,7 +63,9 @@ class ExportOptions:
     ] = True
     calibration: Annotated[
         Path | None,
-        typer.Option(help="cpu: a text to calibrate with. Default: one that comes along."),
+        typer.Option(
+            parser=opt.path, help="cpu: a text to calibrate with. Default: one that comes along."
+        ),
     ] = None
     max_seq_len: Annotated[
         int, typer.Option(help="The capacity: tokens of prompt and answer together.")

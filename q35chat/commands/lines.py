@@ -18,7 +18,7 @@ from q35chat.commands.render import StreamRenderer, show_turn
 from q35chat.errors import PictureError, Q35Error, UsageError
 from q35chat.text import pluralise, safe_line
 from q35chat.tui.chat.paste import is_existing_path
-from q35chat.user_input import typed_path
+from q35chat.user_input import typed_picture
 
 HELP = """\
 /image PATH  add a picture to the next question
@@ -119,11 +119,10 @@ class LineChat:
         self._console.note(f"{picture.name}: {size} pixels, {pluralise(picture.tokens, 'token')}")
 
     def _add_picture(self, path: str) -> None:
-        name = path.strip("'\"")
         try:
-            if not name:
+            if not path.strip("'\""):
                 raise PictureError("which picture? /image PATH")
-            self.attach(typed_path(name))
+            self.attach(typed_picture(path))
         except PictureError as error:
             self._picture_missing = True
             self._fail(error)

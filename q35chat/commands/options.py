@@ -33,6 +33,15 @@ def _finite(value: float | None) -> float | None:
     return value
 
 
+def path(value: object) -> Path:
+    """Reads an option or an argument that is a path; typer shows this name for its kind."""
+    return user_input.typed_path(str(value))
+
+
+def _picture(value: object) -> Path:
+    return user_input.typed_picture(str(value))
+
+
 Command = Callable[..., int]
 Options = TypeVar("Options")
 
@@ -57,6 +66,7 @@ ModelDir = Annotated[
     _model(
         "--model-dir",
         "-m",
+        parser=path,
         help="The bundle to use. Default: out/ where that is one, else the demo.",
     ),
 ]
@@ -104,7 +114,13 @@ HostStates = Annotated[
 ]
 Images = Annotated[
     list[Path] | None,
-    typer.Option("--image", "-i", help="A picture for the question; repeat for more."),
+    typer.Option(
+        "--image",
+        "-i",
+        parser=_picture,
+        metavar="<path>",
+        help="A picture for the question; repeat for more.",
+    ),
 ]
 Session = Annotated[
     str | None, typer.Option(help="Open this chat: its id, or the beginning of it.")

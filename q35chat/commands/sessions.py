@@ -114,7 +114,8 @@ def search_sessions(
 def export_session(
     session: OrLatest = None,
     target: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="The same as --output.")
+        Path | None,
+        typer.Argument(metavar="[FOLDER]", parser=opt.path, help="The same as --output."),
     ] = None,
     kind: Annotated[
         Literal["markdown", "json"],
@@ -125,6 +126,7 @@ def export_session(
         typer.Option(
             "--output",
             "-o",
+            parser=opt.path,
             help="Markdown: the folder, by default this one. JSON: a file or folder, by default "
             "stdout.",
         ),

@@ -12,7 +12,7 @@ from q35chat.commands.console import Console
 
 
 def verify(
-    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.")],
+    bundle: Annotated[Path, typer.Argument(parser=opt.path, help="The bundle's folder.")],
     against: Annotated[
         str, typer.Option("--against", help="The checkpoint it was made from: a folder or hub id.")
     ],

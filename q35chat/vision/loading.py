@@ -1,4 +1,5 @@
-"""Safe loading of picture files: JPEG, PNG, WebP, BMP and the first frame of a GIF.
+"""Safe loading of picture files: JPEG, PNG, WebP, BMP, the first frame of a GIF, and HEIC where
+`pillow-heif` is installed.
 
 Trusts nothing in the file: the format is told by its first bytes, the size is checked before a
 pixel is decoded, and every failure is one line that names the file. Knows no model.
@@ -10,7 +11,9 @@ import stat
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
@@ -22,13 +25,13 @@ from PIL import (
 )
 
 from q35chat.errors import PictureError
+from q35chat.file_kinds import kind_of
+from q35chat.processes import install_command
 from q35chat.text import safe_line
 
 MAX_FILE_BYTES = 512 << 20
 MAX_PIXELS = 1 << 27
 """134 million: over any camera's picture, under half a gigabyte of RGB."""
-
-FORMATS = "JPEG, PNG, WebP, GIF and BMP"
 
 _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
     "JPEG": JpegImagePlugin.JpegImageFile,
@@ -37,22 +40,8 @@ _PLUGINS: dict[str, type[ImageFile.ImageFile]] = {
     "WebP": WebPImagePlugin.WebPImageFile,
     "BMP": BmpImagePlugin.BmpImageFile,
 }
-_SIGNATURES = (
-    (0, b"\xff\xd8\xff", "JPEG"),
-    (0, b"\x89PNG\r\n\x1a\n", "PNG"),
-    (0, b"GIF87a", "GIF"),
-    (0, b"GIF89a", "GIF"),
-    (8, b"WEBP", "WebP"),
-    (0, b"II*\x00", "TIFF"),
-    (0, b"MM\x00*", "TIFF"),
-    (4, b"ftyphei", "HEIC"),
-    (4, b"ftypmif1", "HEIC"),
-    (4, b"ftypavif", "AVIF"),
-    (0, b"%PDF", "PDF"),
-    (0, b"<svg", "SVG"),
-    (0, b"<?xml", "SVG or XML"),
-)
-_BMP_HEADER_SIZES = (12, 16, 40, 52, 56, 64, 108, 124)
+_HEIC = ("HEIC", "HEIF")
+FORMATS = f"{', '.join([*_PLUGINS][:-1])} and {[*_PLUGINS][-1]}"
 
 _ORIENTATION = 0x0112
 _TURNS = {
@@ -109,7 +98,7 @@ def header(data: bytes, name: str) -> PictureHeader:
     with _open(data, name) as image:
         width, height = image.size
         sideways = _orientation(image, data) in _SIDEWAYS
-        kind = _format_of(data) or ""
+        kind = kind_of(data) or ""
     return PictureHeader(kind, *((height, width) if sideways else (width, height)))
 
 
@@ -121,11 +110,11 @@ def decode(data: bytes, name: str, enough: tuple[int, int] | None = None) -> Ima
     """
     with _open(data, name) as image:
         try:
-            if enough is not None:
+            if enough is not None and kind_of(data) == "JPEG":  # HEIC would show another picture
                 image.draft("RGB", enough)
             image.load()
             turn = _TURNS.get(_orientation(image, data))
-            return _to_rgb(image if turn is None else image.transpose(turn))
+            return _to_rgb(image if turn is None else image.transpose(turn), data)
         except MemoryError as error:
             raise PictureError(
                 f"not enough memory to decode {safe_line(name)} "
@@ -136,19 +125,22 @@ def decode(data: bytes, name: str, enough: tuple[int, int] | None = None) -> Ima
 
 
 def _open(data: bytes, name: str) -> ImageFile.ImageFile:
-    kind = _format_of(data)
+    kind = kind_of(data)
     if not data:
         raise PictureError(f"{safe_line(name)} is empty (0 bytes); copy or download it again")
     if kind is None:
         raise PictureError(f"{safe_line(name)} is not a picture; use one of {FORMATS}")
-    if kind not in _PLUGINS:
+    plugin = _PLUGINS.get(kind) or (_heic_plugin() if kind in _HEIC else None)
+    if plugin is None:
+        way = f"{install_command('pillow-heif')}, or " if kind in _HEIC else ""
+        lacking = "which needs one more package" if way else "which is not supported"
         raise PictureError(
-            f"{safe_line(name)} is {kind}, which is not supported; convert it to one of {FORMATS}"
+            f"{safe_line(name)} is {kind}, {lacking}; {way}convert it to one of {FORMATS}"
         )
     try:
         # the plugin itself, not Image.open: no other decoder is ever tried, and the size is ours
         # to check (Pillow's own limit is global and only warns up to twice its value)
-        image = _PLUGINS[kind](BytesIO(data))
+        image = plugin(BytesIO(data))
     except Exception as error:  # SyntaxError, struct.error, KeyError, ...
         raise _damaged(data, name) from error
     if image.width * image.height > MAX_PIXELS:
@@ -161,19 +153,18 @@ def _open(data: bytes, name: str) -> ImageFile.ImageFile:
     return image
 
 
-def _format_of(data: bytes) -> str | None:
-    for offset, magic, kind in _SIGNATURES:
-        if data[offset : offset + len(magic)] == magic:
-            return kind
-    # two letters are no proof of a bitmap, the size of its second header is
-    if data[:2] == b"BM" and int.from_bytes(data[14:18], "little") in _BMP_HEADER_SIZES:
-        return "BMP"
-    return None
+def _heic_plugin() -> type[ImageFile.ImageFile] | None:
+    """Pillow's plugin of `pillow-heif`; None where that is not installed or cannot be loaded."""
+    try:
+        from pillow_heif import HeifImageFile  # noqa: PLC0415 - an extra, and 10 MB of library
+    except ImportError:
+        return None
+    return cast("type[ImageFile.ImageFile]", HeifImageFile)
 
 
 def _damaged(data: bytes, name: str) -> PictureError:
     return PictureError(
-        f"{safe_line(name)} is a damaged or incomplete {_format_of(data)} file "
+        f"{safe_line(name)} is a damaged or incomplete {kind_of(data)} file "
         f"({len(data)} bytes); copy or download it again"
     )
 
@@ -206,12 +197,26 @@ def _png_exif(data: bytes) -> bytes:
     return b""
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image, data: bytes) -> Image.Image:
     if image.mode.startswith("I"):
-        # 16 bits a pixel: Pillow's own conversion clips everything over 255 to white
-        return image.convert("I").point(lambda value: value * (1 / 256)).convert("L").convert("RGB")
+        # 16 bits a pixel: Pillow's own conversions clip everything over 255 to white
+        values = np.asarray(image.convert("I"))
+        grey = (values >> 8).clip(0, 255).astype(np.uint8)
+        grey[values == image.info.get("transparency", -1)] = 255
+        return Image.fromarray(grey).convert("RGB")
     if image.has_transparency_data:
+        _scale_transparency(image, data)
         layer = image.convert("RGBA")
         paper = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(paper, layer).convert("RGB")
     return image.convert("RGB")
+
+
+def _scale_transparency(image: Image.Image, data: bytes) -> None:
+    """Bring the transparent value of a PNG to 8 bits: Pillow does so with the pixels alone."""
+    clear = image.info.get("transparency")
+    if kind_of(data) == "PNG" and image.mode in ("L", "RGB") and clear is not None:
+        most = (1 << data[24]) - 1  # IHDR: the bits of a sample
+        values = clear if isinstance(clear, tuple) else (clear,)
+        scaled = tuple(value >> 8 if most > 255 else value * 255 // most for value in values)
+        image.info["transparency"] = scaled if isinstance(clear, tuple) else scaled[0]

@@ -3,10 +3,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
+from typer.models import TyperPath
 
 import q35chat
 from q35chat import cli as cli_module
@@ -29,6 +32,33 @@ def failed(*arguments: str) -> tuple[int, str]:
     code = run(arguments, seen.console)
     assert seen.out.getvalue() == ""
     return code, seen.err.getvalue()
+
+
+def commands(group: Any) -> Iterator[Any]:
+    for command in [group.get_command(None, name) for name in group.list_commands(None)]:
+        yield from commands(command) if hasattr(command, "list_commands") else [command]
+
+
+def test_every_option_and_argument_that_is_a_path_is_read_the_same_way() -> None:
+    group = get_command(cli_module.app)
+    kinds = {
+        (command.name, parameter.name): parameter.type
+        for command in (group, *commands(group))
+        for parameter in command.params
+    }
+    assert [name for name, kind in kinds.items() if kind.name in ("file", "directory")] == []
+    readers = {name: kind.func for name, kind in kinds.items() if hasattr(kind, "func")}
+    assert len(readers) > 12
+    for read in readers.values():
+        assert read("~/a b") == read("'~/a b'") == Path.home() / "a b"
+    assert [name for name, kind in kinds.items() if isinstance(kind, TyperPath)] == []
+
+
+def test_an_address_of_the_web_as_a_picture_is_refused_before_anything_runs() -> None:
+    for command in (["ask", "a"], ["chat", "--plain"]):
+        code, err = failed(*command, "--image", "https://example.org/a//b.png?x=1")
+        assert code == 1
+        assert "https://example.org/a//b.png?x=1 is not fetched, nothing is" in err
 
 
 @pytest.mark.parametrize(

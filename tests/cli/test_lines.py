@@ -227,6 +227,18 @@ def test_help_names_every_command() -> None:
     assert all(name in seen.err.getvalue() for name in ("/image", "/new", "/help", "/quit"))
 
 
+def test_a_picture_is_named_in_any_way_and_is_one_under_any_name(tmp_path: Path) -> None:
+    (tmp_path / "IMG 1.HEIC").write_bytes(sample("JPEG"))
+    for path in (f"{tmp_path}/IMG\\ 1.HEIC", f"file://{tmp_path}/IMG%201.HEIC"):
+        seen = talk(EventBackend(turn_events("Hi")), f"/image {path}\nwhat is it?\n")
+        assert "IMG 1.HEIC: 64 x 64 pixels" in seen.err.getvalue()
+
+
+def test_an_address_of_the_web_is_no_picture() -> None:
+    seen = talk(EventBackend(), "/image https://example.org/a//b.png\nwhat is it?\n", code=1)
+    assert "https://example.org/a//b.png is not fetched, nothing is" in seen.err.getvalue()
+
+
 def test_image_without_a_path_asks_for_one() -> None:
     assert "which picture?" in talk(EventBackend(), "/image\n", code=1).err.getvalue()
 

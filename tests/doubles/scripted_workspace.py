@@ -11,10 +11,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
-
-from PIL import Image
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import (
@@ -35,8 +32,9 @@ from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.chat.workspace import Workspace
-from q35chat.errors import CapacityError, PictureError
+from q35chat.errors import CapacityError
 from q35chat.store import Store
+from q35chat.vision.loading import header, read_file
 from tests.doubles.scripted_backend import ScriptedBackend
 
 MODEL = ModelInfo("Qwen3.5-0.8B", "cpu", "int4", "AMD EPYC, 2 threads", 2048, False)
@@ -109,15 +107,9 @@ class ReplyingBackend(ScriptedBackend):
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read a picture."""
-        try:
-            data = path.read_bytes()
-            with Image.open(BytesIO(data)) as image:
-                width, height = image.size
-        except OSError:
-            raise PictureError(
-                f"{path.name} cannot be read as a picture; use PNG or JPEG"
-            ) from None
-        return attachment(path.name, data, width, height)
+        data = read_file(path)
+        found = header(data, path.name)
+        return attachment(path.name, data, found.width, found.height)
 
     def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
         """Count what each turn takes."""

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from q35chat.commands.ask import AskOptions, ask_once
+from q35chat.errors import PictureError
 from q35chat.tui.chat.drafts import Drafts
+from q35chat.tui.widgets.chips import Chip
+from tests.cli.scripted import recorded
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened, picture_file
 
@@ -105,6 +109,75 @@ async def test_a_pasted_picture_path_becomes_a_chip(tmp_path: Path) -> None:
         await chat.see("(4 picture)")
 
 
+async def test_a_picture_is_attached_whatever_its_name_says(tmp_path: Path) -> None:
+    path = picture_file(tmp_path).rename(tmp_path / "IMG_0001.HEIC")
+    async with opened() as chat:
+        await paste(chat, str(path))
+        await attached(chat, 1)
+
+
+async def test_a_picture_that_cannot_be_read_is_named_in_the_line_of_ask(tmp_path: Path) -> None:
+    path = tmp_path / "IMG_0001.avif"
+    path.write_bytes(b"\x00\x00\x00\x18ftypavif0000")
+    seen = recorded()
+    with pytest.raises(PictureError) as caught:
+        ask_once(AskOptions("What is it?", images=[path]), seen.console)
+    async with opened() as chat:
+        await paste(chat, str(path))
+        await chat.hear(str(caught.value))
+        assert not chat.screen.composer.chips.chips
+
+
+async def test_a_typed_path_attaches_and_can_be_taken_away_again(tmp_path: Path) -> None:
+    path = picture_file(tmp_path)
+    async with opened() as chat:
+        await chat.write(str(path))
+        await chat.press("space", *"hi")
+        await attached(chat, 1)
+        assert chat.screen.composer.editor.text == "hi"
+        await chat.pilot.click(Chip)
+        await chat.until(lambda: not chat.screen.composer.chips.chips)
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        turn = chat.conversation.steps[0].turn
+        assert (turn.text, turn.attachments) == ("hi", ())
+
+
+async def test_a_path_typed_at_the_end_attaches_before_the_message_is_sent(tmp_path: Path) -> None:
+    path = picture_file(tmp_path)
+    async with opened() as chat:
+        await chat.write(f"What is this? {path}")
+        await chat.press("enter")
+        await attached(chat, 1)
+        assert chat.screen.composer.editor.text == "What is this?"
+        assert not chat.conversation.steps
+        await chat.see("Enter sends")
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert [it.name for it in chat.conversation.steps[0].turn.attachments] == [path.name]
+
+
+async def test_a_path_within_pasted_text_or_a_command_stays_where_it_is(tmp_path: Path) -> None:
+    path = picture_file(tmp_path)
+    async with opened() as chat:
+        await paste(chat, f"see {path} there")
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        assert chat.conversation.steps[0].turn.text == f"see {path} there"
+        await chat.write(f"/image {path}")
+        await chat.press("space")
+        assert not chat.screen.composer.chips.chips
+        assert chat.screen.composer.editor.text == f"/image {path} "
+
+
+async def test_an_address_of_the_web_is_refused_with_the_address_whole() -> None:
+    async with opened() as chat:
+        await chat.write("/image https://example.org/a//b.png?x=1")
+        await chat.press("enter")
+        await chat.see("https://example.org/a//b.png?x=1 is not fetched")
+        assert not chat.screen.composer.chips.chips
+
+
 async def test_several_pictures_go_with_one_turn_and_are_shown_in_it(tmp_path: Path) -> None:
     paths = [picture_file(tmp_path, "one.png"), picture_file(tmp_path, "two.png", (96, 96))]
     async with opened() as chat:
@@ -132,12 +205,12 @@ async def test_pictures_can_be_taken_away_by_backspace_and_by_click(tmp_path: Pa
         assert "one.png" not in chat.flat
 
 
-async def test_a_file_that_is_no_picture_is_refused_with_the_reason(tmp_path: Path) -> None:
-    path = tmp_path / "broken.png"
-    path.write_bytes(b"not a picture")
+async def test_a_broken_picture_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = picture_file(tmp_path, "broken.png")
+    path.write_bytes(path.read_bytes()[:30])
     async with opened() as chat:
         await paste(chat, str(path))
-        await chat.hear("broken.png cannot be read as a picture")
+        await chat.hear("broken.png is a damaged or incomplete PNG file (30 bytes)")
         await chat.until(lambda: not chat.screen.composer.chips.chips)
 
 

@@ -26,7 +26,15 @@ from q35chat.chat.values import ChatSettings, Turn
 from q35chat.tui.chat.completion import listing, path_word, slash_choices
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.chat.meter import Meter
-from q35chat.tui.chat.paste import fold_label, folds, is_existing_path, picture_paths, unfold
+from q35chat.tui.chat.paste import (
+    fold_label,
+    folds,
+    is_existing_path,
+    picture_before,
+    picture_paths,
+    typed_pictures,
+    unfold,
+)
 from q35chat.tui.chat.running_turn import LONGEST_S, SHORTEST_S, Batch, Pacer, RunningTurn
 from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
 from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
@@ -143,6 +151,40 @@ def test_a_paste_that_is_not_only_pictures_stays_text(tmp_path: Path) -> None:
     for text in ("", "hello", f"look at {plain}", str(tmp_path / "no.png"), "it's", "\0.png",
                  str(tmp_path / "notes.txt"), str(tmp_path), "a" * 9_999):  # fmt: skip
         assert picture_paths(text) == ()
+
+
+def test_pictures_are_told_by_what_they_hold_and_not_by_their_names(tmp_path: Path) -> None:
+    picture = picture_file(tmp_path, "picture.png")
+    for name in ("IMG_0001.HEIC", "scan.jfif", "no suffix"):
+        path = tmp_path / name
+        path.write_bytes(picture.read_bytes())
+        assert picture_paths(str(path)) == (path,)
+    (tmp_path / "notes.png").write_text("no picture")
+    assert picture_paths(str(tmp_path / "notes.png")) == ()
+
+
+def test_pictures_typed_in_a_message_are_taken_out_of_it(tmp_path: Path) -> None:
+    one, two = picture_file(tmp_path, "one.png"), picture_file(tmp_path, "my two.png")
+    spaced = str(two).replace(" ", "\\ ")
+    for text, rest, paths in (
+        (f"{one} What is this?", "What is this?", (one,)),
+        (f"What is on {one}?", "What is on?", (one,)),
+        (f"Compare {one}, and '{two}'\nin a word", "Compare, and\nin a word", (one, two)),
+        (f"{spaced} what", "what", (two,)),
+        (f"file://{one} what", "what", (one,)),
+        (f"no  picture\n in {tmp_path} ", f"no  picture\n in {tmp_path} ", ()),
+        ("one.png and/or two", "one.png and/or two", ()),
+    ):
+        assert typed_pictures(text) == (rest, paths)
+
+
+def test_the_path_of_a_picture_is_seen_where_it_ends(tmp_path: Path) -> None:
+    path = picture_file(tmp_path, "my one.png")
+    for typed in (str(path).replace(" ", "\\ "), f"'{path}'"):
+        assert picture_before(f"look at {typed}") == (len(typed), path, "")
+        assert picture_before(f"look at {typed},") == (len(typed) + 1, path, ",")
+        assert picture_before(f"look at {typed} ") is None
+        assert picture_before(f"look at {typed[:-1]}") is None
 
 
 def test_an_existing_path_is_told_from_a_command(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pillow_heif
 from PIL import Image
 
 FORMATS = ("JPEG", "PNG", "WebP", "GIF", "BMP")
@@ -44,9 +45,26 @@ def claimed_size(kind: str, width: int, height: int) -> bytes:
 
 
 def png_claiming(width: int, height: int) -> bytes:
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(bytes(1000))
-    chunks = ((b"IHDR", head), (b"IDAT", pixels), (b"IEND", b""))
+    return _png(struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), bytes(1000))
+
+
+def grey_png(depth: int, values: tuple[int, int], clear: int) -> bytes:
+    """Two grey pixels of so many bits; those with the value `clear` are transparent."""
+    bits = "".join(f"{value:0{depth}b}" for value in values).ljust(8, "0")
+    row = int(bits, 2).to_bytes(len(bits) // 8, "big")
+    head = struct.pack(">IIBBBBB", 2, 1, depth, 0, 0, 0, 0)
+    return _png(head, b"\0" + row, (b"tRNS", struct.pack(">H", clear)))
+
+
+def heic(image: Image.Image, exif: Image.Exif | None = None) -> bytes:
+    buffer = BytesIO()
+    options = {"exif": exif.tobytes()} if exif else {}
+    pillow_heif.from_pillow(image).save(buffer, quality=95, **options)
+    return buffer.getvalue()
+
+
+def _png(head: bytes, rows: bytes, *more: tuple[bytes, bytes]) -> bytes:
+    chunks = ((b"IHDR", head), *more, (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,15 @@ from PIL import Image, ImageFile
 
 from q35chat.errors import PictureError
 from q35chat.vision.loading import MAX_FILE_BYTES, MAX_PIXELS, decode, header, read_file
-from tests.vision.files import FORMATS, claimed_size, encoded, noise, sample
+from tests.vision.files import (
+    FORMATS,
+    claimed_size,
+    encoded,
+    grey_png,
+    heic,
+    noise,
+    sample,
+)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -165,6 +174,17 @@ def test_a_transparent_palette_colour_lies_on_white() -> None:
     assert [image.getpixel((x, 0)) for x in (0, 1)] == [(255, 255, 255), (200, 100, 50)]
 
 
+@pytest.mark.parametrize(
+    ("depth", "clear", "other"), [(1, 0, 1), (2, 1, 2), (4, 5, 10), (8, 5, 10), (16, 500, 501)]
+)
+def test_a_transparent_grey_of_any_depth_lies_on_white(depth: int, clear: int, other: int) -> None:
+    data = grey_png(depth, (clear, other), clear)
+    image = decode(data, "a")
+    most = (1 << depth) - 1
+    assert image.getpixel((0, 0)) == (255, 255, 255)
+    assert image.getpixel((1, 0)) == pytest.approx((other * 255 // most,) * 3, abs=1)
+
+
 def test_a_transparent_key_colour_lies_on_white() -> None:
     data = encoded(Image.new("RGB", (1, 1), (1, 2, 3)), "PNG", transparency=(1, 2, 3))
     assert decode(data, "a").getpixel((0, 0)) == (255, 255, 255)
@@ -211,16 +231,52 @@ def test_text_is_not_a_picture() -> None:
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b"\x00\x00\x00\x18ftypheic0000", "HEIC"),
         (b"\x00\x00\x00\x18ftypavif0000", "AVIF"),
+        (b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1avifmiaf", "AVIF"),
         (b"II*\x00" + bytes(20), "TIFF"),
+        (b"\xff\x0a" + bytes(20), "JPEG XL"),
+        (b"\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
+        (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"),
         (b"%PDF-1.7", "PDF"),
         (b"<svg xmlns='x'/>", "SVG"),
+        (b"\xef\xbb\xbf<svg>", "SVG"),
+        ("<svg/>".encode("utf-16"), "SVG"),
+        (
+            b"<?xml version='1.0'?>\n<!-- by\n me --><!DOCTYPE svg [ <!ENTITY a 'b'> ]> <svg >",
+            "SVG",
+        ),
+        (b"<?xml version='1.0'?><note/>", "XML"),
     ],
 )
 def test_other_formats_are_named_with_the_way_out(data: bytes, kind: str) -> None:
     with pytest.raises(PictureError, match=f"x is {kind}, which is not supported; convert it"):
         decode(data, "x")
+
+
+def test_a_phones_heic_is_read_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture = Image.new("RGB", (64, 32), "red")
+    picture.paste("blue", (0, 0, 10, 32))
+    data = heic(picture, exif)
+    found = header(data, "IMG_0001.HEIC")
+    assert (found.format, found.width, found.height) == ("HEIC", 32, 64)
+    image = decode(data, "IMG_0001.HEIC", (8, 16))
+    assert (image.mode, image.size) == ("RGB", (32, 64))
+    assert image.getpixel((16, 3)) == pytest.approx((0, 0, 255), abs=4)
+
+
+def test_a_damaged_heic_says_so() -> None:
+    data = heic(noise(64, 32))
+    for keep in (30, len(data) // 2):
+        with pytest.raises(PictureError, match="x is a damaged or incomplete HEIC file"):
+            decode(data[:keep], "x")
+
+
+def test_without_its_package_a_heic_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(PictureError, match=r"x is HEIC, .*-m pip install pillow-heif, or convert"):
+        decode(b"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00heic", "x")
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a"])

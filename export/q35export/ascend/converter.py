@@ -20,6 +20,7 @@ from pathlib import Path
 
 from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import quoted
+from q35chat.user_input import typed_path
 from q35export.staging import sigterm_raises, undisturbed
 
 TOOL = "converter_lite"
@@ -105,7 +106,7 @@ def find_converter(option: str | None = None) -> Converter | None:
     """The tool that was named, or that of PATH or MSLITE_HOME, or the Python package's; None
     where there is none. Raises UsageError for a named tool that is not there."""
     if option is not None:
-        tool = shutil.which(option)
+        tool = shutil.which(option) or shutil.which(typed_path(option))
         if tool is None:
             raise UsageError(
                 f"{Option.CONVERTER} {option} is no program; name the {TOOL} of your package"

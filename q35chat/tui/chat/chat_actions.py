@@ -15,7 +15,7 @@ from textual.screen import Screen
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import Turn
-from q35chat.errors import Q35Error
+from q35chat.errors import PictureError, Q35Error
 from q35chat.tui.chat.draft import Draft
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.loading import Loader
@@ -26,7 +26,7 @@ from q35chat.tui.markdown.source import CodeBlock, conversation_markdown, number
 from q35chat.tui.text import count, one_line
 from q35chat.tui.widgets.messages import Severity
 from q35chat.tui.widgets.transcript import Transcript
-from q35chat.user_input import MOST, typed_number, typed_path
+from q35chat.user_input import MOST, typed_number, typed_path, typed_picture
 
 if TYPE_CHECKING:
     from q35chat.tui.exporting import Exporter, Made
@@ -170,7 +170,10 @@ class ChatActions:
     async def do_attach(self, argument: str) -> None:
         """Attach the named picture, or choose one."""
         if argument:
-            self.draft.attach((typed_path(argument),))
+            try:
+                self.draft.attach((typed_picture(argument),))
+            except PictureError as error:
+                self.host.say(str(error), "error")
             return
 
         from q35chat.tui.screens.picker import PickerScreen  # noqa: PLC0415

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from q35chat.tui.chat.paste import is_picture
+from q35chat.file_kinds import is_picture
 from q35chat.tui.commands import BY_SLASH
 from q35chat.user_input import typed_path
 
@@ -56,12 +56,14 @@ def listing(word: str, start: Path, most: int = _MOST_SHOWN) -> tuple[Choice, ..
     folder = typed if typed.is_absolute() else start / typed
     choices: list[Choice] = []
     for name, is_folder in _entries(folder, prefix):
+        if len(choices) == most:
+            break
         shown = f"{folder_text}{slash}{name}"
         if is_folder:
             choices.append(Choice(f"{shown}/", f"@{shown}/", "folder"))
-        elif is_picture(Path(name)):
+        elif is_picture(folder / name):
             choices.append(Choice(shown, "", "picture", folder / name))
-    return tuple(choices[:most])
+    return tuple(choices)
 
 
 def _entries(folder: Path, prefix: str) -> list[tuple[str, bool]]:

@@ -1,21 +1,23 @@
-"""What a paste means: picture files, a fold, or plain text. Pure functions but for `is_file`."""
+"""What a paste and a typed message name: picture files, a fold, or plain text. Pure functions but
+for a look at the files that are named."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
+from q35chat.file_kinds import is_picture
 from q35chat.text import safe_text
 from q35chat.user_input import typed_path
 
-PICTURE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"})
 FOLD_CHARACTERS: Final = 2_000
 FOLD_LINES: Final = 15
 _LONGEST_PATH_PASTE: Final = 4_096
 _LINE_END: Final = re.compile("\r\n|[\r\u2028\u2029]")
+_WORD: Final = re.compile(r"""(?:"[^"\n]*"|'[^'\n]*'|\\.|\S)+""")
+"""A word as shells write one, with its quotes and escapes."""
+_AFTER_A_PATH: Final = ",.;:!?)"
 _FOLD: Final = re.compile(r"\[paste #([0-9]{1,9}) · [^\]\n]*\]")
 
 
@@ -25,25 +27,55 @@ def plain_text(pasted: str) -> str:
     return safe_text(_LINE_END.sub("\n", pasted.removeprefix("\ufeff")))
 
 
-def is_picture(path: Path) -> bool:
-    """Whether the file name says it is a picture."""
-    return path.suffix.lower() in PICTURE_SUFFIXES
-
-
 def picture_paths(pasted: str) -> tuple[Path, ...]:
     """The picture files a paste names, if it names nothing else; else none.
 
-    Understands what terminals paste on a drop: quotes, escaped spaces, `file://` addresses,
-    `~`, several paths separated by spaces or lines.
+    Several paths are separated by spaces or lines.
     """
     text = pasted.strip()
     if not text or len(text) > _LONGEST_PATH_PASTE:
         return ()
-    for reading in (_whole_lines(text), _shell_words(text)):
-        paths = tuple(_as_path(word) for word in reading)
-        if paths and all(_is_picture_file(path) for path in paths):
+    for words in (filter(str.strip, text.splitlines()), _WORD.findall(text)):
+        paths = tuple(typed_path(word) for word in words)
+        if paths and all(is_picture(path) for path in paths):
             return paths
     return ()
+
+
+def typed_pictures(text: str) -> tuple[str, tuple[Path, ...]]:
+    """The text without the paths of picture files in it, and these files."""
+    paths: list[Path] = []
+
+    def left(match: re.Match[str]) -> str:
+        found = _named_picture(match[1])
+        if found is None:
+            return match[0]
+        paths.append(found[0])
+        return found[1]
+
+    rest = re.sub(rf"[ \t]*({_WORD.pattern})", left, text)
+    return (rest.strip(), tuple(paths)) if paths else (text, ())
+
+
+def picture_before(line: str) -> tuple[int, Path, str] | None:
+    """The path of a picture file at the end of what is typed of a line: how many characters it has,
+    the file, and what of them stays behind it, such as a comma; None where there is none."""
+    line = line[-_LONGEST_PATH_PASTE:]
+    words = [match for match in _WORD.finditer(line) if match.end() == len(line)]
+    found = _named_picture(words[0][0]) if words else None
+    return None if found is None else (len(words[0][0]), *found)
+
+
+def _named_picture(word: str) -> tuple[Path, str] | None:
+    """The picture file that a word of a message is the path of, and the word's end behind it. A
+    name alone is a word like any other."""
+    if not re.match("~|.*[/\\\\]", word):
+        return None
+    for named in dict.fromkeys((word, word.rstrip(_AFTER_A_PATH))):
+        path = typed_path(named)
+        if is_picture(path):
+            return path, word[len(named) :]
+    return None
 
 
 def is_existing_path(text: str) -> bool:
@@ -51,8 +83,7 @@ def is_existing_path(text: str) -> bool:
     line = text.strip()
     if not line or "\n" in line or len(line) > _LONGEST_PATH_PASTE:
         return False
-    words = _shell_words(line)
-    return any(_exists(_as_path(word)) for word in (line, *words[:1]))
+    return any(_exists(typed_path(word)) for word in (line, *_WORD.findall(line)[:1]))
 
 
 def folds(pasted: str) -> bool:
@@ -84,31 +115,6 @@ def fold_before(line: str, column: int) -> int:
         if match.end() == column:
             return match.end() - match.start()
     return 0
-
-
-def _whole_lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _shell_words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return []
-
-
-def _as_path(word: str) -> Path:
-    word = word.strip().strip("'\"") if word[:1] in "'\"" else word.strip()
-    if word.startswith("file://"):
-        word = unquote(urlsplit(word).path)
-    return typed_path(word)
-
-
-def _is_picture_file(path: Path) -> bool:
-    try:
-        return is_picture(path) and path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _exists(path: Path) -> bool:

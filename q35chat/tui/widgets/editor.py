@@ -18,6 +18,7 @@ from q35chat.tui.chat.paste import (
     fold_before,
     fold_label,
     folds,
+    picture_before,
     picture_paths,
     plain_text,
     unfold,
@@ -87,7 +88,7 @@ class Owner(Protocol):
         """Backspace in an empty box."""
 
     def attach(self, paths: tuple[Path, ...]) -> None:
-        """A paste named picture files."""
+        """A paste, or a word that was typed, named picture files."""
 
 
 class Editor(TextField):
@@ -182,12 +183,28 @@ class Editor(TextField):
     def _handled(self, key: str) -> bool:
         if key in _OWNERS and self._owner.takes(key):
             return True
+        if key == "space":
+            return self._attach_typed()
         if key in {"ctrl+j", "shift+enter", "alt+enter"}:
+            self._attach_typed()
             self._replace_via_keyboard("\n", *self.selection)
             return True
         if key == "up":
             return self._walk_back()
         return key == "down" and self._walk_on()
+
+    def _attach_typed(self) -> bool:
+        """Attach the picture whose path ends at the cursor; whether nothing stands in its place, so
+        that no space is wanted either. In a command, a path is for the command."""
+        before = self.before_cursor
+        found = picture_before(before)
+        if found is None or (self.text.startswith("/") and found[0] < len(before)):
+            return False
+        length, path, rest = found
+        row, column = self.cursor_location
+        self.replace(rest, (row, column - length), (row, column))
+        self._owner.attach((path,))
+        return not rest and before[:-length][-1:] in {"", " "}
 
     def _walk_back(self) -> bool:
         if self.text and not self.past.shows(self.text):
