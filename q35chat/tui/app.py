@@ -9,11 +9,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
@@ -41,7 +40,7 @@ from q35chat.tui.screens.palette import CommandTable, Palette
 from q35chat.tui.terminal import apart, driver_for, log_path
 from q35chat.tui.text import clean, one_line
 from q35chat.tui.themes import HOUSE_THEMES
-from q35chat.tui.widgets.messages import SaysMessages, Severity
+from q35chat.tui.widgets.messages import Messages, Severity
 from q35chat.tui.workers import WorkerThreads
 
 if TYPE_CHECKING:
@@ -135,11 +134,16 @@ class ChatApp(App[None]):
 
         `title` is not shown there: a newer message of the same title takes the place of this one.
         """
-        screen = self.screen
-        if isinstance(screen, SaysMessages):
-            screen.messages.say(message, severity, about=title)
+        messages = getattr(self.screen, "messages", None)
+        if isinstance(messages, Messages):
+            messages.say(message, severity, about=title)
         else:
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    async def _check_bindings(self, key: str, priority: bool = False) -> bool:
+        """Do what a key is bound to, once the screen that it is for is there as a whole."""
+        await self.screen._mounted_event.wait()
+        return await super()._check_bindings(key, priority)
 
     def _handle_exception(self, error: Exception) -> None:
         """What a handler misses because the application is being left is no error."""
@@ -151,8 +155,7 @@ class ChatApp(App[None]):
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""
         self.theme = theme
-        self.preferences = replace(self.preferences, theme=theme)
-        self._keep(partial(change_preferences, theme=theme))
+        self._keep(theme=theme)
 
     def choose_pictures(self, preference: GraphicsPreference) -> None:
         """Draw pictures another way from now on."""
@@ -162,13 +165,13 @@ class ChatApp(App[None]):
         for screen in self.screen_stack:
             for picture in screen.query(Picture):
                 picture.redraw()
-        self.preferences = replace(self.preferences, pictures=preference)
-        self._keep(partial(change_preferences, pictures=preference))
+        self._keep(pictures=preference)
 
-    def _keep(self, change: Callable[[Path], str]) -> None:
-        """Change the settings file. What is wrong in it is not ours to throw away."""
+    def _keep(self, **changes: Any) -> None:
+        """Change the settings, also in their file. What is wrong in it stays."""
+        self.preferences = replace(self.preferences, **changes)
         try:
-            problem = change(preferences_path())
+            problem = change_preferences(preferences_path(), **changes)
         except OSError as error:
             text = f"The setting could not be saved: {error}"
             self.notify(text, severity="error", markup=False)

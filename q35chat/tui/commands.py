@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Final, Literal
 
 from textual.binding import Binding
 from textual.keys import Keys
+
+When = Literal["always", "free", "idle", "chat"]
+"""When a command can be run: `free` is while nothing loads and no turn runs, `idle` also needs a
+conversation, `chat` needs no more than that one is there and no other on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class Command:
     keys: str = ""
     slash: str = ""
     argument: str = ""
+    when: When = "always"
 
 
 CONVERSATION: Final = "Chat"
@@ -35,25 +40,26 @@ APPLICATION: Final = "Application"
 COMMANDS: Final[tuple[Command, ...]] = (
     Command("stop", "Stop", "Stop the answer; what was written stays", CONVERSATION, "escape"),
     Command("regenerate", "Regenerate", "Answer the last question again; the earlier answer "
-            "stays as a version", CONVERSATION, "ctrl+r", "regenerate"),
+            "stays as a version", CONVERSATION, "ctrl+r", "regenerate", when="idle"),
     Command("edit", "Edit and resend", "Change your last question; press again for earlier ones",
-            CONVERSATION, "ctrl+e", "edit"),
+            CONVERSATION, "ctrl+e", "edit", when="idle"),
     Command("proceed", "Continue the answer", "Go on with an answer that was stopped or cut",
-            CONVERSATION, "ctrl+g", "continue"),
+            CONVERSATION, "ctrl+g", "continue", when="idle"),
     Command("branch_back", "Earlier version", "Show the version before this one",
-            CONVERSATION, "alt+left", "earlier"),
+            CONVERSATION, "alt+left", "earlier", when="idle"),
     Command("branch_forward", "Later version", "Show the version after this one",
-            CONVERSATION, "alt+right", "later"),
+            CONVERSATION, "alt+right", "later", when="idle"),
     Command("drop_oldest", "Leave out the oldest turns", "The model no longer reads the oldest "
-            "question and answer, or N of them; that frees slots", CONVERSATION, "", "drop", "N"),
+            "question and answer, or N of them; that frees slots", CONVERSATION, "", "drop", "N",
+            when="idle"),
     Command("summarise", "New chat from a summary", "The model sums this one up and a "
-            "new one starts from that", CONVERSATION, "", "summarise"),
+            "new one starts from that", CONVERSATION, "", "summarise", when="idle"),
     Command("new", "New chat", "Start afresh; this one stays in the list",
-            CONVERSATION, "ctrl+n", "new"),
+            CONVERSATION, "ctrl+n", "new", when="idle"),
     Command("sessions", "Chats", "Search, open, rename and delete chats",
-            CONVERSATION, "ctrl+l", "sessions"),
+            CONVERSATION, "ctrl+l", "sessions", when="idle"),
     Command("thinking", "Thinking", "Off, on, or on with a budget of tokens",
-            CONVERSATION, "ctrl+t", "think", "off|on|N"),
+            CONVERSATION, "ctrl+t", "think", "off|on|N", when="chat"),
     Command("attach", "Attach a picture", "Choose a picture with a preview",
             WRITING, "ctrl+o", "image", "PATH"),
     Command("reasoning", "Show or hide the reasoning", "Open the reasoning of the answers on "
@@ -74,9 +80,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("earliest", "Load earlier turns", "Show turns before the first one on screen",
             LOOKING, "ctrl+home", "more"),
     Command("setup", "Get a real model", "Export a checkpoint here, then open it",
-            APPLICATION, "f9", "setup"),
+            APPLICATION, "f9", "setup", when="free"),
     Command("settings", "Settings", "Sampling, system prompt, limits, theme",
-            APPLICATION, "f2", "settings"),
+            APPLICATION, "f2", "settings", when="chat"),
     Command("help", "Help", "All keys and commands", APPLICATION, "f1", "help"),
     Command("palette", "Command palette", "Find any command by name", APPLICATION, "ctrl+p"),
     Command("quit", "Quit", "Everything is already saved", APPLICATION, "ctrl+q", "quit"),
@@ -167,17 +173,6 @@ class Keymap:
         """The first key of a command, as it is written for people."""
         keys = self.keys(BY_ID[command_id])
         return key_label(keys) if keys else ""
-
-
-class HasKeymap(Protocol):
-    """An application with keys of the user's own."""
-
-    keymap: Keymap
-
-
-def key_of(application: object, command_id: str) -> str:
-    """The key of a command in this application, as it is written for people; empty for none."""
-    return cast("HasKeymap", application).keymap.label(command_id)
 
 
 def read_keymap(written: Mapping[str, str]) -> Keymap:

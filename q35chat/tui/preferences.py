@@ -11,7 +11,7 @@ import re
 import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import platformdirs
 
@@ -84,18 +84,13 @@ def _preference(value: object) -> GraphicsPreference | None:
     return next((one for one in GRAPHICS_PREFERENCES if one == value), None)
 
 
-def change_preferences(
-    path: Path, *, theme: str = "", pictures: GraphicsPreference | None = None
-) -> str:
-    """Change this in the file and leave the rest as it is by now, whoever wrote it; what is wrong
-    with the file, and then nothing is changed. Raises OSError."""
+def change_preferences(path: Path, **changes: Any) -> str:
+    """Change these fields in the file and leave the rest as it is by now, whoever wrote it; what is
+    wrong with the file, and then nothing is changed. Raises OSError."""
     with alone_with(path):
         there = load_preferences(path)
         if not there.problem:
-            changed = replace(
-                there, theme=theme or there.theme, pictures=pictures or there.pictures
-            )
-            save_preferences(path, changed)
+            save_preferences(path, replace(there, **changes))
         return there.problem
 
 

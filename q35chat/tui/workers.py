@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 PATIENCE_S: Final = 3.0
 """Enough for a stopped answer to end its step and be kept."""
 _NAME: Final = "q35chat-screen"
+T = TypeVar("T")
+
+
+def attempt(work: Callable[[], T]) -> T | Exception:
+    """What `work` gives or raises: whatever fails, the screen says so."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001
+        return error
 
 
 class WorkerThreads(ThreadPoolExecutor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from tests.doubles.scripted_workspace import PATIENCE_S
 from tests.support import patience
 from tests.tui.on_the_way import Hold
+from tests.tui.support import opened
 
 LONGEST_S = 300
 """A whole test, on a machine with more to do: what waits for something has a limit of its own."""
@@ -25,8 +26,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), LONGEST_S))
+    played = _played(pyfuncitem.obj, arguments)
+    asyncio.run(asyncio.wait_for(played, LONGEST_S))
     return True
+
+
+async def _played(test: Callable[..., Awaitable[None]], arguments: dict[str, Any]) -> None:
+    if "chat" not in arguments:
+        await test(**arguments)
+        return
+    async with opened() as chat:
+        await test(**{**arguments, "chat": chat})
+
+
+@pytest.fixture
+def chat() -> None:
+    """The application over a scripted model, open while the test runs on its loop."""
 
 
 @pytest.fixture(autouse=True)

@@ -26,10 +26,6 @@ def pictures(chat: Chat) -> list[str]:
     return [picture.name for picture in chat.screen.composer.chips.attachments]
 
 
-def written(chat: Chat) -> str:
-    return chat.screen.composer.editor.text
-
-
 def sent(chat: Chat) -> list[str]:
     """The questions of all conversations."""
     histories = [item.steps for item in chat.workspace.conversations.values()]
@@ -71,6 +67,5 @@ async def open_long(chat: Chat, used: int) -> None:
     """Open a chat that holds so many slots."""
     conversation = chat.workspace.add("Long story", dialogue(3))
     conversation.fill(used)
-    chat.screen.loader.open(conversation.id)
-    await chat.until(lambda: chat.screen.session.available is conversation)
+    await chat.open(conversation)
     await chat.pilot.pause()

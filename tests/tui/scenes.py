@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from q35chat.tui.chat.meter import Meter
 from q35chat.tui.exporting import Phase
 from q35chat.tui.screens import sessions as sessions_screen
 from q35chat.tui.screens import setup as export_progress
+from q35chat.tui.screens.chat import Opening
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import (
     ADDED,
@@ -28,7 +30,7 @@ from tests.doubles.scripted_workspace import (
     dialogue,
 )
 from tests.tui.setting_up import DEMO
-from tests.tui.support import Chat, picture_bytes, picture_file
+from tests.tui.support import WIDE, Chat, opened, picture_bytes, picture_file
 
 WALL = (54.0, 52.0, 55.0, 61.0, 53.0, 50.0, 90.0, 56.0)
 CODE = (
@@ -42,315 +44,289 @@ CHINESE = (
 )
 THOUGHT = "They want a binary search. Keep it short: one function, two facts, one table. "
 
-Go = Callable[[Chat], Awaitable[None]]
+Go = Callable[[Chat, Gate], Awaitable[None]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Scene:
-    """`session` is opened at the start; `gates` are opened at the end; `loads` is whether the
-    model comes up before `go`."""
+    """How to get there, and what is behind the application: tokens wait at the gate, `session` is
+    opened at the start, `loads` is whether the model comes up before `go`."""
 
     go: Go
-    workspace: ScriptedWorkspace = field(default_factory=ScriptedWorkspace)
+    workspace: Callable[[Gate], ScriptedWorkspace]
     session: str | None = None
-    exporter: ScriptedExporter | None = None
-    gates: tuple[Gate | threading.Event, ...] = ()
+    exporter: Callable[[], ScriptedExporter] | None = None
     loads: bool = True
 
-    def open_gates(self) -> None:
-        """Let everything that waits go on."""
-        for gate in self.gates:
-            gate.set() if isinstance(gate, threading.Event) else gate.open()
+
+SCENES: dict[str, Scene] = {}
 
 
-def empty() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.see("sends, Ctrl+J")
+def scene(
+    workspace: Callable[[Gate], ScriptedWorkspace] = lambda _: ScriptedWorkspace(), **options: Any
+) -> Callable[[Go], Go]:
+    """A scene by the name of the function."""
 
-    return Scene(go)
+    def register(go: Go) -> Go:
+        SCENES[go.__name__] = Scene(go, workspace, **options)
+        return go
 
-
-def first_run() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.see("gets a real one here")
-
-    return Scene(go, ScriptedWorkspace(info=DEMO))
+    return register
 
 
-def loading() -> Scene:
-    gate = threading.Event()
-
-    async def go(chat: Chat) -> None:
-        await chat.write("What is a KV cache?")
-        await chat.see("The model is loading")
-
-    return Scene(go, ScriptedWorkspace(load_gate=gate), gates=(gate,), loads=False)
+def replying(*replies: Reply) -> Callable[[Gate], ScriptedWorkspace]:
+    """A workspace with these replies."""
+    return lambda _: ScriptedWorkspace(replies)
 
 
-def load_failed() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.see("out has no manifest")
-
-    error = BundleError("out has no manifest; export the model again with q35chat export")
-    return Scene(go, ScriptedWorkspace(load_error=error), loads=False)
-
-
-def reading() -> Scene:
-    gate = Gate()
-
-    async def go(chat: Chat) -> None:
-        chat.screen.draft.attach([picture_file(Path.cwd())])
-        await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
-        await chat.write("What is on this picture? " * 6)
-        await chat.press("enter")
-        gate.let(1)
-        await chat.until(lambda: "reading 25%" in chat.flat or "reading 25%" in chat.text)
-
-    return Scene(go, ScriptedWorkspace([Reply(pictures=1, reading_gate=gate)]), gates=(gate,))
+def gated(answer: str = CODE, reasoning: str = "") -> Callable[[Gate], ScriptedWorkspace]:
+    """A workspace whose tokens wait at the gate."""
+    return lambda gate: ScriptedWorkspace(
+        [Reply(answer, gate=gate, wall_ms=WALL, reasoning=reasoning)]
+    )
 
 
-def thinking() -> Scene:
-    gate = Gate()
-
-    async def go(chat: Chat) -> None:
-        await chat.write("Write a binary search.")
-        await chat.press("enter")
-        gate.let(17)
-        await chat.made(17)
-
-    reply = Reply(CODE, gate=gate, wall_ms=WALL, reasoning=THOUGHT)
-    return Scene(go, ScriptedWorkspace([reply]), gates=(gate,))
-
-
-def streaming() -> Scene:
-    gate = Gate()
-
-    async def go(chat: Chat) -> None:
-        await chat.write("Write a binary search.")
-        await chat.press("enter")
-        gate.let(32)
-        await chat.made(32)
-        await chat.write("and now")
-
-    return Scene(go, ScriptedWorkspace([Reply(CODE, gate=gate, wall_ms=WALL)]), gates=(gate,))
-
-
-def answered() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.ask("Write a binary search.")
-
-    return Scene(go, ScriptedWorkspace([Reply(CODE, wall_ms=WALL, reasoning=THOUGHT)]))
-
-
-def pictures() -> Scene:
-    async def go(chat: Chat) -> None:
-        Path("flag.png").write_bytes(picture_bytes((96, 48)))
-        chat.screen.draft.attach([picture_file(Path.cwd()), Path("flag.png")])
-        await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 2)
-        await chat.ask("Which one is half blue?")
-        await chat.until(lambda: chat.text.count("▀▀▀▀▀") >= 2)
-        chat.screen.draft.attach([picture_file(Path.cwd())])
-        await chat.write("And this one?")
-        await chat.see("(4 picture)")
-
-    return Scene(go, ScriptedWorkspace([Reply("The second one.", wall_ms=WALL)]))
-
-
-def stopped() -> Scene:
-    gate = Gate()
-
-    async def go(chat: Chat) -> None:
-        await chat.write("Write a binary search.")
-        await chat.press("enter")
-        gate.let(9)
-        await chat.made(9)
-        await chat.press("escape")
-        await chat.see("■ stopped")
+@asynccontextmanager
+async def played(scene: Scene, size: tuple[int, int] = WIDE) -> AsyncIterator[Chat]:
+    """The application in a scene; what waits goes on at the end."""
+    gate, opening = Gate(), Opening(scene.session)
+    workspace = scene.workspace(gate)
+    async with opened(workspace, size=size, opening=opening, loaded=scene.loads) as chat:
+        chat.app.exporter = exporter = scene.exporter() if scene.exporter else None
+        await scene.go(chat, gate)
+        yield chat
+        gate.open()
+        for waits in (workspace.load_gate, exporter.gate if exporter else None):
+            if waits is not None:
+                waits.set()
         await chat.idle()
 
-    return Scene(go, ScriptedWorkspace([Reply(CODE, gate=gate, wall_ms=WALL)]))
+
+@scene()
+async def empty(chat: Chat, _: Gate) -> None:
+    await chat.see("sends, Ctrl+J")
 
 
-def editing() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.press("ctrl+e", "ctrl+e")
-        await chat.see("editing question 2 of 3")
-        await chat.see("this turn needs")
+def demo(_: Gate) -> ScriptedWorkspace:
+    return ScriptedWorkspace(info=DEMO)
 
+
+@scene(demo)
+async def first_run(chat: Chat, _: Gate) -> None:
+    await chat.see("gets a real one here")
+
+
+@scene(lambda _: ScriptedWorkspace(load_gate=threading.Event()), loads=False)
+async def loading(chat: Chat, _: Gate) -> None:
+    await chat.write("What is a KV cache?")
+    await chat.see("The model is loading")
+
+
+NO_MANIFEST = BundleError("out has no manifest; export the model again with q35chat export")
+
+
+@scene(lambda _: ScriptedWorkspace(load_error=NO_MANIFEST), loads=False)
+async def load_failed(chat: Chat, _: Gate) -> None:
+    await chat.see("out has no manifest")
+
+
+@scene(lambda gate: ScriptedWorkspace([Reply(pictures=1, reading_gate=gate)]))
+async def reading(chat: Chat, gate: Gate) -> None:
+    await chat.attach(picture_file(Path.cwd()))
+    await chat.send("What is on this picture? " * 6)
+    gate.let(1)
+    await chat.until(lambda: "reading 25%" in chat.flat or "reading 25%" in chat.text)
+
+
+@scene(gated(reasoning=THOUGHT))
+async def thinking(chat: Chat, gate: Gate) -> None:
+    await chat.send("Write a binary search.")
+    gate.let(17)
+    await chat.made(17)
+
+
+@scene(gated())
+async def streaming(chat: Chat, gate: Gate) -> None:
+    await chat.send("Write a binary search.")
+    gate.let(32)
+    await chat.made(32)
+    await chat.write("and now")
+
+
+@scene(replying(Reply(CODE, wall_ms=WALL, reasoning=THOUGHT)))
+async def answered(chat: Chat, _: Gate) -> None:
+    await chat.ask("Write a binary search.")
+
+
+@scene(replying(Reply("The second one.", wall_ms=WALL)))
+async def pictures(chat: Chat, _: Gate) -> None:
+    Path("flag.png").write_bytes(picture_bytes((96, 48)))
+    await chat.attach(picture_file(Path.cwd()), Path("flag.png"))
+    await chat.ask("Which one is half blue?")
+    await chat.until(lambda: chat.text.count("▀▀▀▀▀") >= 2)
+    await chat.attach(picture_file(Path.cwd()))
+    await chat.write("And this one?")
+    await chat.see("(4 picture)")
+
+
+@scene(gated())
+async def stopped(chat: Chat, gate: Gate) -> None:
+    await chat.send("Write a binary search.")
+    gate.let(9)
+    await chat.made(9)
+    await chat.press("escape")
+    await chat.see("■ stopped")
+    await chat.idle()
+
+
+def three_questions(_: Gate) -> ScriptedWorkspace:
     workspace = ScriptedWorkspace()
-    return Scene(go, workspace, workspace.add("Three questions", dialogue(3)).id)
-
-
-def _long_story(used: int) -> ScriptedWorkspace:
-    workspace = ScriptedWorkspace([Reply("And so it went on. " * 30, "", "capacity")])
-    workspace.add("A long story", dialogue(30)).fill(used)
+    workspace.add("Three questions", dialogue(3))
     return workspace
 
 
-def too_large() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.write("word " * 200)
-        await chat.see("✗")
-        await chat.press("enter")
-        await chat.see("This turn does not fit")
-
-    return Scene(go, _long_story(1_920), "c1")
+@scene(three_questions, session="c1")
+async def editing(chat: Chat, _: Gate) -> None:
+    await chat.press("ctrl+e", "ctrl+e")
+    await chat.see("editing question 2 of 3")
+    await chat.see("this turn needs")
 
 
-def warning() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.write("And then?")
-        await chat.see("of the capacity is used")
-        await chat.see("this turn needs")
+def long_story(used: int) -> Callable[[Gate], ScriptedWorkspace]:
+    def workspace(_: Gate) -> ScriptedWorkspace:
+        workspace = ScriptedWorkspace([Reply("And so it went on. " * 30, "", "capacity")])
+        workspace.add("A long story", dialogue(30)).fill(used)
+        return workspace
 
-    return Scene(go, _long_story(1_880), "c1")
-
-
-def full() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.ask("Go on.")
-        await chat.see("Capacity reached")
-
-    return Scene(go, _long_story(1_920), "c1")
+    return workspace
 
 
-def failed() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.ask("Hello?")
-        await chat.see("7.1 GiB")
-
-    error = RuntimeFailure("step 12 failed: 7.1 GiB asked, 2.0 GiB free; use a smaller precision")
-    reply = Reply("I was about to say", error=error, fail_after=3)
-    return Scene(go, ScriptedWorkspace([reply]))
+@scene(long_story(1_920), session="c1")
+async def too_large(chat: Chat, _: Gate) -> None:
+    await chat.write("word " * 200)
+    await chat.see("✗")
+    await chat.press("enter")
+    await chat.see("This turn does not fit")
 
 
-def chinese() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.ask("请用中文解释二分查找，并给出例子。为什么它这么快？")
-        await chat.write("谢谢！还有")
-        await chat.see("this turn needs")
-
-    return Scene(go, ScriptedWorkspace([Reply(CHINESE, wall_ms=WALL)]))
+@scene(long_story(1_880), session="c1")
+async def warning(chat: Chat, _: Gate) -> None:
+    await chat.write("And then?")
+    await chat.see("of the capacity is used")
+    await chat.see("this turn needs")
 
 
-def slash() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.press(*"/e")
-        await chat.see("/export")
-
-    return Scene(go)
+@scene(long_story(1_920), session="c1")
+async def full(chat: Chat, _: Gate) -> None:
+    await chat.ask("Go on.")
+    await chat.see("Capacity reached")
 
 
-def sessions() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.press("ctrl+l")
-        await chat.see("Packing list")
+NO_MEMORY = RuntimeFailure("step 12 failed: 7.1 GiB asked, 2.0 GiB free; use a smaller precision")
 
+
+@scene(replying(Reply("I was about to say", error=NO_MEMORY, fail_after=3)))
+async def failed(chat: Chat, _: Gate) -> None:
+    await chat.ask("Hello?")
+    await chat.see("7.1 GiB")
+
+
+@scene(replying(Reply(CHINESE, wall_ms=WALL)))
+async def chinese(chat: Chat, _: Gate) -> None:
+    await chat.ask("请用中文解释二分查找，并给出例子。为什么它这么快？")
+    await chat.write("谢谢！还有")
+    await chat.see("this turn needs")
+
+
+@scene()
+async def slash(chat: Chat, _: Gate) -> None:
+    await chat.press(*"/e")
+    await chat.see("/export")
+
+
+def three_chats(_: Gate) -> ScriptedWorkspace:
     workspace = ScriptedWorkspace()
     for title in ("Binary search in Python", "二分查找", "Packing list for Norway"):
         workspace.add(title, dialogue(3))
-    return Scene(go, workspace)
+    return workspace
 
 
-def settings() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.press("f2")
-        await chat.see("Temperature")
-
-    return Scene(go)
+@scene(three_chats)
+async def sessions(chat: Chat, _: Gate) -> None:
+    await chat.press("ctrl+l")
+    await chat.see("Packing list")
 
 
-def help_page() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.press("f1")
-        await chat.see("Keys and commands")
-
-    return Scene(go)
+@scene()
+async def settings(chat: Chat, _: Gate) -> None:
+    await chat.press("f2")
+    await chat.see("Temperature")
 
 
-def picker() -> Scene:
-    async def go(chat: Chat) -> None:
-        Path("holiday").mkdir(exist_ok=True)
-        Path("flag.png").write_bytes(picture_bytes((96, 48)))
-        picture_file(Path.cwd())
-        await chat.press("ctrl+o")
-        await chat.see("flag.png")
-        await chat.press("down")
-        await chat.until(lambda: "▀▀▀▀▀" in chat.text)
-
-    return Scene(go)
+@scene()
+async def help_page(chat: Chat, _: Gate) -> None:
+    await chat.press("f1")
+    await chat.see("Keys and commands")
 
 
-def code_blocks() -> Scene:
-    async def go(chat: Chat) -> None:
-        await chat.ask("Write a binary search.")
-        await chat.press("f4")
-        await chat.see("Copy a code block")
-
-    more = "\n\n```sh\npython -m timeit 'search(items, 7)'\n```\n"
-    return Scene(go, ScriptedWorkspace([Reply(CODE + more, wall_ms=WALL)]))
-
-
-def confirm() -> Scene:
-    gate = Gate()
-
-    async def go(chat: Chat) -> None:
-        await chat.write("Write a binary search.")
-        await chat.press("enter")
-        gate.let(9)
-        await chat.made(9)
-        await chat.press("ctrl+q")
-        await chat.see("Stop it and quit?")
-
-    return Scene(go, ScriptedWorkspace([Reply(CODE, gate=gate, wall_ms=WALL)]), gates=(gate,))
+@scene()
+async def picker(chat: Chat, _: Gate) -> None:
+    Path("holiday").mkdir(exist_ok=True)
+    Path("flag.png").write_bytes(picture_bytes((96, 48)))
+    picture_file(Path.cwd())
+    await chat.press("ctrl+o")
+    await chat.see("flag.png")
+    await chat.press("down")
+    await chat.until(lambda: "▀▀▀▀▀" in chat.text)
 
 
-def setup_form() -> Scene:
-    async def go(chat: Chat) -> None:
-        await _look_up(chat)
-
-    return Scene(go, ScriptedWorkspace(info=DEMO), exporter=ScriptedExporter())
-
-
-def setup_progress() -> Scene:
-    gate = threading.Event()
-    phases = (Phase("download", 1800 * MIB, 1800 * MIB, ended=True), Phase("vision", 0, 100 * MIB),
-              Phase("vision", 60 * MIB, 100 * MIB))  # fmt: skip
-    exporter = ScriptedExporter(phases=phases)
-
-    async def go(chat: Chat) -> None:
-        await _look_up(chat)
-        exporter.gate = gate
-        await chat.press("enter")
-        await chat.see("60%")
-
-    return Scene(go, ScriptedWorkspace(info=DEMO), exporter=exporter, gates=(gate,))
+@scene(
+    replying(Reply(f"{CODE}\n\n```sh\npython -m timeit 'search(items, 7)'\n```\n", wall_ms=WALL))
+)
+async def code_blocks(chat: Chat, _: Gate) -> None:
+    await chat.ask("Write a binary search.")
+    await chat.press("f4")
+    await chat.see("Copy a code block")
 
 
-def setup_done() -> Scene:
-    async def go(chat: Chat) -> None:
-        await _look_up(chat)
-        await chat.press("enter")
-        await chat.see("is ready")
+@scene(gated())
+async def confirm(chat: Chat, gate: Gate) -> None:
+    await chat.send("Write a binary search.")
+    gate.let(9)
+    await chat.made(9)
+    await chat.press("ctrl+q")
+    await chat.see("Stop it and quit?")
 
-    return Scene(go, ScriptedWorkspace(info=DEMO), exporter=ScriptedExporter())
 
-
-async def _look_up(chat: Chat) -> None:
+@scene(demo, exporter=ScriptedExporter)
+async def setup_form(chat: Chat, _: Gate) -> None:
     await chat.press("f9")
     await chat.see("hub id or folder")
     await chat.press("enter")
     await chat.until(lambda: "of memory" in chat.flat or "RAM" in chat.flat)
 
 
-SCENES: dict[str, Callable[[], Scene]] = {
-    scene.__name__: scene
-    for scene in (
-        empty, first_run, loading, load_failed, reading, thinking, streaming, answered, pictures,
-        stopped, editing, too_large, warning, full, failed, chinese, slash, sessions, settings,
-        help_page, picker, code_blocks, confirm, setup_form, setup_progress, setup_done,
-    )
-}  # fmt: skip
+PHASES = (
+    Phase("download", 1800 * MIB, 1800 * MIB, ended=True),
+    Phase("vision", 0, 100 * MIB),
+    Phase("vision", 60 * MIB, 100 * MIB),
+)
+
+
+@scene(demo, exporter=partial(ScriptedExporter, phases=PHASES))
+async def setup_progress(chat: Chat, gate: Gate) -> None:
+    await setup_form(chat, gate)
+    assert isinstance(chat.app.exporter, ScriptedExporter)
+    chat.app.exporter.gate = threading.Event()
+    await chat.press("enter")
+    await chat.see("60%")
+
+
+@scene(demo, exporter=ScriptedExporter)
+async def setup_done(chat: Chat, gate: Gate) -> None:
+    await setup_form(chat, gate)
+    await chat.press("enter")
+    await chat.see("is ready")
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 from textual.worker import Worker
 
+from q35chat.chat.conversation import Conversation
 from q35chat.tui.app import ChatApp
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.images.graphics import PictureDisplay
@@ -83,6 +84,11 @@ class Chat:
         return " ".join(" ".join(strip.text for strip in strips).split())
 
     @property
+    def written(self) -> str:
+        """What stands in the composer."""
+        return self.screen.composer.editor.text
+
+    @property
     def said(self) -> str:
         """All messages that ever went up in a corner."""
         return " ".join(self.app.messages)
@@ -142,13 +148,45 @@ class Chat:
         self.screen.composer.editor.insert(text)
         await self.pilot.pause()
 
+    async def send(self, text: str) -> None:
+        """Write and press Enter."""
+        await self.write(text)
+        await self.press("enter")
+
+    async def sent(self, text: str) -> None:
+        """Wait for the end of the first turn, which has this question."""
+        await self.until(lambda: len(self.conversation.steps) > 1)
+        assert self.conversation.steps[0].turn.text == text
+
+    async def open(self, conversation: Conversation) -> None:
+        """Open a stored conversation."""
+        self.screen.loader.open(conversation.id)
+        await self.until(lambda: self.screen.session.available is conversation)
+
     async def ask(self, text: str) -> None:
         """Write, send, and wait for the end of the turn."""
         turns = len(self.conversation.steps)
-        await self.write(text)
-        await self.press("enter")
+        await self.send(text)
         await self.until(lambda: len(self.conversation.steps) > turns)
         await self.idle()
+
+    async def new(self) -> None:
+        """Begin a new chat."""
+        before = self.screen.session.conversation
+        await self.press("ctrl+n")
+        await self.until(lambda: self.screen.session.available not in {None, before})
+
+    async def attach(self, *paths: Path) -> None:
+        """Attach pictures and wait until they are read."""
+        chips = self.screen.composer.chips
+        wanted = len(chips.chips) + len(paths)
+        self.screen.draft.attach(paths)
+        await self.until(lambda: len(chips.attachments) == wanted)
+
+    async def resized(self, *size: int) -> str:
+        """The screen at another size."""
+        await self.pilot.resize_terminal(*size)
+        return await self.settled()
 
     async def made(self, tokens: int) -> None:
         """Wait until the turn has so many tokens on the meter."""

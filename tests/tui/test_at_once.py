@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -49,7 +49,6 @@ async def test_enter_takes_the_picture_whose_path_was_just_pasted(
 ) -> None:
     pictures(tmp_path, "alpha.png")
     pictures(tmp_path / "other", "deep.png", "deeper.png")
-    monkeypatch.chdir(tmp_path)
     hold(monkeypatch, picker, gate)
     async with opened() as chat:
         await chat.press("ctrl+o")
@@ -65,7 +64,6 @@ async def test_arrows_and_tab_in_the_picker_mean_the_list_that_is_on_its_way(
 ) -> None:
     pictures(tmp_path, "alpha.png", "beta.png")
     pictures(tmp_path / "other", "one.png", "two.png")
-    monkeypatch.chdir(tmp_path)
     hold(monkeypatch, picker, gate)
     async with opened() as chat:
         await chat.press("ctrl+o")
@@ -81,7 +79,6 @@ async def test_enter_waits_no_more_once_the_path_is_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     pictures(tmp_path, "alpha.png", "beta.png")
-    monkeypatch.chdir(tmp_path)
     hold(monkeypatch, picker, gate)
     async with opened() as chat:
         await chat.press("ctrl+o")
@@ -103,62 +100,59 @@ async def test_a_whole_name_is_listed_first_and_in_a_folder_of_any_size(tmp_path
 
 
 @pytest.mark.parametrize("key", ["@", "ctrl+o"])
-async def test_the_home_of_a_user_who_does_not_exist_has_nothing_in_it(key: str) -> None:
-    async with opened() as chat:
-        await chat.press(key, *"~nobody-of-that-name/")
-        await chat.settled()
-        assert chat.app.is_running
-        assert not listing("~nobody-of-that-name/", Path())
+async def test_the_home_of_a_user_who_does_not_exist_has_nothing_in_it(
+    chat: Chat, key: str
+) -> None:
+    await chat.press(key, *"~nobody-of-that-name/")
+    await chat.settled()
+    assert chat.app.is_running
+    assert not listing("~nobody-of-that-name/", Path())
 
 
 # -- the list of chats
 
 
 async def test_enter_opens_the_chat_that_the_search_finds(
-    monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        find = chat.workspace.sessions
+    await list_of_chats(chat)
+    find = chat.workspace.sessions
 
-        def held(query: str = "") -> object:
-            assert gate.wait(PATIENCE_S), "nobody opened the gate"
-            return find(query)
+    def held(query: str = "") -> object:
+        assert gate.wait(PATIENCE_S), "nobody opened the gate"
+        return find(query)
 
-        monkeypatch.setattr(chat.workspace, "sessions", held)
-        await chat.at_once(*"nor", "enter")
-        assert len(chat.app.screen_stack) == 3
-        gate.set()
-        await chat.until(lambda: chat.conversation.title == "Norway")
-
-
-async def test_what_is_deleted_or_renamed_is_what_the_search_finds() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.at_once(*"nor", "delete")
-        await chat.see("Delete “Norway”?")
-        await chat.press("n", "backspace", "backspace", "backspace")
-        await chat.see("Cooking")
-        await chat.at_once(*"bin", "f2")
-        await chat.until(lambda: box(chat).value == "Binary search")
+    monkeypatch.setattr(chat.workspace, "sessions", held)
+    await chat.at_once(*"nor", "enter")
+    assert len(chat.app.screen_stack) == 3
+    gate.set()
+    await chat.until(lambda: chat.conversation.title == "Norway")
 
 
-async def test_enter_right_after_deleting_opens_what_is_left() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press("delete")
-        await chat.see("Delete “Cooking”?")
-        await chat.at_once("y", "enter")
-        await chat.until(lambda: chat.conversation.title == "Binary search")
+async def test_what_is_deleted_or_renamed_is_what_the_search_finds(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.at_once(*"nor", "delete")
+    await chat.see("Delete “Norway”?")
+    await chat.press("n", "backspace", "backspace", "backspace")
+    await chat.see("Cooking")
+    await chat.at_once(*"bin", "f2")
+    await chat.until(lambda: box(chat).value == "Binary search")
 
 
-async def test_delete_in_a_title_deletes_a_letter() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press("f2")
-        await chat.see("New title")
-        await chat.press("home", "delete")
-        assert box(chat).value == "ooking"
+async def test_enter_right_after_deleting_opens_what_is_left(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press("delete")
+    await chat.see("Delete “Cooking”?")
+    await chat.at_once("y", "enter")
+    await chat.until(lambda: chat.conversation.title == "Binary search")
+
+
+async def test_delete_in_a_title_deletes_a_letter(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press("f2")
+    await chat.see("New title")
+    await chat.press("home", "delete")
+    assert box(chat).value == "ooking"
 
 
 # -- the composer
@@ -173,16 +167,13 @@ async def test_enter_right_after_a_path_attaches_and_sends_nothing(
         await chat.at_once(*f"see @{tmp_path}/be", "enter")
         gate.set()
         await attached(chat, "beta.png")
-        assert chat.screen.composer.editor.text == "see "
+        assert chat.written == "see "
         assert not chat.conversation.steps
 
 
-async def test_a_key_means_the_completions_of_what_was_typed_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_key_means_the_completions_of_what_was_typed_last(tmp_path: Path) -> None:
     pictures(tmp_path, "alpha.png")
     pictures(tmp_path / "beach", "sand.png")
-    monkeypatch.chdir(tmp_path)
     async with opened() as chat:
         await chat.press("@")
         await chat.see("› beach/")
@@ -195,43 +186,35 @@ async def test_a_key_means_the_completions_of_what_was_typed_last(
 
 
 async def test_enter_sends_where_the_path_names_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+    monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     hold(monkeypatch, composer, gate)
     async with opened() as chat:
         await chat.at_once(*"hi @bob", "enter")
         gate.set()
-        await chat.until(lambda: len(chat.conversation.steps) == 2)
-        assert chat.conversation.steps[0].turn.text == "hi @bob"
+        await chat.sent("hi @bob")
 
 
-async def test_escape_closes_the_completions_and_enter_sends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_escape_closes_the_completions_and_enter_sends(tmp_path: Path) -> None:
     pictures(tmp_path, "alpha.png")
-    monkeypatch.chdir(tmp_path)
     async with opened() as chat:
         await chat.press(*"see @a")
         await chat.see("› alpha.png")
         await chat.press("escape", "enter")
-        await chat.until(lambda: len(chat.conversation.steps) == 2)
-        assert chat.conversation.steps[0].turn.text == "see @a"
+        await chat.sent("see @a")
 
 
-async def test_enter_right_after_the_last_letter_of_an_argument_runs_the_command() -> None:
-    async with opened() as chat:
-        await chat.press(*"/thin")
-        await chat.see("› /think")
-        await chat.at_once(*"k 64", "enter")
-        await chat.until(lambda: chat.conversation.settings().thinking_budget == 64)
-
-
-async def test_completions_follow_the_cursor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_enter_right_after_the_last_letter_of_an_argument_runs_the_command(
+    chat: Chat,
 ) -> None:
+    await chat.press(*"/thin")
+    await chat.see("› /think")
+    await chat.at_once(*"k 64", "enter")
+    await chat.until(lambda: chat.conversation.settings().thinking_budget == 64)
+
+
+async def test_completions_follow_the_cursor(tmp_path: Path) -> None:
     pictures(tmp_path, "alpha.png", "albert.png")
-    monkeypatch.chdir(tmp_path)
     async with opened() as chat:
         await chat.press(*"@alp")
         await chat.see("› alpha.png")
@@ -245,13 +228,12 @@ async def test_completions_follow_the_cursor(
 # -- the palette
 
 
-async def test_enter_runs_the_command_that_the_palette_finds() -> None:
-    async with opened() as chat:
-        await chat.press("ctrl+p")
-        await chat.see("Search for commands")
-        await chat.see("Stop the answer")
-        await chat.at_once(*"settings", "enter")
-        await chat.see("Temperature")
+async def test_enter_runs_the_command_that_the_palette_finds(chat: Chat) -> None:
+    await chat.press("ctrl+p")
+    await chat.see("Search for commands")
+    await chat.see("Stop the answer")
+    await chat.at_once(*"settings", "enter")
+    await chat.see("Temperature")
 
 
 # -- the setup's folder
@@ -292,59 +274,30 @@ async def test_enter_exports_only_where_the_folder_just_typed_has_room(
 # -- what they share
 
 
-def noted() -> tuple[LatestQuery, list[str], Callable[[str], Callable[[], None]]]:
-    done: list[str] = []
-    return LatestQuery(), done, lambda word: lambda: done.append(word)
-
-
-def test_nothing_waits_where_nothing_is_asked_for_or_the_answer_is_there() -> None:
-    arriving, done, note = noted()
-    arriving.then("a", note("one"))
-    arriving.ask("a")
-    arriving.arrived()
-    arriving.then("a", note("two"))
-    assert done == ["one", "two"]
-
-
-def test_what_waits_is_done_in_order_when_the_answer_for_its_text_is_there() -> None:
-    arriving, done, note = noted()
-    arriving.ask("a")
-    arriving.then("a", note("one"))
-    arriving.then("a", note("two"))
-    assert not done
-    arriving.arrived()
-    assert done == ["one", "two"]
-
-
-def test_a_key_may_come_before_the_question_for_its_text() -> None:
-    arriving, done, note = noted()
-    arriving.ask("a")
-    arriving.then("ab", note("one"))
-    question = arriving.ask("ab")
-    assert arriving.is_newest(question)
-    arriving.arrived()
-    assert done == ["one"]
-
-
-def test_another_text_or_none_drops_what_waits_and_older_answers() -> None:
-    arriving, done, note = noted()
-    first = arriving.ask("a")
-    arriving.then("a", note("one"))
-    second = arriving.ask("b")
-    assert not arriving.is_newest(first)
-    arriving.then("b", note("two"))
-    arriving.forget()
-    assert not arriving.is_newest(second)
-    arriving.ask("b")
-    arriving.arrived()
-    assert not done
-
-
-def test_the_same_question_asked_again_waits_for_the_new_answer() -> None:
-    arriving, done, note = noted()
-    first = arriving.ask("a")
-    arriving.arrived()
-    arriving.ask("a")
-    arriving.then("a", note("one"))
-    assert not arriving.is_newest(first)
-    assert not done
+@pytest.mark.parametrize(
+    ("steps", "done"),
+    [
+        ("then:a=1 ask:a arrived then:a=2", "12"),
+        ("ask:a then:a=1 then:a=2", ""),
+        ("ask:a then:a=1 then:a=2 arrived", "12"),
+        ("ask:a then:ab=1 ask:ab arrived", "1"),
+        ("ask:a then:a=1 ask:b then:b=2 forget ask:b arrived", ""),
+        ("ask:a arrived ask:a then:a=1", ""),
+    ],
+)
+def test_what_waits_is_done_in_order_once_the_newest_answer_for_its_text_is_there(
+    steps: str, done: str
+) -> None:
+    query, questions, did = LatestQuery(), list[int](), list[str]()
+    for step in steps.split():
+        name, _, text = step.partition(":")
+        match name:
+            case "ask":
+                questions.append(query.ask(text))
+            case "then":
+                text, _, mark = text.partition("=")
+                query.then(text, partial(did.append, mark))
+            case _:
+                getattr(query, name)()
+        assert [query.is_newest(it) for it in questions[:-1]] == [False] * len(questions[:-1])
+    assert "".join(did) == done

@@ -10,50 +10,7 @@ from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.widgets.meters import FREE, TURN, USED, bar_cells, bar_content, line
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.on_the_way import open_long, resting
-from tests.tui.support import NARROW, opened
-
-
-async def test_the_forecast_stands_under_the_text_while_typing() -> None:
-    async with opened() as chat:
-        await chat.press(*"hello there")
-        await chat.see("this turn needs 14 slots · 2,034 left for the answer")
-        assert "14 this turn" in " ".join(chat.text.split())
-
-
-async def test_a_turn_that_does_not_fit_is_refused_with_numbers_and_kept() -> None:
-    async with opened() as chat:
-        await open_long(chat, 2_000)
-        await chat.write("word " * 60)
-        await chat.see("✗ this turn needs 86 slots")
-        await chat.press("enter")
-        await chat.see("This turn does not fit")
-        assert chat.screen.composer.editor.text == "word " * 60
-        assert len(chat.conversation.steps) == 6
-
-
-async def test_at_ninety_percent_a_quiet_line_warns() -> None:
-    async with opened() as chat:
-        await open_long(chat, 1_800)
-        assert "of the capacity is used" not in chat.flat
-        await open_long(chat, 1_870)
-        assert "▲ 91% of the capacity is used · 178 slots are left" in chat.flat
-
-
-async def test_the_meter_moves_while_tokens_come() -> None:
-    gate = Gate()
-    async with opened(ScriptedWorkspace([Reply("a b c d " * 40, gate=gate)])) as chat:
-        await chat.write("go")
-        await chat.press("enter")
-        seen: list[int] = []
-        for _ in range(3):
-            gate.let(10)
-            await chat.made(10 * len(seen) + 10)
-            seen.append(chat.screen.session.meter.capacity.used)
-        assert seen[1] - seen[0] == 10
-        assert seen[2] - seen[1] == 10
-        assert f"{chat.screen.session.meter.capacity.free:,} free of 2,048" in chat.text
-        gate.open()
-        await chat.idle()
+from tests.tui.support import NARROW, Chat, opened
 
 
 async def test_at_capacity_the_answer_stays_and_the_ways_on_have_keys() -> None:
@@ -71,55 +28,13 @@ async def test_at_capacity_the_answer_stays_and_the_ways_on_have_keys() -> None:
         await chat.see("so far so good and on")
 
 
-async def test_at_capacity_a_summary_can_start_the_next_conversation() -> None:
-    replies = [Reply("so far", finish="capacity"), Reply("in short: hello")]
-    async with opened(ScriptedWorkspace(replies)) as chat:
-        await chat.ask("hello")
-        first = chat.conversation.id
-        await chat.see("F6 New chat from a summary")
-        await chat.press("f6")
-        await chat.see("This chat starts from the summary")
-        assert chat.conversation.id != first
-        assert chat.conversation.summary == "in short: hello"
-        assert len(chat.workspace.conversations[first].steps) == 2
-
-
-async def test_at_capacity_f5_starts_a_new_conversation() -> None:
-    async with opened(ScriptedWorkspace([Reply("x", finish="capacity")])) as chat:
-        await chat.ask("hello")
-        first = chat.conversation.id
-        await chat.see("F5 New chat")
-        await chat.press("f5")
-        await chat.until(lambda: chat.conversation.id != first)
-        assert not chat.screen.panel.display
-
-
 async def test_typing_never_chooses_a_way_on() -> None:
     async with opened(ScriptedWorkspace([Reply("x", finish="capacity")])) as chat:
         await chat.ask("hello")
         await chat.see("Capacity reached")
         await chat.press(*"new drop export")
         assert chat.screen.panel.display
-        assert chat.screen.composer.editor.text == "new drop export"
-
-
-async def test_narrow_screens_have_the_meters_on_one_line() -> None:
-    async with opened(ScriptedWorkspace([Reply("a b c d " * 9)]), size=NARROW) as chat:
-        await chat.ask("hello")
-        assert "1,999 free" not in chat.flat
-        assert "2,017 free" in chat.flat
-        assert "18.5 tok/s" in chat.flat
-        assert "p50 54 p95 54 ms" in chat.flat
-
-
-async def test_a_resize_moves_the_meters_to_the_side_and_back() -> None:
-    async with opened(size=NARROW) as chat:
-        await chat.ask("hello")
-        assert "STEP LATENCY" not in chat.text
-        await chat.pilot.resize_terminal(120, 36)
-        await chat.until(lambda: "STEP LATENCY" in chat.text and "4 tokens" in chat.text)
-        await chat.pilot.resize_terminal(80, 24)
-        await chat.until(lambda: "STEP LATENCY" not in chat.text and "tok/s" in chat.text)
+        assert chat.written == "new drop export"
 
 
 def test_the_bar_fills_its_width_and_shows_whatever_exists() -> None:
@@ -181,13 +96,12 @@ async def test_a_prompt_that_is_read_again_is_still_used_and_not_this_turn() -> 
     assert (meter.capacity.kept, meter.capacity.turn, meter.capacity.free) == (1_000, 14, 1_034)
 
 
-async def test_a_draft_over_the_capacity_says_by_how_much() -> None:
-    async with opened() as chat:
-        await open_long(chat, 2_000)
-        await chat.write("word " * 60)
-        await chat.until(lambda: "38 over 2,048" in " ".join(chat.text.split()))
-        await chat.pilot.resize_terminal(*NARROW)
-        await chat.see("2,000 used · 86 this turn · 38 over 2,048")
+async def test_a_draft_over_the_capacity_says_by_how_much(chat: Chat) -> None:
+    await open_long(chat, 2_000)
+    await chat.write("word " * 60)
+    await chat.until(lambda: "38 over 2,048" in " ".join(chat.text.split()))
+    await chat.pilot.resize_terminal(*NARROW)
+    await chat.see("2,000 used · 86 this turn · 38 over 2,048")
 
 
 async def test_narrow_screens_count_a_draft_in_words() -> None:
@@ -211,31 +125,29 @@ async def test_leaving_turns_out_shows_its_cost_and_sends_what_did_not_fit() -> 
         assert [step.left_out for step in chat.conversation.steps[:3]] == [True, True, False]
 
 
-async def test_as_many_turns_as_needed_are_offered_to_be_left_out() -> None:
-    async with opened() as chat:
-        await open_long(chat, 2_000)
-        for answer, slots in enumerate((100, 140, 2_000)):  # the first two questions take 60 each
-            chat.conversation.fill(slots, answer)
-        await chat.write("word " * 80)
-        await chat.see("✗ this turn needs")
-        await chat.press("enter")
-        await chat.see("F6 Leave out the oldest 2 questions and send (frees 120 slots")
+async def test_as_many_turns_as_needed_are_offered_to_be_left_out(chat: Chat) -> None:
+    await open_long(chat, 2_000)
+    for answer, slots in enumerate((100, 140, 2_000)):  # the first two questions take 60 each
+        chat.conversation.fill(slots, answer)
+    await chat.write("word " * 80)
+    await chat.see("✗ this turn needs")
+    await chat.press("enter")
+    await chat.see("F6 Leave out the oldest 2 questions and send (frees 120 slots")
 
 
-async def test_a_message_that_does_not_fit_can_go_into_a_new_conversation() -> None:
-    async with opened() as chat:
-        await open_long(chat, 2_000)
-        old = chat.conversation.id
-        await chat.write("word " * 60)
-        await chat.see("✗ this turn needs")
-        await chat.press("enter")
-        await chat.see("F5 New chat with this message")
-        await chat.press("f5")
-        await chat.until(lambda: chat.conversation.id != old)
-        await chat.until(lambda: chat.screen.composer.editor.text == "word " * 60)
-        chat.screen.loader.open(old)
-        await chat.until(lambda: chat.conversation.id == old)
-        await chat.until(lambda: chat.screen.composer.editor.text == "")
+async def test_a_message_that_does_not_fit_can_go_into_a_new_conversation(chat: Chat) -> None:
+    await open_long(chat, 2_000)
+    old = chat.conversation.id
+    await chat.write("word " * 60)
+    await chat.see("✗ this turn needs")
+    await chat.press("enter")
+    await chat.see("F5 New chat with this message")
+    await chat.press("f5")
+    await chat.until(lambda: chat.conversation.id != old)
+    await chat.until(lambda: chat.written == "word " * 60)
+    chat.screen.loader.open(old)
+    await chat.until(lambda: chat.conversation.id == old)
+    await chat.until(lambda: chat.written == "")
 
 
 async def test_an_edited_question_is_forecast_in_its_place() -> None:
@@ -249,14 +161,13 @@ async def test_an_edited_question_is_forecast_in_its_place() -> None:
         await chat.see("edited")
 
 
-async def test_a_drop_of_so_many_turns_is_checked() -> None:
-    async with opened() as chat:
-        await open_long(chat, 1_000)
-        await chat.press(*"/drop 3", "enter")
-        await chat.hear("“3” is not a number from 1 to 2")
-        await chat.press(*"/drop 2", "enter")
-        await chat.hear("Left out the oldest 2 questions; 980 slots are free again")
-        assert [step.left_out for step in chat.conversation.steps] == [True] * 4 + [False] * 2
+async def test_a_drop_of_so_many_turns_is_checked(chat: Chat) -> None:
+    await open_long(chat, 1_000)
+    await chat.press(*"/drop 3", "enter")
+    await chat.hear("“3” is not a number from 1 to 2")
+    await chat.press(*"/drop 2", "enter")
+    await chat.hear("Left out the oldest 2 questions; 980 slots are free again")
+    assert [step.left_out for step in chat.conversation.steps] == [True] * 4 + [False] * 2
 
 
 async def test_a_summary_without_room_is_not_offered_again() -> None:
@@ -284,9 +195,13 @@ async def test_what_a_conversation_goes_on_from_stands_above_it() -> None:
     replies = [Reply("so far", finish="capacity"), Reply("in short: hello"), Reply("of course")]
     async with opened(ScriptedWorkspace(replies)) as chat:
         await chat.ask("hello")
+        first = chat.conversation.id
         await chat.see("F6 New chat from a summary")
         await chat.press("f6")
+        await chat.see("This chat starts from the summary")
         await chat.see("What was said before, in short ▌ in short: hello")
+        assert chat.conversation.id != first
+        assert len(chat.workspace.conversations[first].steps) == 2
         await chat.ask("do you remember?")
         assert "What was said before, in short ▌ in short: hello" in chat.flat
         await chat.press("ctrl+n")

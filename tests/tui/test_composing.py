@@ -7,10 +7,8 @@ from textual import events
 
 from q35chat.commands.ask import AskOptions, ask_once
 from q35chat.errors import PictureError
-from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.widgets.chips import Chip
 from tests.cli.scripted import recorded
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened, picture_file
 
 
@@ -24,60 +22,53 @@ async def attached(chat: Chat, number: int) -> None:
     await chat.pilot.pause()
 
 
-async def test_enter_sends_and_control_j_makes_a_line() -> None:
-    async with opened() as chat:
-        await chat.press("a", "ctrl+j", "b", "shift+enter", "c")
-        assert chat.screen.composer.editor.text == "a\nb\nc"
-        await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.steps) == 2)
-        assert chat.conversation.steps[0].turn.text == "a\nb\nc"
+async def test_enter_sends_and_control_j_makes_a_line(chat: Chat) -> None:
+    await chat.press("a", "ctrl+j", "b", "shift+enter", "c")
+    assert chat.written == "a\nb\nc"
+    await chat.press("enter")
+    await chat.sent("a\nb\nc")
 
 
-async def test_an_empty_message_is_not_sent() -> None:
-    async with opened() as chat:
-        await chat.press("space", "enter")
-        assert not chat.screen.session.running
-        assert not chat.conversation.steps
+async def test_an_empty_message_is_not_sent(chat: Chat) -> None:
+    await chat.press("space", "enter")
+    assert not chat.screen.session.running
+    assert not chat.conversation.steps
 
 
-async def test_the_composer_grows_with_its_text_and_no_further_than_a_third() -> None:
-    async with opened() as chat:
-        before = chat.screen.composer.editor.size.height
-        await chat.write("line\n" * 4)
-        assert chat.screen.composer.editor.size.height == before + 4
-        await chat.write("line\n" * 40)
-        assert chat.screen.composer.editor.size.height <= 12
+async def test_the_composer_grows_with_its_text_and_no_further_than_a_third(chat: Chat) -> None:
+    before = chat.screen.composer.editor.size.height
+    await chat.write("line\n" * 4)
+    assert chat.screen.composer.editor.size.height == before + 4
+    await chat.write("line\n" * 40)
+    assert chat.screen.composer.editor.size.height <= 12
 
 
-async def test_a_paste_is_never_sent_and_keeps_its_lines() -> None:
-    async with opened() as chat:
-        await paste(chat, "first line\r\nsecond line\r\n")
-        assert chat.screen.composer.editor.text == "first line\nsecond line\n"
-        assert not chat.conversation.steps
+async def test_a_paste_is_never_sent_and_keeps_its_lines(chat: Chat) -> None:
+    await paste(chat, "first line\r\nsecond line\r\n")
+    assert chat.written == "first line\nsecond line\n"
+    assert not chat.conversation.steps
 
 
-async def test_pasted_text_that_looks_like_a_command_is_text() -> None:
-    async with opened() as chat:
-        await paste(chat, "/new")
-        await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.steps) == 2)
-        assert chat.conversation.steps[0].turn.text == "/new"
+async def test_pasted_text_that_looks_like_a_command_is_text(chat: Chat) -> None:
+    await paste(chat, "/new")
+    await chat.press("enter")
+    await chat.sent("/new")
 
 
-async def test_a_typed_path_that_starts_with_a_slash_is_not_a_command(tmp_path: Path) -> None:
-    async with opened() as chat:
-        await chat.write(f"{tmp_path} what is in this folder?")
-        await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.steps) == 2)
+async def test_a_typed_path_that_starts_with_a_slash_is_not_a_command(
+    chat: Chat, tmp_path: Path
+) -> None:
+    await chat.send(f"{tmp_path} what is in this folder?")
+    await chat.until(lambda: len(chat.conversation.steps) == 2)
 
 
-async def test_an_unknown_command_is_explained_and_not_sent() -> None:
-    async with opened() as chat:
-        await chat.write("/frobnicate now")
-        await chat.press("enter")
-        await chat.see("/frobnicate is no command")
-        assert chat.screen.composer.editor.text == "/frobnicate now"
-        assert not chat.conversation.steps
+async def test_an_unknown_command_is_explained_and_not_sent(chat: Chat) -> None:
+    await chat.write("/frobnicate now")
+    await chat.settled()
+    await chat.press("enter")
+    await chat.see("/frobnicate is no command")
+    assert chat.written == "/frobnicate now"
+    assert not chat.conversation.steps
 
 
 async def test_a_large_paste_folds_and_is_sent_in_full() -> None:
@@ -85,18 +76,16 @@ async def test_a_large_paste_folds_and_is_sent_in_full() -> None:
     async with opened() as chat:
         await chat.write("Summarise: ")
         await paste(chat, pasted)
-        assert chat.screen.composer.editor.text == "Summarise: [paste #1 · 400 lines]"
+        assert chat.written == "Summarise: [paste #1 · 400 lines]"
         await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.steps) == 2)
-        assert chat.conversation.steps[0].turn.text == f"Summarise: {pasted}"
+        await chat.sent(f"Summarise: {pasted}")
 
 
-async def test_a_folded_paste_is_deleted_as_one() -> None:
-    async with opened() as chat:
-        await chat.write("x ")
-        await paste(chat, "y" * 5_000)
-        await chat.press("backspace")
-        assert chat.screen.composer.editor.text == "x "
+async def test_a_folded_paste_is_deleted_as_one(chat: Chat) -> None:
+    await chat.write("x ")
+    await paste(chat, "y" * 5_000)
+    await chat.press("backspace")
+    assert chat.written == "x "
 
 
 async def test_a_pasted_picture_path_becomes_a_chip(tmp_path: Path) -> None:
@@ -104,7 +93,7 @@ async def test_a_pasted_picture_path_becomes_a_chip(tmp_path: Path) -> None:
     async with opened() as chat:
         await paste(chat, f"'{path}'")
         await attached(chat, 1)
-        assert chat.screen.composer.editor.text == ""
+        assert chat.written == ""
         assert "my house.png 64×32 4 tok ×" in chat.flat
         await chat.see("(4 picture)")
 
@@ -134,7 +123,7 @@ async def test_a_typed_path_attaches_and_can_be_taken_away_again(tmp_path: Path)
         await chat.write(str(path))
         await chat.press("space", *"hi")
         await attached(chat, 1)
-        assert chat.screen.composer.editor.text == "hi"
+        assert chat.written == "hi"
         await chat.pilot.click(Chip)
         await chat.until(lambda: not chat.screen.composer.chips.chips)
         await chat.press("enter")
@@ -149,7 +138,7 @@ async def test_a_path_typed_at_the_end_attaches_before_the_message_is_sent(tmp_p
         await chat.write(f"What is this? {path}")
         await chat.press("enter")
         await attached(chat, 1)
-        assert chat.screen.composer.editor.text == "What is this?"
+        assert chat.written == "What is this?"
         assert not chat.conversation.steps
         await chat.see("Enter sends")
         await chat.press("enter")
@@ -167,42 +156,29 @@ async def test_a_path_within_pasted_text_or_a_command_stays_where_it_is(tmp_path
         await chat.write(f"/image {path}")
         await chat.press("space")
         assert not chat.screen.composer.chips.chips
-        assert chat.screen.composer.editor.text == f"/image {path} "
+        assert chat.written == f"/image {path} "
 
 
-async def test_an_address_of_the_web_is_refused_with_the_address_whole() -> None:
-    async with opened() as chat:
-        await chat.write("/image https://example.org/a//b.png?x=1")
-        await chat.press("enter")
-        await chat.see("https://example.org/a//b.png?x=1 is not fetched")
-        assert not chat.screen.composer.chips.chips
+async def test_an_address_of_the_web_is_refused_with_the_address_whole(chat: Chat) -> None:
+    await chat.write("/image https://example.org/a//b.png?x=1")
+    await chat.press("enter")
+    await chat.see("https://example.org/a//b.png?x=1 is not fetched")
+    assert not chat.screen.composer.chips.chips
 
 
-async def test_several_pictures_go_with_one_turn_and_are_shown_in_it(tmp_path: Path) -> None:
-    paths = [picture_file(tmp_path, "one.png"), picture_file(tmp_path, "two.png", (96, 96))]
-    async with opened() as chat:
-        await paste(chat, f"{paths[0]} {paths[1]}")
-        await attached(chat, 2)
-        await chat.ask("compare")
-        names = [picture.name for picture in chat.conversation.steps[0].turn.attachments]
-        assert names == ["one.png", "two.png"]
-        await chat.see("▀▀▀")
-        assert "two.png 96×96" in chat.flat
-        assert chat.screen.composer.empty
-
-
-async def test_pictures_can_be_taken_away_by_backspace_and_by_click(tmp_path: Path) -> None:
-    async with opened() as chat:
-        await paste(chat, str(picture_file(tmp_path, "one.png")))
-        await attached(chat, 1)
-        await paste(chat, str(picture_file(tmp_path, "two.png")))
-        await attached(chat, 2)
-        await chat.press("backspace")
-        await attached(chat, 1)
-        assert "one.png" in chat.flat
-        await chat.pilot.click(".chip")
-        await attached(chat, 0)
-        assert "one.png" not in chat.flat
+async def test_pictures_can_be_taken_away_by_backspace_and_by_click(
+    chat: Chat, tmp_path: Path
+) -> None:
+    await paste(chat, str(picture_file(tmp_path, "one.png")))
+    await attached(chat, 1)
+    await paste(chat, str(picture_file(tmp_path, "two.png")))
+    await attached(chat, 2)
+    await chat.press("backspace")
+    await attached(chat, 1)
+    assert "one.png" in chat.flat
+    await chat.pilot.click(".chip")
+    await attached(chat, 0)
+    assert "one.png" not in chat.flat
 
 
 async def test_a_broken_picture_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -214,125 +190,55 @@ async def test_a_broken_picture_is_refused_with_the_reason(tmp_path: Path) -> No
         await chat.until(lambda: not chat.screen.composer.chips.chips)
 
 
-async def test_an_edit_keeps_the_pictures_of_the_question(tmp_path: Path) -> None:
-    async with opened() as chat:
-        await paste(chat, str(picture_file(tmp_path)))
-        await attached(chat, 1)
-        await chat.ask("what is it?")
-        await chat.press("ctrl+e")
-        await attached(chat, 1)
-        await chat.write(" really?")
-        await chat.press("enter")
-        await chat.idle()
-        question = chat.conversation.steps[0].turn
-        assert question.text == "what is it? really?"
-        assert [picture.name for picture in question.attachments] == ["house.png"]
+async def test_an_edit_keeps_the_pictures_of_the_question(chat: Chat, tmp_path: Path) -> None:
+    await paste(chat, str(picture_file(tmp_path)))
+    await attached(chat, 1)
+    await chat.ask("what is it?")
+    await chat.press("ctrl+e")
+    await attached(chat, 1)
+    await chat.send(" really?")
+    await chat.idle()
+    question = chat.conversation.steps[0].turn
+    assert question.text == "what is it? really?"
+    assert [picture.name for picture in question.attachments] == ["house.png"]
 
 
-async def test_at_sign_completes_a_path_to_a_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "pictures").mkdir()
-    picture_file(tmp_path / "pictures", "garden.png")
-    (tmp_path / "pictures" / "notes.txt").write_text("no")
-    monkeypatch.chdir(tmp_path)
-    async with opened() as chat:
-        await chat.write("look at @pic")
-        await chat.see("› pictures/")
-        await chat.press("tab")
-        await chat.see("› pictures/garden.png")
-        assert "notes.txt" not in chat.flat
-        await chat.press("enter")
-        await attached(chat, 1)
-        assert chat.screen.composer.editor.text == "look at "
+async def test_slash_completes_commands_and_enter_runs_the_chosen_one(chat: Chat) -> None:
+    await chat.press(*"/hel")
+    await chat.see("› /help")
+    await chat.press("enter")
+    await chat.see("Keys and commands")
+    await chat.press("escape")
+    assert chat.written == ""
 
 
-async def test_slash_completes_commands_and_enter_runs_the_chosen_one() -> None:
-    async with opened() as chat:
-        await chat.press(*"/hel")
-        await chat.see("› /help")
-        await chat.press("enter")
-        await chat.see("Keys and commands")
-        await chat.press("escape")
-        assert chat.screen.composer.editor.text == ""
+async def test_up_on_an_empty_line_walks_through_earlier_questions(chat: Chat) -> None:
+    await chat.ask("first")
+    await chat.ask("second")
+    editor = chat.screen.composer.editor
+    texts = []
+    for key in ("up", "up", "up", "down", "down"):
+        await chat.press(key)
+        texts.append(editor.text)
+    assert texts == ["second", "first", "first", "second", ""]
 
 
-async def test_a_slash_command_takes_its_argument() -> None:
-    async with opened() as chat:
-        await chat.press(*"/think 256", "enter")
-        await chat.until(lambda: chat.conversation.settings().thinking_budget == 256)
-        await chat.press(*"/think maybe", "enter")
-        await chat.hear("“maybe” is not off, on or a number")
+async def test_up_in_a_draft_moves_the_cursor_and_keeps_the_draft(chat: Chat) -> None:
+    await chat.ask("first")
+    await chat.write("my draft")
+    await chat.press("up")
+    assert chat.written == "my draft"
 
 
-async def test_up_on_an_empty_line_walks_through_earlier_questions() -> None:
-    async with opened() as chat:
-        await chat.ask("first")
-        await chat.ask("second")
-        editor = chat.screen.composer.editor
-        texts = []
-        for key in ("up", "up", "up", "down", "down"):
-            await chat.press(key)
-            texts.append(editor.text)
-        assert texts == ["second", "first", "first", "second", ""]
+async def test_control_c_never_clears_and_never_quits(chat: Chat) -> None:
+    await chat.write("precious words")
+    await chat.press("ctrl+c", "ctrl+c")
+    assert chat.written == "precious words"
+    assert chat.app.is_running
 
 
-async def test_up_in_a_draft_moves_the_cursor_and_keeps_the_draft() -> None:
-    async with opened() as chat:
-        await chat.ask("first")
-        await chat.write("my draft")
-        await chat.press("up")
-        assert chat.screen.composer.editor.text == "my draft"
-
-
-async def test_control_c_never_clears_and_never_quits() -> None:
-    async with opened() as chat:
-        await chat.write("precious words")
-        await chat.press("ctrl+c", "ctrl+c")
-        assert chat.screen.composer.editor.text == "precious words"
-        assert chat.app.is_running
-
-
-async def test_a_draft_survives_a_change_of_conversation_and_a_restart(tmp_path: Path) -> None:
-    drafts = tmp_path / "drafts.json"
-    workspace = ScriptedWorkspace([Reply("ok")])
-    other = workspace.add("other", [])
-    async with opened(workspace, drafts=Drafts(drafts)) as chat:
-        await chat.ask("hello")
-        first = chat.conversation.id
-        await chat.write("unsent thought")
-        chat.screen.loader.open(other.id)
-        await chat.until(lambda: chat.conversation is other)
-        await chat.until(lambda: chat.screen.composer.editor.text == "")
-        chat.screen.loader.open(first)
-        await chat.until(lambda: chat.screen.composer.editor.text == "unsent thought")
-        await chat.press("ctrl+q")
-    async with opened(workspace, drafts=Drafts(drafts)) as chat:
-        chat.screen.loader.open(first)
-        await chat.until(lambda: chat.screen.composer.editor.text == "unsent thought")
-
-
-async def test_a_draft_survives_quitting_right_after_the_last_key(tmp_path: Path) -> None:
-    drafts = tmp_path / "drafts.json"
-    async with opened(drafts=Drafts(drafts)) as chat:
-        await chat.until(lambda: chat.screen.session.available is not None)
-        chat.screen.composer.editor.put("unsent")
-        await chat.app.action_quit()
-        await chat.until(lambda: not chat.app.is_running)
-        assert "unsent" in drafts.read_text("utf-8")
-
-
-async def test_chinese_and_emoji_are_edited_by_character() -> None:
-    async with opened() as chat:
-        await chat.write("你好世界👍")
-        await chat.press("backspace", "backspace")
-        assert chat.screen.composer.editor.text == "你好世"
-        assert "你好世" in chat.text
-
-
-async def test_the_real_cursor_stands_where_the_text_ends() -> None:
-    async with opened() as chat:
-        await chat.write("中文")
-        editor = chat.screen.composer.editor
-        assert chat.app.cursor_position == editor.cursor_screen_offset
-        assert chat.app.cursor_position.x == editor.region.x + 4
+async def test_the_real_cursor_stands_where_the_text_ends(chat: Chat) -> None:
+    await chat.write("中文")
+    editor = chat.screen.composer.editor
+    assert chat.app.cursor_position == editor.cursor_screen_offset
+    assert chat.app.cursor_position.x == editor.region.x + 4

@@ -1,26 +1,15 @@
 from __future__ import annotations
 
-import pytest
-
-from q35chat.errors import CapacityError, RuntimeFailure
-from q35chat.tui.widgets.turns import AnswerView, Question
+from q35chat.tui.widgets.turns import AnswerView
+from tests.doubles.scripted_exporter import ScriptedExporter
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
-from tests.tui.support import Chat, opened
+from tests.tui.support import NARROW, WIDE, Chat, opened
 
 
 def last_answer(chat: Chat) -> AnswerView:
     view = chat.screen.transcript.views[-1]
     assert isinstance(view, AnswerView)
     return view
-
-
-async def test_a_question_and_its_answer_stand_on_screen_with_their_numbers() -> None:
-    async with opened(ScriptedWorkspace([Reply("The sky is **blue**.")])) as chat:
-        await chat.ask("Why is the sky blue?")
-        assert "Why is the sky blue?" in chat.flat
-        assert "The sky is blue." in chat.flat
-        assert "↑17 new ↓5" in chat.flat
-        assert "54 ms/step" in chat.flat
 
 
 async def test_screen_text_is_the_model_text_to_the_last_token() -> None:
@@ -34,8 +23,7 @@ async def test_screen_text_is_the_model_text_to_the_last_token() -> None:
 async def test_escape_stops_the_turn_and_keeps_the_partial_answer() -> None:
     gate = Gate()
     async with opened(ScriptedWorkspace([Reply("one two three four five", gate=gate)])) as chat:
-        await chat.write("count")
-        await chat.press("enter")
+        await chat.send("count")
         gate.let(2)
         await chat.see("one two")
         await chat.press("escape")
@@ -49,8 +37,7 @@ async def test_a_stopped_answer_can_be_continued_in_place() -> None:
     gate = Gate()
     replies = [Reply("one two three", gate=gate), Reply(" and the rest")]
     async with opened(ScriptedWorkspace(replies)) as chat:
-        await chat.write("count")
-        await chat.press("enter")
+        await chat.send("count")
         gate.let(2)
         await chat.see("one two")
         await chat.press("escape")
@@ -63,64 +50,28 @@ async def test_a_stopped_answer_can_be_continued_in_place() -> None:
         assert "■ stopped" not in chat.flat
 
 
-async def test_a_complete_answer_is_not_continued() -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        await chat.press("ctrl+g")
-        await chat.hear("nothing to continue")
-        assert not chat.screen.session.running
+async def test_a_complete_answer_is_not_continued(chat: Chat) -> None:
+    await chat.ask("hello")
+    await chat.press("ctrl+g")
+    await chat.hear("nothing to continue")
+    assert not chat.screen.session.running
 
 
-async def test_regenerate_keeps_the_earlier_answer_as_a_branch() -> None:
-    async with opened(ScriptedWorkspace([Reply("first answer"), Reply("second answer")])) as chat:
-        await chat.ask("hello")
-        await chat.press("ctrl+r")
-        await chat.see("second answer")
-        await chat.idle()
-        assert "first answer" not in chat.flat
-        assert "version 2 of 2 Alt+Left Alt+Right" in chat.flat
-        await chat.press("alt+left")
-        await chat.see("first answer")
-        assert "version 1 of 2" in chat.flat
-        await chat.press("alt+right")
-        await chat.see("second answer")
-
-
-async def test_an_edited_question_is_sent_in_its_place() -> None:
-    async with opened(ScriptedWorkspace([Reply("first"), Reply("second"), Reply("third")])) as chat:
-        await chat.ask("question one")
-        await chat.ask("question two")
-        await chat.press("ctrl+e")
-        assert chat.screen.composer.editor.text == "question two"
-        await chat.press("ctrl+e")
-        assert chat.screen.composer.editor.text == "question one"
-        await chat.see("editing question 1 of 2")
-        await chat.write(" changed")
-        await chat.press("enter")
-        await chat.see("third")
-        await chat.idle()
-        turns = [step.turn.text for step in chat.conversation.steps]
-        assert turns == ["question one changed", "third"]
-        assert [type(view) for view in chat.screen.transcript.views] == [Question, AnswerView]
-
-
-async def test_escape_leaves_an_edit_and_brings_the_draft_back() -> None:
-    async with opened() as chat:
-        await chat.ask("question one")
-        await chat.write("half a thought")
-        await chat.press("ctrl+e")
-        assert chat.screen.composer.editor.text == "question one"
-        await chat.press("escape")
-        assert chat.screen.composer.editor.text == "half a thought"
-        assert "editing" not in chat.flat
+async def test_escape_leaves_an_edit_and_brings_the_draft_back(chat: Chat) -> None:
+    await chat.ask("question one")
+    await chat.write("half a thought")
+    await chat.press("ctrl+e")
+    assert chat.written == "question one"
+    await chat.press("escape")
+    assert chat.written == "half a thought"
+    assert "editing" not in chat.flat
 
 
 async def test_reasoning_grows_in_a_box_and_folds_when_the_answer_starts() -> None:
     gate = Gate()
     reply = Reply("the answer", reasoning="deep thoughts ", gate=gate)
     async with opened(ScriptedWorkspace([reply])) as chat:
-        await chat.write("think")
-        await chat.press("enter")
+        await chat.send("think")
         gate.let(3)
         await chat.see("deep thought")
         assert "thinking…" in chat.flat
@@ -136,54 +87,18 @@ async def test_reasoning_grows_in_a_box_and_folds_when_the_answer_starts() -> No
 async def test_typing_goes_on_while_an_answer_is_written() -> None:
     gate = Gate()
     async with opened(ScriptedWorkspace([Reply("a b c d e f " * 20, gate=gate)])) as chat:
-        await chat.write("go")
-        await chat.press("enter")
+        await chat.send("go")
         for letter in "next":
             gate.let(3)
             await chat.press(letter)
-        assert chat.screen.composer.editor.text == "next"
+        assert chat.written == "next"
         await chat.press("enter")
         await chat.see("still being written")
-        assert chat.screen.composer.editor.text == "next"
+        assert chat.written == "next"
         gate.open()
         await chat.idle()
-        assert chat.screen.composer.editor.text == "next"
+        assert chat.written == "next"
         assert len(chat.conversation.steps) == 2
-
-
-async def test_a_turn_that_fails_keeps_the_text_and_offers_a_restart() -> None:
-    reply = Reply("I was about", error=RuntimeFailure("the device is gone"), fail_after=2)
-    async with opened(ScriptedWorkspace([reply, Reply("fine again")])) as chat:
-        await chat.ask("hello")
-        await chat.see("the device is gone")
-        assert "I was" in chat.flat
-        assert "F5 Restart the model" in chat.flat
-        await chat.press("f5")
-        await chat.until(lambda: chat.workspace.loads == 2 and not chat.screen.panel.display)
-        await chat.until(lambda: len(chat.screen.transcript.views) == 2)
-        await chat.ask("and now?")
-        assert "fine again" in chat.flat
-
-
-async def test_a_refused_question_goes_back_into_the_composer() -> None:
-    reply = Reply(error=CapacityError("the prompt needs 3,000 slots, 2,048 are there"))
-    async with opened(ScriptedWorkspace([reply])) as chat:
-        await chat.write("a long question")
-        await chat.press("enter")
-        await chat.see("the prompt needs 3,000 slots")
-        await chat.idle()
-        assert chat.screen.composer.editor.text == "a long question"
-        assert list(chat.screen.transcript.views) == []
-
-
-async def test_an_unexpected_error_is_a_panel_and_the_chat_stays_readable() -> None:
-    reply = Reply("half an answer", error=ZeroDivisionError("division by zero"), fail_after=1)
-    async with opened(ScriptedWorkspace([reply])) as chat:
-        await chat.ask("hello")
-        await chat.see("Unexpected ZeroDivisionError: division by zero")
-        await chat.press("escape")
-        assert not chat.screen.panel.display
-        assert "half" in chat.flat
 
 
 async def test_a_notice_of_the_engine_is_one_quiet_line() -> None:
@@ -201,24 +116,22 @@ async def test_model_text_is_never_markup_or_an_escape() -> None:
         assert "\x1b" not in chat.text
 
 
-async def test_a_new_conversation_starts_empty_and_the_old_one_stays() -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        first = chat.conversation.id
-        await chat.press("ctrl+n")
-        await chat.until(lambda: chat.conversation.id != first)
-        await chat.see("New chat")
-        assert list(chat.screen.transcript.views) == []
-        assert [summary.id for summary in chat.workspace.sessions()] == [first]
+async def test_a_new_conversation_starts_empty_and_the_old_one_stays(chat: Chat) -> None:
+    await chat.ask("hello")
+    first = chat.conversation.id
+    await chat.new()
+    await chat.see("New chat")
+    assert list(chat.screen.transcript.views) == []
+    assert [summary.id for summary in chat.workspace.sessions()] == [first]
 
 
 async def test_commands_that_would_disturb_a_running_turn_wait_for_its_end() -> None:
     gate = Gate()
     async with opened(ScriptedWorkspace([Reply("a b c", gate=gate)])) as chat:
-        await chat.write("go")
-        await chat.press("enter")
+        await chat.send("go")
         await chat.until(lambda: chat.screen.session.running)
-        for key in ("ctrl+r", "ctrl+e", "ctrl+n", "ctrl+l", "ctrl+g"):
+        chat.app.exporter = ScriptedExporter()
+        for key in ("ctrl+r", "ctrl+e", "ctrl+n", "ctrl+l", "ctrl+g", "f9"):
             await chat.press(key)
         assert len(chat.app.screen_stack) == 2
         gate.open()
@@ -226,14 +139,13 @@ async def test_commands_that_would_disturb_a_running_turn_wait_for_its_end() -> 
         assert len(chat.conversation.steps) == 2
 
 
-async def test_thinking_goes_off_on_budget_off() -> None:
-    async with opened() as chat:
-        seen = []
-        for _ in range(3):
-            await chat.press("ctrl+t")
-            settings = chat.conversation.settings()
-            seen.append((settings.thinking, settings.thinking_budget))
-        assert seen == [(True, None), (True, 512), (False, None)]
+async def test_thinking_goes_off_on_budget_off(chat: Chat) -> None:
+    seen = []
+    for _ in range(3):
+        await chat.press("ctrl+t")
+        settings = chat.conversation.settings()
+        seen.append((settings.thinking, settings.thinking_budget))
+    assert seen == [(True, None), (True, 512), (False, None)]
 
 
 async def test_how_the_prompt_was_read_stands_under_the_answer_and_in_the_meters() -> None:
@@ -253,16 +165,15 @@ async def test_numbers_under_an_answer_are_not_torn_apart_in_a_narrow_column() -
         assert "first token 0.4 s" in lines
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)])
-async def test_the_keys_to_stop_to_help_and_to_quit_are_always_visible(
-    size: tuple[int, int],
-) -> None:
+async def test_the_keys_to_stop_to_help_and_to_quit_are_always_visible() -> None:
     gate = Gate()
-    async with opened(ScriptedWorkspace([Reply("a b c", gate=gate)]), size=size) as chat:
-        await chat.write("go")
-        await chat.press("enter")
+    async with opened(ScriptedWorkspace([Reply("a b c", gate=gate)])) as chat:
+        await chat.send("go")
         await chat.until(lambda: "Esc stop" in chat.text)
-        assert "F1 help  Ctrl+Q quit" in chat.text
+        for size in ((60, 20), NARROW, WIDE):
+            shown = await chat.resized(*size)
+            assert "Esc stop" in shown
+            assert "F1 help  Ctrl+Q quit" in shown
         gate.open()
         await chat.idle()
         assert "F1 help  Ctrl+Q quit" in chat.text

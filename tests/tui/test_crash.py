@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.environment import SIZE, environment_without
-from tests.support.imports import ROOT
+from tests.support.patience import STILL_S, Patience
+from tests.tui.test_on_a_terminal import program
 
 _PROGRAM = """
 import sys
@@ -36,39 +32,18 @@ sys.exit(cli.run(sys.argv[2:]))
 def test_an_application_that_breaks_says_so_and_where_it_is_written(
     place: str, debug: bool, tmp_path: Path
 ) -> None:
-    master, slave = pty.openpty()
     homes = {f"XDG_{name}_HOME": str(tmp_path / name) for name in ("STATE", "CONFIG", "DATA")}
-    ended = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, place, *(["--debug"] if debug else [])],
-        cwd=ROOT,
-        env={**environment_without("TMUX", *SIZE), "TERM": "xterm-256color", **homes},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
-    os.close(slave)
-    said = b""
-    try:
-        while part := _read(master):
-            said += part
-        code = ended.wait()
-    finally:
-        ended.kill()
-        ended.wait()
-        os.close(master)
+    options = ["--debug"] if debug else []
+    with program("-c", _PROGRAM, place, *options, TERM="xterm-256color", **homes) as session:
+        patience = Patience()
+        while session.read(patience, "the end"):
+            pass
+        code = session.program.wait(STILL_S)
     log = tmp_path / "STATE" / "q35chat" / "native.log"
-    left = said.decode("utf-8", "replace").rpartition("\x1b[?1049l")[2]
+    left = session.raw.decode("utf-8", "replace").rpartition("\x1b[?1049l")[2]
     words = " ".join(left.split())
     assert code == 1
     assert "q35chat: the chat had to end: unexpected ZeroDivisionError: twice by none" in words
     assert str(log) in words
     assert ("Traceback (most recent call last)" in left) is debug
     assert "ZeroDivisionError" in log.read_text("utf-8")
-
-
-def _read(master: int) -> bytes:
-    try:
-        return os.read(master, 1 << 16)
-    except OSError:  # how a closed pseudo-terminal reads on Linux
-        return b""

@@ -88,8 +88,7 @@ def open_conversation(chat: Chat) -> Conversation:
 async def asked(chat: Chat, text: str) -> Step:
     """Send a question and wait for the end of the answer."""
     turns = len(chat.screen.session.steps)
-    await chat.write(text)
-    await chat.press("enter")
+    await chat.send(text)
     return await answered(chat, lambda _: len(chat.screen.session.steps) == turns + 2)
 
 
@@ -193,9 +192,8 @@ async def test_an_answer_is_made_again_and_its_question_changed(demo: Path, stor
         await chat.press("alt+left")
         await chat.see("version 1 of 2")
         await chat.press("ctrl+e")
-        assert chat.screen.composer.editor.text == "What can you do?"
-        await chat.write(" In short.")
-        await chat.press("enter")
+        assert chat.written == "What can you do?"
+        await chat.send(" In short.")
         edited = await answered(chat, lambda step: step.branches == 3)
         questions = [step for step in open_conversation(chat).steps if step.turn.role == "user"]
         assert [step.turn.text for step in questions] == ["What can you do? In short."]
@@ -221,8 +219,7 @@ async def test_an_answer_stopped_half_way_goes_on_where_it_was(
             )
         )
         gated(conversation, "send", gate, monkeypatch)
-        await chat.write("What can you do?")
-        await chat.press("enter")
+        await chat.send("What can you do?")
         gate.let(3)
         await chat.made(3)
         await chat.press("escape")
@@ -265,7 +262,7 @@ async def test_a_small_capacity_is_warned_of_filled_to_the_last_slot_and_left_by
         assert not chat.screen.session.running
         await chat.press("f5")
         await chat.until(lambda: open_conversation(chat).id != old)
-        await chat.until(lambda: chat.screen.composer.editor.text.startswith("And then"))
+        await chat.until(lambda: chat.written.startswith("And then"))
         assert store.load(old)[1]
 
 
@@ -307,8 +304,7 @@ async def test_a_conversation_is_written_to_markdown_with_its_picture(
         await paste(chat, str(SHAPES))
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
         second = await asked(chat, "What do you see?")
-        await chat.write(f"/export {tmp_path / 'written'}")
-        await chat.press("enter")
+        await chat.send(f"/export {tmp_path / 'written'}")
         await chat.hear("Written to")
         found = re.search(r"Written to (\S+\.md)", chat.said)
         assert found is not None

@@ -13,110 +13,79 @@ from q35chat.tui.commands import COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_exporter import ScriptedExporter
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
-from tests.tui.support import NARROW, WIDE, list_of_chats, opened, picture_file
+from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
 
 
-async def test_conversations_are_found_as_you_type_and_opened() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        assert "● the open one" in chat.flat
-        await chat.press(*"nor")
-        await chat.until(lambda: "Cooking" not in chat.flat)
-        await chat.press("enter")
-        await chat.until(lambda: chat.conversation.title == "Norway")
-        await chat.see("Answer number 2.")
+async def test_a_search_without_results_says_so(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press(*"zzz")
+    await chat.see("nothing found")
+    await chat.press("enter", "escape")
+    assert len(chat.app.screen_stack) == 2
 
 
-async def test_a_search_without_results_says_so() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press(*"zzz")
-        await chat.see("nothing found")
-        await chat.press("enter", "escape")
-        assert len(chat.app.screen_stack) == 2
+async def test_a_conversation_is_renamed(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press("f2")
+    await chat.see("New title")
+    assert "Enter keeps the title · Esc goes back to the list" in chat.flat
+    assert "Enter opens" not in chat.flat
+    chat.app.screen.query_one(Input).value = "Pasta [red]at home[/red]"
+    await chat.press("enter")
+    await chat.see("Pasta [red]at home[/red]")
+    assert "Cooking" not in chat.flat
+    assert "Enter opens · F2 renames" in chat.flat
 
 
-async def test_a_conversation_is_renamed() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press("f2")
-        await chat.see("New title")
-        assert "Enter keeps the title · Esc goes back to the list" in chat.flat
-        assert "Enter opens" not in chat.flat
-        chat.app.screen.query_one(Input).value = "Pasta [red]at home[/red]"
-        await chat.press("enter")
-        await chat.see("Pasta [red]at home[/red]")
-        assert "Cooking" not in chat.flat
-        assert "Enter opens · F2 renames" in chat.flat
+async def test_deleting_asks_first_and_escape_keeps(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press("delete")
+    await chat.see("Delete “Cooking”?")
+    await chat.press("escape")
+    await chat.see("Cooking")
+    await chat.press("delete")
+    await chat.see("Delete “Cooking”?")
+    await chat.press("y")
+    await chat.until(lambda: "Cooking" not in chat.flat)
+    assert "Cooking" not in [item.title for item in chat.workspace.sessions()]
 
 
-async def test_deleting_asks_first_and_escape_keeps() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press("delete")
-        await chat.see("Delete “Cooking”?")
-        await chat.press("escape")
-        await chat.see("Cooking")
-        await chat.press("delete")
-        await chat.see("Delete “Cooking”?")
-        await chat.press("y")
-        await chat.until(lambda: "Cooking" not in chat.flat)
-        assert "Cooking" not in [item.title for item in chat.workspace.sessions()]
-
-
-async def test_the_open_conversation_is_not_deleted() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press("down", "down", "down", "delete")
-        await chat.hear("This chat is open")
-
-
-async def test_settings_are_checked_and_saved_as_they_are_typed() -> None:
-    async with opened() as chat:
-        await chat.press("f2")
-        await chat.see("Temperature")
-        box = chat.app.screen.query_one("#temperature", Input)
-        box.value = "0.7"
-        await chat.until(lambda: chat.conversation.settings().sampling.temperature == 0.7)
-        box.value = "hot"
-        await chat.see("must be a number from 0 to 5")
-        assert chat.conversation.settings().sampling.temperature == 0.7
-        chat.app.screen.query_one("#seed", Input).value = "42"
-        await chat.until(lambda: chat.conversation.settings().sampling.seed == 42)
-        await chat.press("escape")
-        assert len(chat.app.screen_stack) == 2
-
-
-async def test_the_settings_say_what_is_of_the_chat_and_what_of_the_program() -> None:
-    async with opened(size=(120, 60)) as chat:
-        await chat.press("f2")
-        for words in ("SAMPLING", "LIMITS", "SYSTEM PROMPT"):
-            await chat.see(f"{words} · THIS CHAT ONLY")
-        for words in ("THEME", "PICTURES"):
-            await chat.see(f"{words} · ALL CHATS")
+async def test_settings_are_checked_and_saved_as_they_are_typed(chat: Chat) -> None:
+    await chat.press("f2")
+    await chat.see("Temperature")
+    box = chat.app.screen.query_one("#temperature", Input)
+    box.value = "0.7"
+    await chat.until(lambda: chat.conversation.settings().sampling.temperature == 0.7)
+    box.value = "hot"
+    await chat.see("must be a number from 0 to 5")
+    assert chat.conversation.settings().sampling.temperature == 0.7
+    chat.app.screen.query_one("#seed", Input).value = "42"
+    await chat.until(lambda: chat.conversation.settings().sampling.seed == 42)
+    await chat.press("escape")
+    assert len(chat.app.screen_stack) == 2
 
 
 @pytest.mark.parametrize("key", ["escape", "f2"])
-async def test_a_setting_that_was_not_taken_is_named_when_the_settings_close(key: str) -> None:
-    async with opened() as chat:
-        await chat.press("f2")
-        await chat.see("Temperature")
-        chat.app.screen.query_one("#temperature", Input).value = "9"
-        chat.app.screen.query_one("#top_p", Input).value = "x"
-        await chat.see("not saved: must be from 0 to 5")
-        chat.app.screen.query_one("#top_p", Input).value = "0.5"
-        await chat.until(lambda: chat.conversation.settings().sampling.top_p == 0.5)
-        await chat.press(key)
-        await chat.see("✗ Not saved, the former value stays: Temperature must be from 0 to 5")
-        assert "Top p" not in chat.flat
+async def test_a_setting_that_was_not_taken_is_named_when_the_settings_close(
+    chat: Chat, key: str
+) -> None:
+    await chat.press("f2")
+    await chat.see("Temperature")
+    chat.app.screen.query_one("#temperature", Input).value = "9"
+    chat.app.screen.query_one("#top_p", Input).value = "x"
+    await chat.see("not saved: must be from 0 to 5")
+    chat.app.screen.query_one("#top_p", Input).value = "0.5"
+    await chat.until(lambda: chat.conversation.settings().sampling.top_p == 0.5)
+    await chat.press(key)
+    await chat.see("✗ Not saved, the former value stays: Temperature must be from 0 to 5")
+    assert "Top p" not in chat.flat
 
 
-async def test_the_system_prompt_is_a_setting() -> None:
-    async with opened() as chat:
-        await chat.press("f2")
-        await chat.see("SYSTEM PROMPT")
-        chat.app.screen.query_one("#system_prompt").insert("Be brief.")  # type: ignore[attr-defined]
-        await chat.until(lambda: chat.conversation.settings().system_prompt == "Be brief.")
+async def test_the_system_prompt_is_a_setting(chat: Chat) -> None:
+    await chat.press("f2")
+    await chat.see("SYSTEM PROMPT")
+    chat.app.screen.query_one("#system_prompt").insert("Be brief.")  # type: ignore[attr-defined]
+    await chat.until(lambda: chat.conversation.settings().system_prompt == "Be brief.")
 
 
 async def test_a_chosen_theme_is_kept_for_the_next_start() -> None:
@@ -159,42 +128,9 @@ async def test_keys_can_be_changed_in_the_settings_file() -> None:
         await chat.see("F9 /new")
 
 
-async def test_the_palette_runs_commands() -> None:
-    async with opened() as chat:
-        await chat.press("ctrl+p")
-        await chat.see("Search for commands")
-        await chat.press(*"settings")
-        await chat.see("Sampling, system prompt, limits, theme")
-        await chat.press("enter")
-        await chat.press("enter")
-        await chat.see("Temperature")
-
-
-async def test_the_picker_shows_a_picture_and_attaches_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    picture_file(tmp_path, "alpha.png")
-    picture_file(tmp_path, "beta.png")
-    (tmp_path / "folder").mkdir()
-    picture_file(tmp_path / "folder", "inside.png")
-    monkeypatch.chdir(tmp_path)
-    async with opened() as chat:
-        await chat.press("ctrl+o")
-        await chat.see("beta.png")
-        await chat.press("enter")
-        await chat.see("inside.png")
-        await chat.until(lambda: "▀▀▀" in chat.text)
-        await chat.press("enter")
-        await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
-        await chat.see("inside.png 64×32")
-
-
-async def test_a_file_that_would_never_end_is_not_read_by_the_picker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_would_never_end_is_not_read_by_the_picker(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "alpha.png")
     picture_file(tmp_path, "beta.png")
-    monkeypatch.chdir(tmp_path)
     async with opened() as chat:
         await chat.press("ctrl+o")
         await chat.see("not a regular file")
@@ -208,8 +144,7 @@ async def test_a_file_that_would_never_end_is_not_read_by_the_picker(
 async def test_quitting_asks_only_while_an_answer_is_written() -> None:
     gate = Gate()
     async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
-        await chat.write("go")
-        await chat.press("enter")
+        await chat.send("go")
         await chat.until(lambda: chat.screen.session.running)
         await chat.press("ctrl+q")
         await chat.see("An answer is still being written")
@@ -222,19 +157,12 @@ async def test_quitting_asks_only_while_an_answer_is_written() -> None:
         assert chat.conversation.cancels == 1
 
 
-async def test_quitting_while_idle_is_immediate() -> None:
-    async with opened() as chat:
-        await chat.press("ctrl+q")
-        await chat.until(lambda: not chat.app.is_running)
-
-
-async def test_export_says_where_the_file_is(tmp_path: Path) -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        await chat.press(*f"/export {tmp_path}", "enter")
-        await chat.hear(f"Written to {tmp_path}")
-        [written] = tmp_path.rglob("*.md")
-        assert "hello" in written.read_text("utf-8")
+async def test_export_says_where_the_file_is(chat: Chat, tmp_path: Path) -> None:
+    await chat.ask("hello")
+    await chat.press(*f"/export {tmp_path}", "enter")
+    await chat.hear(f"Written to {tmp_path}")
+    [written] = tmp_path.rglob("*.md")
+    assert "hello" in written.read_text("utf-8")
 
 
 async def test_copying_is_honest_about_what_a_terminal_may_refuse(
@@ -318,19 +246,18 @@ async def test_where_no_model_could_be_loaded_nothing_says_that_one_is_loading()
             await chat.hear("There is no model yet; the panel says why")
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [("ctrl+l", "Search"), ("f2", "Temperature"), ("f1", "Keys and commands"),
-     ("ctrl+o", "Attach a picture"), ("f9", "Get a real model")],
-)  # fmt: skip
-async def test_no_palette_without_commands_opens_over_a_dialog(key: str, words: str) -> None:
-    async with opened() as chat:
-        chat.app.exporter = ScriptedExporter()
+async def test_no_palette_without_commands_opens_over_a_dialog(chat: Chat) -> None:
+    chat.app.exporter = ScriptedExporter()
+    for key, words in (
+        ("ctrl+l", "Search"), ("f2", "Temperature"), ("f1", "Keys and commands"),
+        ("ctrl+o", "Attach a picture"), ("f9", "Get a real model"),
+    ):  # fmt: skip
         await chat.press(key)
         await chat.see(words)
         await chat.press("ctrl+p")
         await chat.settled()
         assert len(chat.app.screen_stack) == 3
         assert not chat.app.messages
-        await chat.press("escape", "ctrl+p")
-        await chat.see("Search for commands")
+        await chat.press("escape")
+    await chat.press("ctrl+p")
+    await chat.see("Search for commands")

@@ -35,8 +35,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None
 
 async def failed(chat: Chat, question: str = "hello") -> None:
     """Ask, and see the panel."""
-    await chat.write(question)
-    await chat.press("enter")
+    await chat.send(question)
     await chat.see("The answer failed")
     await chat.idle()
 
@@ -55,7 +54,7 @@ async def test_what_no_restart_can_help_is_offered_once_more(
         assert ways(chat)[0] == "Try again"
         assert "Restart" not in chat.flat
         assert str(error) in chat.flat
-        assert chat.screen.composer.editor.text == "hello"
+        assert chat.written == "hello"
         await chat.press("f5")
         await chat.see("fine now")
         await chat.idle()
@@ -155,10 +154,10 @@ async def test_nothing_else_is_sent_where_another_draft_was_written_meanwhile(
 
     monkeypatch.setattr(ScriptedConversation, "send", late)
     async with opened() as chat:
-        await chat.write("hello")
-        await chat.press("enter", *"next")
+        await chat.send("hello")
+        await chat.press(*"next")
         gate.set()
         await chat.see("The answer failed")
         await chat.idle()
-        assert chat.screen.composer.editor.text == "next"
+        assert chat.written == "next"
         assert ways(chat) == ["New chat with this message"]

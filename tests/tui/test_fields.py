@@ -9,43 +9,39 @@ from rich.cells import cell_len
 
 from q35chat.tui.chat.completion import Choice
 from q35chat.tui.widgets.composer import Suggestions
-from tests.tui.support import box, list_of_chats, opened, picture_file
+from tests.tui.support import Chat, box, list_of_chats, opened, picture_file
 
 
 @pytest.mark.parametrize("searched", ["", "coo"])
-@pytest.mark.parametrize(
-    ("keys", "title"),
-    [
+async def test_a_title_to_be_changed_is_selected_with_the_cursor_at_its_end(
+    chat: Chat, searched: str
+) -> None:
+    await list_of_chats(chat)
+    await chat.press(*searched)
+    for keys, title in (
         ([*"Baking"], "Baking"),
         (["end", *" well"], "Cooking well"),
         (["right", "s"], "Cookings"),
         (["home", "x"], "xCooking"),
         (["backspace", "a"], "a"),
-    ],
-)
-async def test_a_title_to_be_changed_is_selected_with_the_cursor_at_its_end(
-    searched: str, keys: list[str], title: str
-) -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press(*searched, "f2")
+    ):
+        await chat.press("f2")
         await chat.until(lambda: box(chat).value == "Cooking")
         await chat.press(*keys)
         assert box(chat).value == title
+        await chat.press("escape")
 
 
-async def test_the_search_goes_on_where_it_was_before_a_chat_was_renamed() -> None:
-    async with opened() as chat:
-        await list_of_chats(chat)
-        await chat.press(*"coo", "f2", "escape", "k")
-        assert box(chat).value == "cook"
+async def test_the_search_goes_on_where_it_was_before_a_chat_was_renamed(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press(*"coo", "f2", "escape", "k")
+    assert box(chat).value == "cook"
 
 
 @pytest.mark.parametrize("width", [120, 80, 60])
 async def test_what_is_suggested_stands_in_two_columns_whatever_the_names_are(
-    width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    width: int, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name in ("a.png", f"{'long-name-' * 4}b.png", f"{'中文' * 40}.png"):
         picture_file(tmp_path, name)
     (tmp_path / "folder").mkdir()

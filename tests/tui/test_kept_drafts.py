@@ -17,7 +17,7 @@ from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.user_files import replace_file
 from tests.doubles.scripted_workspace import PATIENCE_S, ScriptedConversation, ScriptedWorkspace
-from tests.tui.on_the_way import pictures, read, stored, written
+from tests.tui.on_the_way import pictures, read, stored
 from tests.tui.support import Chat, opened, picture_file
 
 
@@ -57,7 +57,7 @@ async def test_the_pictures_of_a_draft_come_back_after_quitting(tmp_path: Path) 
         await left_with(chat, picture_file(tmp_path), picture_file(tmp_path, "b.png", (96, 96)))
     async with opened(workspace, drafts=Drafts(file)) as chat:
         await read(chat, "house.png", "b.png")
-        assert written(chat) == "what is this?"
+        assert chat.written == "what is this?"
         assert not chat.said
 
 
@@ -65,10 +65,8 @@ async def test_a_picture_without_a_text_comes_back_too(tmp_path: Path) -> None:
     workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
     [norway] = stored(workspace, "Norway")
     async with opened(workspace, drafts=Drafts(file)) as chat:
-        chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.session.available is norway)
-        chat.screen.draft.attach([picture_file(tmp_path)])
-        await read(chat, "house.png")
+        await chat.open(norway)
+        await chat.attach(picture_file(tmp_path))
         await leave(chat)
     async with opened(workspace, drafts=Drafts(file)) as chat:
         assert pictures(chat) == []
@@ -91,7 +89,7 @@ async def test_the_pictures_of_a_draft_that_are_gone_are_named_in_their_order_in
     async with opened(workspace, drafts=Drafts(file)) as chat:
         await chat.see("✗ The draft's pictures b.png, c.png, d.png, e.png are gone; attach them")
         await read(chat, "a.png")
-        assert written(chat) == "what is this?"
+        assert chat.written == "what is this?"
         assert len(chat.screen.messages.said) == 1
 
 
@@ -100,7 +98,7 @@ async def test_a_picture_whose_file_was_never_known_is_named_too(tmp_path: Path)
     drafts.put("new", "look", (KeptPicture("old [red].png"),))
     async with opened(drafts=drafts) as chat:
         await chat.see("✗ The draft's picture old [red].png is gone; attach it again")
-        assert written(chat) == "look"
+        assert chat.written == "look"
 
 
 @pytest.mark.parametrize(
@@ -123,17 +121,15 @@ async def test_a_question_being_changed_comes_back_behind_the_draft(
         session = chat.conversation.id
         await leave(chat)
     async with opened(workspace, drafts=Drafts(file), opening=Opening(session)) as chat:
-        await chat.until(lambda: written(chat) == kept)
+        await chat.until(lambda: chat.written == kept)
 
 
 async def test_what_was_sent_or_taken_away_does_not_come_back(tmp_path: Path) -> None:
     workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
     async with opened(workspace, drafts=Drafts(file)) as chat:
-        chat.screen.draft.attach([picture_file(tmp_path)])
-        await read(chat, "house.png")
+        await chat.attach(picture_file(tmp_path))
         await chat.ask("what is this?")
-        chat.screen.draft.attach([picture_file(tmp_path)])
-        await read(chat, "house.png")
+        await chat.attach(picture_file(tmp_path))
         await chat.press("backspace")
         await read(chat)
         session = chat.conversation.id
@@ -211,38 +207,31 @@ def texts(file: Path, *keys: str) -> list[str]:
     return [drafts.get(key) for key in keys]
 
 
-def test_a_window_keeps_the_drafts_that_another_has_saved_since_it_began(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "first", "second", "after"),
+    [
+        pytest.param({"c1": "a"}, {"c2": "b", "c1": ""}, {"c3": "c", "c4": "d"},
+                     {"c2": "b", "c3": "c", "c4": "d"}, id="what the other has saved stays"),
+        pytest.param({"c1": "a", "c2": "b"}, {"c1": ""}, {"c3": "c"},
+                     {"c2": "b", "c3": "c"}, id="what the other has forgotten stays away"),
+        pytest.param({"c1": "a"}, {"c1": "ab"}, {"c1": ""},
+                     {"c1": "ab"}, id="what the other has written on is not forgotten"),
+        pytest.param({"c1": "a"}, {"c1": ""}, {"c1": "ab"},
+                     {"c1": "ab"}, id="what is written on here is the newest"),
+    ],
+)  # fmt: skip
+def test_two_windows_that_save_one_after_the_other_keep_what_each_has_written(
+    before: dict[str, str],
+    first: dict[str, str],
+    second: dict[str, str],
+    after: dict[str, str],
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "drafts.json"
-    one, other = windows(file, c1="old")
-    put(one, "c2", "of the first")
-    put(other, "c3", "of the second")
-    put(one, "c1", "")
-    put(other, "c4", "later")
-    assert texts(file, "c1", "c2", "c3", "c4") == ["", "of the first", "of the second", "later"]
-
-
-def test_a_draft_forgotten_in_one_window_does_not_come_back_from_another(tmp_path: Path) -> None:
-    file = tmp_path / "drafts.json"
-    one, other = windows(file, c1="sent soon", c2="stays")
-    put(one, "c1", "")
-    put(other, "c3", "new")
-    assert texts(file, "c1", "c2", "c3") == ["", "stays", "new"]
-
-
-def test_a_draft_forgotten_here_stays_where_another_window_has_written_on(tmp_path: Path) -> None:
-    file = tmp_path / "drafts.json"
-    one, other = windows(file, new="a thought")
-    put(one, "new", "a thought of the first")
-    put(other, "new", "")
-    assert texts(file, "new") == ["a thought of the first"]
-
-
-def test_a_draft_written_on_here_is_the_newest(tmp_path: Path) -> None:
-    file = tmp_path / "drafts.json"
-    one, other = windows(file, c1="a")
-    put(one, "c1", "")
-    put(other, "c1", "a and b")
-    assert texts(file, "c1") == ["a and b"]
+    for drafts, changes in zip(windows(file, **before), (first, second), strict=True):
+        for key, text in changes.items():
+            put(drafts, key, text)
+    assert json.loads(file.read_text()) == after
 
 
 def test_a_draft_changed_and_changed_back_is_left_to_the_window_that_changed_it(

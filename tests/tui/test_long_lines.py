@@ -16,7 +16,7 @@ from q35chat.tui.markdown import graphemes, wrapping
 from q35chat.tui.markdown.graphemes import after, before, ends
 from q35chat.tui.markdown.wrapping import breaks, breaks_after_edit
 from q35chat.tui.widgets.line_editing import WrappedScript
-from tests.tui.support import opened
+from tests.tui.support import Chat
 
 SIGNS = "ab  c漢字（。，.,)الع\u0301\u200d\u200c\ufe0f🇩🇪👩🏽\u1112\u1161नम\u094d"
 any_text = st.text(st.sampled_from(SIGNS), max_size=80)
@@ -126,16 +126,15 @@ def test_edits_that_make_and_take_lines_and_tabs_wrap_as_the_whole_would() -> No
 
 
 async def test_keys_that_come_together_are_told_of_together(
-    monkeypatch: pytest.MonkeyPatch,
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened() as chat:
-        told: list[str] = []
-        editor, drafting = chat.screen.composer.editor, chat.screen.draft
-        monkeypatch.setattr(drafting, "changed", lambda: told.append(editor.text))
-        for _ in range(300):
-            editor.post_message(events.Key("a", "a"))
-        await chat.until(lambda: told[-1:] == ["a" * 300])
-        assert len(told) < 30
+    told: list[str] = []
+    editor, drafting = chat.screen.composer.editor, chat.screen.draft
+    monkeypatch.setattr(drafting, "changed", lambda: told.append(editor.text))
+    for _ in range(300):
+        editor.post_message(events.Key("a", "a"))
+    await chat.until(lambda: told[-1:] == ["a" * 300])
+    assert len(told) < 30
 
 
 def test_undoing_many_keys_at_once_wraps_as_the_whole_would() -> None:

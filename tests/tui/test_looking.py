@@ -74,8 +74,7 @@ async def test_reasoning_opened_by_key_stays_open_when_the_answer_starts() -> No
     gate = Gate()
     reply = Reply("the answer", reasoning="deep thoughts ", gate=gate)
     async with opened(ScriptedWorkspace([reply])) as chat:
-        await chat.write("think")
-        await chat.press("enter")
+        await chat.send("think")
         gate.let(3)
         await chat.made(3)
         await chat.press("f12", "f12")
@@ -106,13 +105,12 @@ async def test_only_the_answers_on_screen_open_and_they_open_together() -> None:
         assert [box.folded for box in boxes(chat)][:2] == [False, False]
 
 
-async def test_where_no_answer_on_screen_has_reasoning_that_is_said() -> None:
-    async with opened() as chat:
-        await chat.press("f12")
-        await chat.hear("The answers on screen have no reasoning")
-        await chat.ask("hello")
-        await chat.press("f12")
-        await chat.see("The answers on screen have no reasoning")
+async def test_where_no_answer_on_screen_has_reasoning_that_is_said(chat: Chat) -> None:
+    await chat.press("f12")
+    await chat.hear("The answers on screen have no reasoning")
+    await chat.ask("hello")
+    await chat.press("f12")
+    await chat.see("The answers on screen have no reasoning")
 
 
 async def test_the_box_names_the_users_own_key_which_opens_it() -> None:
@@ -151,16 +149,17 @@ async def press_slash_behind(chat: Chat) -> None:
     await chat.settled()
 
 
-async def test_a_wide_screen_gives_the_room_of_the_meters_to_the_chat_when_asked() -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        await chat.press("ctrl+s")
-        await chat.settled()
-        assert "STEP LATENCY" not in chat.text
-        assert "18.5 tok/s" in chat.text.split("\n")[-6]
-        await chat.press("ctrl+s")
-        await chat.settled()
-        assert "STEP LATENCY" in chat.text
+async def test_a_wide_screen_gives_the_room_of_the_meters_to_the_chat_when_asked(
+    chat: Chat,
+) -> None:
+    await chat.ask("hello")
+    await chat.press("ctrl+s")
+    await chat.settled()
+    assert "STEP LATENCY" not in chat.text
+    assert "18.5 tok/s" in chat.text.split("\n")[-6]
+    await chat.press("ctrl+s")
+    await chat.settled()
+    assert "STEP LATENCY" in chat.text
 
 
 async def test_each_width_keeps_its_way_to_show_the_meters() -> None:
@@ -175,6 +174,18 @@ async def test_each_width_keeps_its_way_to_show_the_meters() -> None:
         await chat.pilot.resize_terminal(*NARROW)
         await chat.settled()
         assert chat.screen.query_one(Meters).display
+
+
+async def test_the_meters_have_the_reading_at_once_in_whichever_form_is_on_screen() -> None:
+    async with opened(size=WIDE) as chat:
+        await chat.ask("how far?")
+        await chat.settled()
+        chat.screen.session.meter.idle(chat.conversation)
+        free = f"{chat.screen.session.meter.capacity.free:,} free"
+        for size in (NARROW, WIDE, NARROW, WIDE):
+            await chat.pilot.resize_terminal(*size)
+            assert free in chat.text
+            assert "no model yet" not in chat.text
 
 
 def running(used: int) -> Reading:

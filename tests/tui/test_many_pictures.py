@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from q35chat.tui.widgets.chips import ROWS, Chip, Chips, fitting_chips
 from q35chat.tui.widgets.containers import Flow
-from tests.tui.support import Chat, opened, picture_file
+from tests.tui.support import Chat, picture_file
 
 SIZES = ((120, 36), (80, 24), (60, 24), (44, 30))
 NAMES = ("house.png", "holiday-at-the-sea.png", "a.png", "a-diagram-with-a-long-name.png", "e.png")
-
-
-async def attach(chat: Chat, folder: Path) -> None:
-    chat.screen.draft.attach(picture_file(folder, name) for name in NAMES)
-    await chat.until(lambda: len(chat.screen.composer.chips.attachments) == len(NAMES))
-    await chat.settled()
 
 
 def inside(chat: Chat) -> list[Chip]:
@@ -32,50 +25,42 @@ def inside(chat: Chat) -> list[Chip]:
     return chips
 
 
-@pytest.mark.parametrize("size", SIZES)
 async def test_chips_go_on_in_further_rows_and_then_say_how_many_more_there_are(
-    size: tuple[int, int], tmp_path: Path
+    chat: Chat, tmp_path: Path
 ) -> None:
-    async with opened(size=size) as chat:
-        await attach(chat, tmp_path)
+    await chat.attach(*(picture_file(tmp_path, name) for name in NAMES))
+    for size in SIZES:
+        await chat.resized(*size)
         chips = inside(chat)
         left = len(NAMES) - len(chips)
         assert chips
         assert chat.screen.query_one(Chips).size.height <= ROWS
         assert (f"+{left} more" in chat.flat) is bool(left)
         assert "+0" not in chat.flat
+    await chat.resized(160, 40)
+    assert len(inside(chat)) == len(NAMES)
 
 
-async def test_chips_that_had_no_room_come_up_as_others_go(tmp_path: Path) -> None:
-    async with opened(size=(60, 24)) as chat:
-        await attach(chat, tmp_path)
-        await chat.see("+2 more")
-        await chat.pilot.click(inside(chat)[0])
-        await chat.see("+1 more")
-        await chat.press("backspace")
-        await chat.settled()
-        assert "more" not in chat.flat
-        assert len(inside(chat)) == 3
+async def test_chips_that_had_no_room_come_up_as_others_go(chat: Chat, tmp_path: Path) -> None:
+    await chat.attach(*(picture_file(tmp_path, name) for name in NAMES))
+    await chat.resized(60, 24)
+    await chat.see("+2 more")
+    await chat.pilot.click(inside(chat)[0])
+    await chat.see("+1 more")
+    await chat.press("backspace")
+    await chat.settled()
+    assert "more" not in chat.flat
+    assert len(inside(chat)) == 3
 
 
-async def test_chips_that_had_no_room_come_up_as_the_screen_grows(tmp_path: Path) -> None:
-    async with opened(size=(44, 30)) as chat:
-        await attach(chat, tmp_path)
-        few = len(inside(chat))
-        await chat.pilot.resize_terminal(160, 40)
-        await chat.settled()
-        assert len(inside(chat)) == len(NAMES) > few
-
-
-@pytest.mark.parametrize("size", SIZES)
 async def test_pictures_in_the_conversation_go_on_in_further_rows(
-    size: tuple[int, int], tmp_path: Path
+    chat: Chat, tmp_path: Path
 ) -> None:
-    async with opened(size=size) as chat:
-        await attach(chat, tmp_path)
-        await chat.ask("which?")
-        await chat.settled()
-        (row,) = chat.screen.transcript.query(Flow)
+    await chat.attach(*(picture_file(tmp_path, name) for name in NAMES))
+    await chat.ask("which?")
+    (row,) = chat.screen.transcript.query(Flow)
+    for size in SIZES:
+        await chat.resized(*size)
         cards = list(row.query(".picture-card"))
         assert len(cards) == len(NAMES)
         for place, card in enumerate(cards):

@@ -18,7 +18,7 @@ from tests.doubles.scripted_workspace import (
     ScriptedConversation,
     ScriptedWorkspace,
 )
-from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored, written
+from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored
 from tests.tui.support import Chat, opened, picture_file
 
 
@@ -68,24 +68,21 @@ async def test_a_text_written_while_a_chat_is_opened_is_for_that_chat(
         await paste(chat, picture_file(tmp_path))
         gate.set()
         await chat.until(lambda: chat.screen.session.available is norway)
-        assert written(chat) == "fjord"
+        assert chat.written == "fjord"
         await read(chat, "house.png")
-        chat.screen.loader.open(first.id)
-        await chat.until(lambda: chat.screen.session.available is first)
-        assert written(chat) == "old thought"
+        await chat.open(first)
+        assert chat.written == "old thought"
         await read(chat)
 
 
-async def test_letters_before_control_n_stay_and_letters_after_it_go_along() -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        first = chat.conversation
-        await chat.at_once(*"ab", "ctrl+n", *"cd")
-        await chat.until(lambda: chat.screen.session.available not in {None, first})
-        await chat.until(lambda: written(chat) == "cd")
-        chat.screen.loader.open(first.id)
-        await chat.until(lambda: chat.screen.session.available is first)
-        assert written(chat) == "ab"
+async def test_letters_before_control_n_stay_and_letters_after_it_go_along(chat: Chat) -> None:
+    await chat.ask("hello")
+    first = chat.conversation
+    await chat.at_once(*"ab", "ctrl+n", *"cd")
+    await chat.until(lambda: chat.screen.session.available not in {None, first})
+    await chat.until(lambda: chat.written == "cd")
+    await chat.open(first)
+    assert chat.written == "ab"
 
 
 async def test_enter_right_before_control_n_never_sends_the_draft_of_the_new_chat() -> None:
@@ -93,29 +90,28 @@ async def test_enter_right_before_control_n_never_sends_the_draft_of_the_new_cha
     [norway] = stored(workspace, "Norway")
     async with opened(workspace) as chat:
         await chat.write("for later")
-        chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.session.available is norway)
+        await chat.open(norway)
         await chat.at_once(*"hm?", "enter", "ctrl+n")
         await quiet(chat)
         assert "for later" not in sent(chat)
 
 
-@pytest.mark.parametrize("key", ["ctrl+r", "ctrl+e", "ctrl+g", "ctrl+n", "ctrl+l", "ctrl+t", "f2"])
 async def test_commands_for_a_chat_wait_until_it_is_open(
-    key: str, gate: threading.Event, hold: Hold
+    chat: Chat, gate: threading.Event, hold: Hold
 ) -> None:
-    workspace = ScriptedWorkspace()
-    async with opened(workspace) as chat:
-        await chat.ask("hello")
-        first = chat.conversation
-        settings = first.settings()
-        hold(workspace, "new")
-        await chat.press("ctrl+n", key)
+    await chat.ask("hello")
+    first = chat.conversation
+    settings = first.settings()
+    hold(chat.workspace, "new")
+    await chat.press("ctrl+n")
+    for key in ("ctrl+r", "ctrl+e", "ctrl+g", "ctrl+n", "ctrl+l", "ctrl+t", "f2"):
+        chat.app.messages.clear()
+        await chat.press(key)
         await chat.hear("The chat is still being opened")
         assert len(chat.app.screen_stack) == 2
-        gate.set()
-        await chat.until(lambda: chat.screen.session.available not in {None, first})
-        assert (sent(chat), first.settings()) == (["hello"], settings)
+    gate.set()
+    await chat.until(lambda: chat.screen.session.available not in {None, first})
+    assert (sent(chat), first.settings()) == (["hello"], settings)
 
 
 async def test_a_chat_that_cannot_be_opened_takes_no_words_with_it(
@@ -138,7 +134,7 @@ async def test_a_chat_that_cannot_be_opened_takes_no_words_with_it(
         gate.set()
         await chat.hear("deleted by another q35chat")
         await chat.until(lambda: chat.screen.session.available is first)
-        assert written(chat) == "old thought\nfjord"
+        assert chat.written == "old thought\nfjord"
         await quiet(chat)
         assert sent(chat) == before
 

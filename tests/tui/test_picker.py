@@ -37,9 +37,8 @@ async def test_two_dots_go_up_and_enter_still_takes_what_is_below_them(
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
 
 
-async def test_an_empty_folder_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_empty_folder_can_be_left(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path)
     async with opened() as chat:
         await chat.press("ctrl+o")
         await chat.see("empty/")
@@ -69,11 +68,8 @@ def test_the_folder_above(listed: str, higher: str | None) -> None:
     assert above(listed) == higher
 
 
-async def test_a_folder_without_pictures_keeps_no_room_for_a_preview(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_folder_without_pictures_keeps_no_room_for_a_preview(tmp_path: Path) -> None:
     (tmp_path / LONG[:60]).mkdir()
-    monkeypatch.chdir(tmp_path)
     async with opened(size=NARROW) as chat:
         await chat.press("ctrl+o")
         await chat.see(f"{LONG[:60]}/")
@@ -81,11 +77,10 @@ async def test_a_folder_without_pictures_keeps_no_room_for_a_preview(
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_a_name_stands_on_one_line_beside_its_preview(
-    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: tuple[int, int], tmp_path: Path
 ) -> None:
     picture_file(tmp_path, LONG)
     picture_file(tmp_path, "other.png")
-    monkeypatch.chdir(tmp_path)
     async with opened(size=size) as chat:
         await chat.press("ctrl+o")
         await chat.until(lambda: "▀▀▀▀▀" in chat.text)

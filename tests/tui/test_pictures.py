@@ -14,7 +14,7 @@ from PIL import Image, JpegImagePlugin
 from q35chat.chat.prompt import pictures as showing
 from q35chat.tui.images.gallery import CELLS
 from q35chat.tui.images.graphics import PictureDisplay, Terminal
-from q35chat.tui.images.thumbnail import half_blocks, thumbnail
+from q35chat.tui.images.thumbnail import half_blocks
 from q35chat.tui.preferences import load_preferences, preferences_path
 from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.settings import SettingsScreen
@@ -35,8 +35,7 @@ def cells(chat: Chat) -> str:
 
 
 async def ask_with_picture(chat: Chat, folder: Path) -> None:
-    chat.screen.draft.attach([picture_file(folder)])
-    await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
+    await chat.attach(picture_file(folder))
     await chat.ask("What is it?")
 
 
@@ -76,10 +75,7 @@ async def test_a_picture_off_the_screen_gives_its_cells_back(tmp_path: Path) -> 
         assert display.gallery.find(sign) is None
 
 
-async def test_the_picker_shows_one_picture_after_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+async def test_the_picker_shows_one_picture_after_another(tmp_path: Path) -> None:
     picture_file(tmp_path, "a.png")
     picture_file(tmp_path, "b.png", (32, 64))
     display = kitty()
@@ -95,7 +91,7 @@ async def test_the_picker_shows_one_picture_after_another(
         await chat.until(lambda: cells(chat) == "")
 
 
-async def test_a_picture_of_nothing_shows_nothing(tmp_path: Path) -> None:
+async def test_a_picture_of_nothing_shows_nothing() -> None:
     async with opened(picture_display=kitty()) as chat:
         picture = Picture(b"no picture")
         await chat.screen.composer.mount(picture)
@@ -130,10 +126,10 @@ def test_a_large_photo_is_decoded_no_larger_than_its_preview_needs(
     monkeypatch.setattr(JpegImagePlugin.JpegImageFile, "load", spied)
     file = BytesIO()
     Image.new("RGB", (2_048, 1_024), (0, 0, 255)).save(file, "JPEG")
-    pixels = thumbnail(file.getvalue(), 28, 18)
+    small = showing.thumbnail(file.getvalue(), 28, 18)
     assert decoded[0] == (256, 128)
-    assert pixels is not None
-    assert (pixels.width, pixels.height) == (28, 14)
+    assert small is not None
+    assert small.size == (28, 14)
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), struct.error("x"), MemoryError(), EOFError()])
@@ -179,7 +175,7 @@ async def test_the_settings_change_how_pictures_are_drawn_at_once(tmp_path: Path
     assert load_preferences(preferences_path()).pictures == "none"
 
 
-async def test_the_settings_say_how_pictures_are_drawn(tmp_path: Path) -> None:
+async def test_the_settings_say_how_pictures_are_drawn() -> None:
     async with opened(size=(120, 60), picture_display=kitty()) as chat:
         await chat.press("f2")
         await chat.until(lambda: isinstance(chat.app.screen, SettingsScreen))
@@ -202,9 +198,8 @@ def test_pictures_are_a_setting_of_the_interface(written: str, wish: str, tmp_pa
 
 
 async def test_a_screen_has_not_settled_while_a_picture_is_decoded_again_for_its_new_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hold: Hold, gate: threading.Event
+    tmp_path: Path, hold: Hold, gate: threading.Event
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     picture_file(tmp_path)
     async with opened() as chat:
         await chat.press("ctrl+o")

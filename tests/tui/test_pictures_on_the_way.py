@@ -16,8 +16,8 @@ from tests.doubles.scripted_workspace import (
     ScriptedConversation,
     ScriptedWorkspace,
 )
-from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored, written
-from tests.tui.support import opened, picture_file
+from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored
+from tests.tui.support import Chat, opened, picture_file
 
 
 async def test_a_picture_taken_away_while_the_model_loads_does_not_come_back_as_another(
@@ -52,8 +52,7 @@ async def test_a_question_with_a_picture_that_waits_for_a_restart_is_sent_with_i
 ) -> None:
     workspace = ScriptedWorkspace()
     async with opened(workspace) as chat:
-        chat.screen.draft.attach([picture_file(tmp_path, "old.png")])
-        await read(chat, "old.png")
+        await chat.attach(picture_file(tmp_path, "old.png"))
         workspace.load_gate = gate
         chat.screen.loader.restart()
         await chat.write("what are these?")
@@ -77,7 +76,7 @@ async def test_a_restart_leaves_an_edit_as_it_is(gate: threading.Event) -> None:
         chat.screen.loader.restart()
         gate.set()
         await chat.until(lambda: not chat.screen.session.loading)
-        assert written(chat) == "first words and more"
+        assert chat.written == "first words and more"
         await chat.press("enter")
         await chat.until(lambda: sent(chat) == ["first words and more"])
 
@@ -86,13 +85,12 @@ async def test_a_refused_first_question_survives_a_restart() -> None:
     refusal = CapacityError("the prompt needs 3,000 slots, 2,048 are there")
     workspace = ScriptedWorkspace([Reply(error=refusal)])
     async with opened(workspace) as chat:
-        await chat.write("a long question")
-        await chat.press("enter")
+        await chat.send("a long question")
         await chat.see("the prompt needs 3,000 slots")
         chat.screen.loader.restart()
         await chat.until(lambda: workspace.loads == 2 and not chat.screen.session.loading)
         await quiet(chat)
-        assert written(chat) == "a long question"
+        assert chat.written == "a long question"
 
 
 async def test_what_is_written_while_the_model_loads_is_kept_when_one_leaves(
@@ -122,7 +120,7 @@ async def test_what_a_chat_is_started_with_comes_behind_its_draft(
         gate.set()
         await read(chat, "house.png")
         await quiet(chat)
-        assert written(chat) == "half a thought\nand more"
+        assert chat.written == "half a thought\nand more"
         assert sent(chat) == before
 
 
@@ -130,13 +128,10 @@ async def test_pictures_without_a_text_are_a_draft_too(tmp_path: Path) -> None:
     workspace = ScriptedWorkspace()
     [norway, rome] = stored(workspace, "Norway", "Rome")
     async with opened(workspace, opening=Opening(norway.id)) as chat:
-        chat.screen.draft.attach([picture_file(tmp_path)])
-        await read(chat, "house.png")
-        chat.screen.loader.open(rome.id)
-        await chat.until(lambda: chat.screen.session.available is rome)
+        await chat.attach(picture_file(tmp_path))
+        await chat.open(rome)
         await read(chat)
-        chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.session.available is norway)
+        await chat.open(norway)
         await read(chat, "house.png")
         chat.screen.loader.restart()
         await chat.until(lambda: workspace.loads == 2 and not chat.screen.session.loading)
@@ -151,8 +146,7 @@ async def test_a_picture_being_read_when_the_chat_is_left_is_read_when_it_is_bac
     hold(ScriptedConversation, "attach")
     async with opened(workspace, opening=Opening(norway.id)) as chat:
         await paste(chat, picture_file(tmp_path))
-        chat.screen.loader.open(rome.id)
-        await chat.until(lambda: chat.screen.session.available is rome)
+        await chat.open(rome)
         gate.set()
         await quiet(chat)
         await read(chat)
@@ -162,13 +156,12 @@ async def test_a_picture_being_read_when_the_chat_is_left_is_read_when_it_is_bac
 
 @pytest.mark.parametrize("keys", [("/think on", "enter"), ("", "ctrl+e", "escape")])
 async def test_a_command_leaves_the_picture_that_is_being_read(
-    keys: tuple[str, ...], tmp_path: Path, gate: threading.Event, hold: Hold
+    chat: Chat, keys: tuple[str, ...], tmp_path: Path, gate: threading.Event, hold: Hold
 ) -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        hold(ScriptedConversation, "attach")
-        await paste(chat, picture_file(tmp_path))
-        await chat.press(*keys[0], *keys[1:])
-        await chat.until(lambda: not written(chat))
-        gate.set()
-        await read(chat, "house.png")
+    await chat.ask("hello")
+    hold(ScriptedConversation, "attach")
+    await paste(chat, picture_file(tmp_path))
+    await chat.press(*keys[0], *keys[1:])
+    await chat.until(lambda: not chat.written)
+    gate.set()
+    await read(chat, "house.png")

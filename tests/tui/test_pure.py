@@ -40,7 +40,7 @@ from q35chat.tui.clipboard import OSC52_LIMIT, copy, osc52, tool_commands
 from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_slash
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS
 from q35chat.tui.images.thumbnail import half_blocks
-from q35chat.tui.markdown.source import code_blocks, conversation_markdown
+from q35chat.tui.markdown.source import conversation_markdown
 from q35chat.tui.preferences import Preferences, load_preferences, save_preferences
 from q35chat.tui.text import (
     clean,
@@ -415,13 +415,14 @@ def test_half_blocks_keep_colours_and_proportions() -> None:
     assert half_blocks(b"no picture", 16, 9) == ()
 
 
-def test_code_blocks_are_found_with_their_own_fences() -> None:
-    text = "a\n```py\nx = 1\n```\nb\n~~~\n```\n~~~\n````\n```\nin\n```\n````\n```\nopen"
-    blocks = code_blocks(text)
-    assert [block.text for block in blocks] == ["x = 1", "```", "```\nin\n```", "open"]
-    assert [block.language for block in blocks] == ["py", "", "", ""]
-
-
 def test_a_conversation_is_copied_as_markdown() -> None:
     turns = [Turn("system", "s"), Turn("user", "q"), Turn("assistant", "a")]
     assert conversation_markdown("T", turns) == "# T\n\n## You\n\nq\n\n## Answer\n\na\n"
+
+
+def test_a_conversation_from_a_summary_is_copied_with_it() -> None:
+    turns = [Turn("user", "q"), Turn("assistant", "a")]
+    copied = conversation_markdown("T", turns, "One.\n\nTwo.\n")
+    assert copied.startswith(
+        "# T\n\n> *What was said before, in short*\n>\n> One.\n>\n> Two.\n\n## You\n"
+    )

@@ -13,8 +13,8 @@ from tests.doubles.scripted_workspace import (
     ScriptedConversation,
     ScriptedWorkspace,
 )
-from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored, written
-from tests.tui.support import opened, picture_file
+from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored
+from tests.tui.support import Chat, opened, picture_file
 
 
 async def test_a_queue_without_its_only_picture_sends_nothing(
@@ -41,8 +41,7 @@ async def test_another_chat_sends_neither_the_queue_nor_its_own_draft(
     async with opened(workspace) as chat:
         before = sent(chat)
         await chat.write("for later")
-        chat.screen.loader.open(norway.id)
-        await chat.until(lambda: chat.screen.session.available is norway)
+        await chat.open(norway)
         hold(ScriptedConversation, "attach")
         await chat.write("what is it?")
         await paste(chat, picture_file(tmp_path))
@@ -53,24 +52,21 @@ async def test_another_chat_sends_neither_the_queue_nor_its_own_draft(
         gate.set()
         await quiet(chat)
         assert sent(chat) == before
-        assert written(chat) == "for later"
+        assert chat.written == "for later"
 
 
 async def test_a_new_chat_after_an_empty_queue_stays_empty(
-    tmp_path: Path, gate: threading.Event, hold: Hold
+    chat: Chat, tmp_path: Path, gate: threading.Event, hold: Hold
 ) -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        hold(ScriptedConversation, "attach")
-        await paste(chat, picture_file(tmp_path))
-        await chat.press("enter")
-        await chat.see("sends when the picture is read")
-        first = chat.conversation
-        await chat.press("ctrl+n")
-        await chat.until(lambda: chat.screen.session.available not in {None, first})
-        gate.set()
-        await quiet(chat)
-        assert sent(chat) == ["hello"]
+    await chat.ask("hello")
+    hold(ScriptedConversation, "attach")
+    await paste(chat, picture_file(tmp_path))
+    await chat.press("enter")
+    await chat.see("sends when the picture is read")
+    await chat.new()
+    gate.set()
+    await quiet(chat)
+    assert sent(chat) == ["hello"]
 
 
 async def test_making_room_for_a_text_that_is_gone_sends_nothing() -> None:
@@ -90,30 +86,28 @@ async def test_making_room_for_a_text_that_is_gone_sends_nothing() -> None:
         assert sent(chat) == before
 
 
-async def test_a_folded_paste_of_nothing_but_blanks_is_no_message() -> None:
-    async with opened() as chat:
-        chat.screen.composer.editor.post_message(events.Paste(" \n" * 3_000))
-        await chat.see("[paste #1")
-        await chat.press("enter")
-        await quiet(chat)
-        assert not sent(chat)
+async def test_a_folded_paste_of_nothing_but_blanks_is_no_message(chat: Chat) -> None:
+    chat.screen.composer.editor.post_message(events.Paste(" \n" * 3_000))
+    await chat.see("[paste #1")
+    await chat.press("enter")
+    await quiet(chat)
+    assert not sent(chat)
 
 
 @pytest.mark.parametrize("key", ["ctrl+r", "ctrl+e"])
 async def test_what_is_done_instead_ends_the_queue(
-    key: str, tmp_path: Path, gate: threading.Event, hold: Hold
+    chat: Chat, key: str, tmp_path: Path, gate: threading.Event, hold: Hold
 ) -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        hold(ScriptedConversation, "attach")
-        await chat.write("what is it?")
-        await paste(chat, picture_file(tmp_path))
-        await chat.press("enter")
-        await chat.see("sends when the picture is read")
-        await chat.press(key)
-        gate.set()
-        await quiet(chat)
-        assert sent(chat) == ["hello"]
-        await chat.press("escape")
-        await chat.until(lambda: written(chat) == "what is it?")
-        await read(chat, "house.png")
+    await chat.ask("hello")
+    hold(ScriptedConversation, "attach")
+    await chat.write("what is it?")
+    await paste(chat, picture_file(tmp_path))
+    await chat.press("enter")
+    await chat.see("sends when the picture is read")
+    await chat.press(key)
+    gate.set()
+    await quiet(chat)
+    assert sent(chat) == ["hello"]
+    await chat.press("escape")
+    await chat.until(lambda: chat.written == "what is it?")
+    await read(chat, "house.png")

@@ -6,8 +6,6 @@ from textual.timer import Timer
 
 from q35chat.chat.service import ModelInfo
 from q35chat.tui.screens.chat import Opening
-from q35chat.tui.widgets.answer import Piece
-from q35chat.tui.widgets.turns import AnswerView
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import Chat, opened
 
@@ -17,14 +15,12 @@ ROOMY = ModelInfo("m", "npu", "fp16", "d", 100_000, False)
 async def open_dialogue(chat: Chat, pairs: int) -> None:
     conversation = chat.workspace.add("Long", dialogue(pairs))
     conversation.fill(100)
-    chat.screen.loader.open(conversation.id)
-    await chat.until(lambda: chat.screen.session.available is conversation)
+    await chat.open(conversation)
     await chat.see(f"Answer number {pairs}.")
 
 
 async def start(chat: Chat, gate: Gate, tokens: int) -> None:
-    await chat.write("go")
-    await chat.press("enter")
+    await chat.send("go")
     await more(chat, gate, tokens)
 
 
@@ -37,9 +33,11 @@ async def more(chat: Chat, gate: Gate, tokens: int) -> None:
         await chat.pilot.pause()
 
 
-async def test_a_reader_who_scrolled_up_is_never_pulled_down() -> None:
+async def test_a_reader_who_scrolled_up_is_never_pulled_down_until_he_comes_back_to_the_end() -> (
+    None
+):
     gate = Gate()
-    async with opened(ScriptedWorkspace([Reply("line\n\n" * 300, gate=gate)])) as chat:
+    async with opened(ScriptedWorkspace([Reply("line\n\n" * 400, gate=gate)])) as chat:
         await open_dialogue(chat, 8)
         await start(chat, gate, 60)
         transcript = chat.screen.transcript
@@ -49,88 +47,64 @@ async def test_a_reader_who_scrolled_up_is_never_pulled_down() -> None:
         await more(chat, gate, 60)
         assert transcript.scroll_y == place
         assert "↓ new text below" in chat.flat
-        gate.open()
-        await chat.idle()
-        assert transcript.scroll_y == place
-
-
-async def test_following_resumes_when_the_reader_comes_back_to_the_end() -> None:
-    gate = Gate()
-    async with opened(ScriptedWorkspace([Reply("line\n\n" * 300, gate=gate)])) as chat:
-        await open_dialogue(chat, 8)
-        await start(chat, gate, 60)
-        transcript = chat.screen.transcript
-        await chat.press("pageup")
-        await chat.until(lambda: not transcript.following)
         while not transcript.following:
             await chat.press("pagedown")
         await more(chat, gate, 60)
         await chat.until(lambda: transcript.scroll_y >= transcript.max_scroll_y)
-        gate.open()
-        await chat.idle()
-        assert transcript.following
-
-
-async def test_control_end_goes_to_the_end_and_follows() -> None:
-    gate = Gate()
-    async with opened(ScriptedWorkspace([Reply("line\n\n" * 200, gate=gate)])) as chat:
-        await open_dialogue(chat, 8)
-        await start(chat, gate, 60)
         await chat.press("pageup", "pageup")
-        await chat.until(lambda: not chat.screen.transcript.following)
-        await chat.press("ctrl+end")
-        await chat.until(lambda: chat.screen.transcript.following)
+        await chat.until(lambda: not transcript.following)
+        place = transcript.scroll_y
         gate.open()
         await chat.idle()
-
-
-async def test_a_short_conversation_cannot_be_scrolled_out_of_following() -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        await chat.press("pageup", "pagedown")
-        assert chat.screen.transcript.following
-        assert "hello" in chat.flat
-
-
-async def test_a_thousand_turns_mount_a_bounded_window() -> None:
-    async with opened() as chat:
-        await open_dialogue(chat, 500)
-        transcript = chat.screen.transcript
-        assert len(transcript.views) == 12
-        assert transcript.hidden_before == 988
-        widgets = len(list(chat.screen.walk_children()))
-        for _ in range(5):
-            await chat.press("ctrl+home")
-            await chat.pilot.pause()
-        assert len(transcript.views) == 36
-        assert transcript.hidden_after == 36
-        assert len(list(chat.screen.walk_children())) < widgets + 24 * 10
-
-
-async def test_earlier_turns_load_without_moving_what_is_read() -> None:
-    async with opened() as chat:
-        await open_dialogue(chat, 100)
-        transcript = chat.screen.transcript
-        while transcript.scroll_y > 0:
-            await chat.press("pageup")
-        await chat.see("↑ 188 earlier turns")
-        await chat.see("Question number 95?")
-        await chat.press("pageup")
-        await chat.until(lambda: transcript.hidden_before == 176)
-        await chat.see("Question number 95?")
-        await chat.press("pageup")
-        await chat.see("Answer number 92.")
-
-
-async def test_the_end_comes_back_after_reading_the_beginning() -> None:
-    async with opened() as chat:
-        await open_dialogue(chat, 100)
-        for _ in range(5):
-            await chat.press("ctrl+home")
-        await chat.until(lambda: chat.screen.transcript.hidden_after > 0)
+        assert transcript.scroll_y == place
         await chat.press("ctrl+end")
-        await chat.see("Answer number 100.")
-        assert chat.screen.transcript.hidden_after == 0
+        await chat.until(lambda: transcript.following)
+        await chat.until(lambda: transcript.scroll_y >= transcript.max_scroll_y)
+
+
+async def test_a_short_conversation_cannot_be_scrolled_out_of_following(chat: Chat) -> None:
+    await chat.ask("hello")
+    await chat.press("pageup", "pagedown")
+    assert chat.screen.transcript.following
+    assert "hello" in chat.flat
+
+
+async def test_a_thousand_turns_mount_a_bounded_window(chat: Chat) -> None:
+    await open_dialogue(chat, 500)
+    transcript = chat.screen.transcript
+    assert len(transcript.views) == 12
+    assert transcript.hidden_before == 988
+    widgets = len(list(chat.screen.walk_children()))
+    for _ in range(5):
+        await chat.press("ctrl+home")
+        await chat.pilot.pause()
+    assert len(transcript.views) == 36
+    assert transcript.hidden_after == 36
+    assert len(list(chat.screen.walk_children())) < widgets + 24 * 10
+
+
+async def test_earlier_turns_load_without_moving_what_is_read(chat: Chat) -> None:
+    await open_dialogue(chat, 100)
+    transcript = chat.screen.transcript
+    while transcript.scroll_y > 0:
+        await chat.press("pageup")
+    await chat.see("↑ 188 earlier turns")
+    await chat.see("Question number 95?")
+    await chat.press("pageup")
+    await chat.until(lambda: transcript.hidden_before == 176)
+    await chat.see("Question number 95?")
+    await chat.press("pageup")
+    await chat.see("Answer number 92.")
+
+
+async def test_the_end_comes_back_after_reading_the_beginning(chat: Chat) -> None:
+    await open_dialogue(chat, 100)
+    for _ in range(5):
+        await chat.press("ctrl+home")
+    await chat.until(lambda: chat.screen.transcript.hidden_after > 0)
+    await chat.press("ctrl+end")
+    await chat.see("Answer number 100.")
+    assert chat.screen.transcript.hidden_after == 0
 
 
 async def test_sending_from_the_middle_of_the_history_shows_the_new_turn() -> None:
@@ -156,34 +130,6 @@ async def test_many_turns_in_one_sitting_stay_bounded() -> None:
         assert chat.screen.transcript.hidden_after == 0
 
 
-async def test_twenty_thousand_tokens_are_shown_to_the_last_with_few_widgets() -> None:
-    part = "Some prose with **bold** words.\n\n```python\nx = 1\n```\n\n- a\n- b\n\n"
-    text = part * (81_000 // len(part)) + "the very last words"
-    workspace = ScriptedWorkspace([Reply(text)], info=ROOMY)
-    async with opened(workspace) as chat:
-        await chat.ask("go")
-        view = chat.screen.transcript.views[-1]
-        assert chat.screen.session.meter.made >= 20_000
-        assert chat.screen.session.meter.capacity.kept >= 20_000
-        assert isinstance(view, AnswerView)
-        assert view.answer.text == text
-        await chat.see("the very last words")
-        assert len(list(chat.screen.walk_children())) < 200
-
-
-async def test_a_finished_piece_of_an_answer_is_not_laid_out_again() -> None:
-    gate = Gate()
-    text = "A paragraph of the long answer, with some words in it.\n\n" * 200
-    async with opened(ScriptedWorkspace([Reply(text, gate=gate)], info=ROOMY)) as chat:
-        await start(chat, gate, 600)
-        pieces = list(chat.screen.transcript.views[-1].query(Piece))
-        first = pieces[0]._laid_out
-        await more(chat, gate, 600)
-        assert pieces[0]._laid_out is first
-        gate.open()
-        await chat.idle()
-
-
 async def test_the_scroll_bar_stands_at_the_end_when_a_panel_takes_room_from_the_end() -> None:
     workspace = ScriptedWorkspace([Reply("And so it went on. " * 30, finish="capacity")])
     stored = workspace.add("A long story", dialogue(30))
@@ -206,9 +152,8 @@ def ticking(chat: Chat) -> list[Timer]:
     ]
 
 
-async def test_nothing_ticks_while_idle() -> None:
-    async with opened() as chat:
-        await chat.ask("hello")
-        await chat.write("draft")
-        await chat.until(lambda: "this turn needs" in chat.flat)
-        await chat.until(lambda: not ticking(chat))  # what ticks once may still be about to
+async def test_nothing_ticks_while_idle(chat: Chat) -> None:
+    await chat.ask("hello")
+    await chat.write("draft")
+    await chat.until(lambda: "this turn needs" in chat.flat)
+    await chat.until(lambda: not ticking(chat))  # what ticks once may still be about to

@@ -40,8 +40,7 @@ async def died(runtime: Runtime, folder: Path) -> AsyncIterator[Chat]:
     """The application after the runtime died in the middle of its first answer."""
     with Store(folder) as store:
         async with opened(cast("Any", Workspace(store, runtime.load))) as chat:
-            await chat.write("hello")
-            await chat.press("enter")
+            await chat.send("hello")
             await chat.see("The runtime died.")
             await chat.idle()
             yield chat
@@ -70,8 +69,7 @@ async def test_the_restart_loads_the_model_anew_and_frees_the_dead_one(tmp_path:
         assert [backend.closed for backend in runtime.backends] == [True, False]
         assert chat.screen.session.steps[0].id == session
         assert "Answer 1 t" in chat.flat
-        await chat.write("and now?")
-        await chat.press("enter")
+        await chat.send("and now?")
         await chat.see("Answer 2 to: and now?")
         await chat.idle()
         assert len(runtime.backends[1].prompts) == 1
@@ -96,8 +94,7 @@ async def test_a_restart_that_fails_keeps_the_chat_and_can_be_tried_again(tmp_pa
         assert "Answer 1 t" in chat.flat
         runtime.error = None
         await restarted(chat)
-        await chat.write("better?")
-        await chat.press("enter")
+        await chat.send("better?")
         await chat.see("Answer 2 to: better?")
         await chat.idle()
 
@@ -117,7 +114,7 @@ async def test_a_draft_survives_the_restart(tmp_path: Path) -> None:
     async with died(Runtime(), tmp_path) as chat:
         await chat.write("half a thought")
         await restarted(chat)
-        assert chat.screen.composer.editor.text == "half a thought"
+        assert chat.written == "half a thought"
 
 
 async def test_a_picture_attached_while_the_model_restarts_goes_with_its_question(

@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from q35chat.tui.screens import help as help_screen
-from q35chat.tui.screens.chat import Opening
-from tests.tui.scenes import SCENES, Scene, still_clocks
+from tests.tui.scenes import SCENES, played, still_clocks
 from tests.tui.snapshots import Shot, difference, read, shoot, side_by_side, written
-from tests.tui.support import NARROW, WIDE, Chat, opened
+from tests.tui.support import NARROW, WIDE, Chat
 
 SCREENS = Path(__file__).parent / "screens"
 HOUSE = ("q35-dark", "q35-light")
 FEW = ("answered", "full")
 REWRITE = "REWRITE_SCREENS"
+JUMPS = ((44, 30), (200, 50), (1, 1), WIDE, (2, 2), (3, 40), (120, 1), (7, 7))
 
 
 def stored(name: str, size: tuple[int, int]) -> Path:
@@ -37,20 +38,27 @@ async def shots(chat: Chat, themes: Sequence[str]) -> Shot:
     return side_by_side(taken)
 
 
-async def played(
-    scene: Scene, sizes: Sequence[tuple[int, int]], themes: Sequence[str]
+async def looked_at(
+    name: str,
+    sizes: Sequence[tuple[int, int]],
+    themes: Sequence[str],
+    monkeypatch: Any,
+    jumps: Sequence[tuple[int, int]] = (),
 ) -> dict[tuple[int, int], Shot]:
-    """Play a scene once and look at it in all sizes and themes."""
-    opening = Opening(scene.session)
-    async with opened(scene.workspace, size=sizes[0], opening=opening, loaded=scene.loads) as chat:
-        chat.app.exporter = scene.exporter
-        await scene.go(chat)
-        found = {}
-        for size in sizes:
-            await chat.pilot.resize_terminal(*size)
-            found[size] = await shots(chat, themes)
-        scene.open_gates()
-        await chat.idle()
+    """Play a scene once and look at it in all sizes and themes. Then its terminal jumps to other
+    sizes, and it is there again."""
+    found = {}
+    with still_clocks(monkeypatch):
+        async with played(SCENES[name], sizes[0]) as chat:
+            for size in sizes:
+                await chat.pilot.resize_terminal(*size)
+                found[size] = await shots(chat, themes)
+            before = await chat.resized(*sizes[0])
+            for size in (*jumps, sizes[0]):
+                await chat.pilot.resize_terminal(*size)
+                await chat.pilot.pause()
+                assert chat.app.size == size
+            assert await chat.settled() == before
     return found
 
 
@@ -62,44 +70,34 @@ def compare(path: Path, shot: Shot) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-async def test_screen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+async def test_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # its length decides where the help page breaks lines
     monkeypatch.setattr(help_screen, "preferences_path", lambda: Path("/config/interface.toml"))
-    with still_clocks(monkeypatch):
-        found = await played(SCENES[name](), (WIDE, NARROW), HOUSE)
+    found = await looked_at(name, (WIDE, NARROW), HOUSE, monkeypatch, JUMPS)
     for size, shot in found.items():
         compare(stored(name, size), shot)
 
 
 @pytest.mark.parametrize("name", FEW)
 async def test_screen_in_the_colours_of_the_terminal(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with still_clocks(monkeypatch):
-        found = await played(SCENES[name](), (WIDE,), ("ansi-dark", "ansi-light"))
+    found = await looked_at(name, (WIDE,), ("ansi-dark", "ansi-light"), monkeypatch)
     compare(stored(f"{name}-ansi", WIDE), found[WIDE])
 
 
 @pytest.mark.parametrize("name", FEW)
-async def test_screen_without_colours(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+async def test_screen_without_colours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    with still_clocks(monkeypatch):
-        found = await played(SCENES[name](), (WIDE,), HOUSE)
+    found = await looked_at(name, (WIDE,), HOUSE, monkeypatch)
     compare(stored(f"{name}-no_colour", WIDE), found[WIDE])
 
 
 @pytest.mark.parametrize("name", ["answered", "full", "settings", "setup_form"])
 async def test_a_screen_made_narrow_is_the_screen_that_was_narrow_from_the_start(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with still_clocks(monkeypatch):
-        found = await played(SCENES[name](), (NARROW,), HOUSE)
+    found = await looked_at(name, (NARROW,), HOUSE, monkeypatch)
     compare(stored(name, NARROW), found[NARROW])
 
 

@@ -136,83 +136,78 @@ async def editing(chat: Chat, text: str) -> Editor:
     return chat.screen.composer.editor
 
 
-async def test_the_cursor_moves_and_deletes_whole_characters() -> None:
-    async with opened() as chat:
-        editor = chat.screen.composer.editor
-        for text in TEXTS.values():
-            editor.put(text)
-            parts = clusters(text)
-            for index in range(len(parts), 0, -1):
-                assert editor.cursor_location == (0, len("".join(parts[:index])))
-                editor.action_cursor_left()
-            for index in range(len(parts)):
-                assert editor.cursor_location == (0, len("".join(parts[:index])))
-                editor.action_cursor_right()
-            while parts:
-                assert editor.text == "".join(parts)
-                editor.action_delete_left()
-                parts.pop()
-            assert editor.text == ""
+async def test_the_cursor_moves_and_deletes_whole_characters(chat: Chat) -> None:
+    editor = chat.screen.composer.editor
+    for text in TEXTS.values():
+        editor.put(text)
+        parts = clusters(text)
+        for index in range(len(parts), 0, -1):
+            assert editor.cursor_location == (0, len("".join(parts[:index])))
+            editor.action_cursor_left()
+        for index in range(len(parts)):
+            assert editor.cursor_location == (0, len("".join(parts[:index])))
+            editor.action_cursor_right()
+        while parts:
+            assert editor.text == "".join(parts)
+            editor.action_delete_left()
+            parts.pop()
+        assert editor.text == ""
 
 
-async def test_delete_takes_the_whole_character_or_word_after_the_cursor() -> None:
-    async with opened() as chat:
-        editor = chat.screen.composer.editor
-        editor.put(f"{FAMILY}e\u0301te\u0301 שָׁלוֹם!")
-        editor.move_cursor((0, 0))
-        editor.action_delete_right()
-        assert editor.text == "e\u0301te\u0301 שָׁלוֹם!"
-        editor.action_delete_word_right()
-        editor.action_delete_word_right()
-        assert editor.text == "!"
+async def test_delete_takes_the_whole_character_or_word_after_the_cursor(chat: Chat) -> None:
+    editor = chat.screen.composer.editor
+    editor.put(f"{FAMILY}e\u0301te\u0301 שָׁלוֹם!")
+    editor.move_cursor((0, 0))
+    editor.action_delete_right()
+    assert editor.text == "e\u0301te\u0301 שָׁלוֹם!"
+    editor.action_delete_word_right()
+    editor.action_delete_word_right()
+    assert editor.text == "!"
 
 
-@every_text
-async def test_text_is_shown_sent_and_copied_whole(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = ScriptedWorkspace([Reply(text)])
-    long = f"{text} {text} {text}"
+async def test_text_is_shown_sent_and_copied_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = ScriptedWorkspace([Reply(text) for text in TEXTS.values()])
     async with opened(workspace, size=NARROW) as chat:
-        editor = await editing(chat, long)
-        assert bare(long) in bare(_rows(chat, editor))
-        await chat.press("enter")
-        await chat.until(lambda: len(chat.conversation.steps) > 1)
-        await chat.idle()
-        assert chat.conversation.steps[0].turn.text == long
-        shown = bare(await chat.settled())
-        assert bare(long) in shown
-        assert shown.count(bare(text)) >= 4
-        assert {cell_len(line) for line in chat.text.split("\n")} == {NARROW[0]}
         copied: list[str] = []
         monkeypatch.setattr(chat.app, "copy", lambda answer, _: copied.append(answer))
-        await chat.screen.run_command("copy_answer")
-        assert copied == [text]
-
-
-async def test_typing_one_key_at_a_time_keeps_the_order() -> None:
-    async with opened() as chat:
-        editor = chat.screen.composer.editor
         for text in TEXTS.values():
-            editor.put("👧")
-            editor.move_cursor((0, 0))
-            for character in text:
-                editor.insert(character)
-            assert editor.text == text + "👧"
-            editor.action_cursor_left()
-            assert editor.cursor_location[1] in (0, *ends(editor.text))
+            await chat.new()
+            long = f"{text} {text} {text}"
+            await chat.write(long)
+            assert bare(long) in bare(_rows(chat.screen.composer.editor))
+            await chat.press("enter")
+            await chat.until(lambda: len(chat.conversation.steps) > 1)
+            await chat.idle()
+            assert chat.conversation.steps[0].turn.text == long
+            shown = bare(await chat.settled())
+            assert bare(long) in shown
+            assert shown.count(bare(text)) >= 4
+            assert {cell_len(line) for line in chat.text.split("\n")} == {NARROW[0]}
+            await chat.screen.run_command("copy_answer")
+        assert copied == [*TEXTS.values()]
 
 
-async def test_keys_that_python_does_not_call_printable_are_text() -> None:
-    async with opened() as chat:
-        text = f"نمی\u200cخواهم\u3000{FAMILY}\xa0\U0001fae8"
-        editor = chat.screen.composer.editor
-        for character in (*text, "\U0010eeee", "\x85"):
-            editor.post_message(events.Key("some_key", character))
-        await chat.pilot.pause()
-        assert editor.text == text
-        await chat.press("backspace", "backspace", "backspace")
-        assert editor.text == "نمی\u200cخواهم\u3000"
+async def test_typing_one_key_at_a_time_keeps_the_order(chat: Chat) -> None:
+    editor = chat.screen.composer.editor
+    for text in TEXTS.values():
+        editor.put("👧")
+        editor.move_cursor((0, 0))
+        for character in text:
+            editor.insert(character)
+        assert editor.text == text + "👧"
+        editor.action_cursor_left()
+        assert editor.cursor_location[1] in (0, *ends(editor.text))
+
+
+async def test_keys_that_python_does_not_call_printable_are_text(chat: Chat) -> None:
+    text = f"نمی\u200cخواهم\u3000{FAMILY}\xa0\U0001fae8"
+    editor = chat.screen.composer.editor
+    for character in (*text, "\U0010eeee", "\x85"):
+        editor.post_message(events.Key("some_key", character))
+    await chat.pilot.pause()
+    assert editor.text == text
+    await chat.press("backspace", "backspace", "backspace")
+    assert editor.text == "نمی\u200cخواهم\u3000"
 
 
 async def test_a_click_finds_the_character_that_is_drawn_there() -> None:
@@ -250,13 +245,12 @@ async def test_home_and_end_stay_on_the_wrapped_line() -> None:
         assert x > 40
 
 
-async def test_the_cursor_covers_a_whole_character() -> None:
-    async with opened() as chat:
-        editor = await editing(chat, f"a{FAMILY}b")
-        editor.action_cursor_left()
-        editor.action_cursor_left()
-        texts = [segment.text for segment in editor.render_line(0)]
-        assert FAMILY in texts
+async def test_the_cursor_covers_a_whole_character(chat: Chat) -> None:
+    editor = await editing(chat, f"a{FAMILY}b")
+    editor.action_cursor_left()
+    editor.action_cursor_left()
+    texts = [segment.text for segment in editor.render_line(0)]
+    assert FAMILY in texts
 
 
 async def test_wide_tabs_and_long_spaces_do_not_disturb_the_cursor() -> None:
@@ -269,5 +263,5 @@ async def test_wide_tabs_and_long_spaces_do_not_disturb_the_cursor() -> None:
             editor.action_cursor_left()
 
 
-def _rows(chat: Chat, editor: Editor) -> str:
+def _rows(editor: Editor) -> str:
     return "".join(editor.render_line(y).text for y in range(editor.wrapped_document.height))

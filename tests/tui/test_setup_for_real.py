@@ -33,16 +33,14 @@ async def said(chat: Chat, text: str) -> None:
     assert conversation is not None
     conversation.change_settings(replace(conversation.settings(), max_new_tokens=6))
     before = len(conversation.steps)
-    await chat.write(text)
-    await chat.press("enter")
+    await chat.send(text)
     await chat.until(lambda: len(conversation.steps) == before + 2)
     await chat.idle()
 
 
 async def test_a_real_checkpoint_becomes_the_model_that_answers(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     export_checkpoint(checkpoint, tmp_path / "old")
     options = ChatOptions(model_dir=tmp_path / "old")
     with Store() as store:
@@ -73,9 +71,8 @@ async def test_a_real_checkpoint_becomes_the_model_that_answers(
 
 
 async def test_a_real_export_that_is_stopped_leaves_nothing(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     worker = (sys.executable, "-m", "tests.support.held_export")
     async with setting_up(ChildExporter(worker)) as chat:
         put(chat, "model", str(checkpoint))

@@ -6,25 +6,24 @@ import pytest
 
 from q35chat.errors import StoreError
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
-from tests.tui.support import opened
+from tests.tui.support import Chat, opened
 
 
 async def test_a_branch_that_cannot_be_kept_is_told_and_the_chat_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened() as chat:
-        await chat.ask("one")
-        await chat.press("ctrl+r")
-        await chat.until(lambda: chat.conversation.steps[-1].branches == 2)
-        await chat.idle()
+    await chat.ask("one")
+    await chat.press("ctrl+r")
+    await chat.until(lambda: chat.conversation.steps[-1].branches == 2)
+    await chat.idle()
 
-        def refuse(*_: object) -> None:
-            raise StoreError("The chat was deleted by another q35chat. Start a new one.")
+    def refuse(*_: object) -> None:
+        raise StoreError("The chat was deleted by another q35chat. Start a new one.")
 
-        monkeypatch.setattr(chat.conversation, "choose_branch", refuse)
-        await chat.press("alt+left")
-        await chat.hear("deleted by another q35chat")
-        assert chat.conversation.steps[-1].branch == 1
+    monkeypatch.setattr(chat.conversation, "choose_branch", refuse)
+    await chat.press("alt+left")
+    await chat.hear("deleted by another q35chat")
+    assert chat.conversation.steps[-1].branch == 1
 
 
 @pytest.mark.parametrize("command", ["drop", "think", "code"])
@@ -35,8 +34,7 @@ async def test_a_number_of_more_digits_than_python_reads_is_refused_in_a_line(
         await chat.ask("one")
         await chat.ask("two")
         before = chat.conversation.settings()
-        await chat.write(f"/{command} {'9' * 5_000}")
-        await chat.press("enter")
+        await chat.send(f"/{command} {'9' * 5_000}")
         await chat.hear(f"“{'9' * 39}…”")
         assert len(chat.said) < 200
         assert chat.conversation.settings() == before
@@ -46,10 +44,8 @@ async def test_a_number_of_more_digits_than_python_reads_is_refused_in_a_line(
     ("command", "words"), [("image", "a.png cannot be read"), ("export", "Written to")]
 )
 async def test_a_path_in_the_home_of_nobody_is_a_path_like_any_other(
-    command: str, words: str
+    chat: Chat, command: str, words: str
 ) -> None:
-    async with opened() as chat:
-        await chat.ask("one")
-        await chat.write(f"/{command} ~nobody-of-that-name/a.png")
-        await chat.press("enter")
-        await chat.hear(words)
+    await chat.ask("one")
+    await chat.send(f"/{command} ~nobody-of-that-name/a.png")
+    await chat.hear(words)

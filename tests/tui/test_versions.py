@@ -239,8 +239,7 @@ async def test_a_turn_that_failed_leaves_the_numbers_of_what_is_on_screen() -> N
     async with opened(ScriptedWorkspace(replies)) as chat:
         await chat.ask("One")
         before = numbers(chat)
-        await chat.write("Two")
-        await chat.press("enter")
+        await chat.send("Two")
         await chat.see("does not fit")
         await chat.idle()
         assert numbers(chat) == before

@@ -12,7 +12,7 @@ from q35chat.chat.service import Forecast
 from q35chat.errors import UsageError
 from q35chat.tui.widgets.composer import forecast_lines
 from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace
-from tests.tui.on_the_way import open_long, read, ways
+from tests.tui.on_the_way import open_long, ways
 from tests.tui.support import NARROW, Chat, opened, picture_file
 
 TINY = replace(MODEL, capacity=64)
@@ -46,8 +46,7 @@ async def test_in_an_empty_chat_a_message_that_is_too_long_is_told_what_would_he
 
 async def test_a_smaller_picture_is_named_only_where_there_is_one(tmp_path: Path) -> None:
     async with opened(ScriptedWorkspace(info=TINY)) as chat:
-        chat.screen.draft.attach([picture_file(tmp_path)])
-        await read(chat, "house.png")
+        await chat.attach(picture_file(tmp_path))
         await refused(chat, 60)
         assert "a shorter message, a smaller picture, or a bundle" in told(chat)
 
@@ -77,8 +76,7 @@ async def test_a_chat_that_starts_from_a_summary_offers_one_without_it() -> None
     workspace = ScriptedWorkspace()
     async with opened(workspace) as chat:
         begun = workspace.add("Continued", summary="They spoke of Norway. " * 360)
-        chat.screen.loader.open(begun.id)
-        await chat.until(lambda: chat.screen.session.available is begun)
+        await chat.open(begun)
         await refused(chat, 60)
         assert ways(chat) == ["New chat with this message"]
 
@@ -116,15 +114,13 @@ async def test_what_was_left_out_is_still_said_when_its_message_is_sent() -> Non
         assert "Left out “Question number 1?”" in chat.flat
 
 
-@pytest.mark.parametrize("width", range(60, 131, 5))
-async def test_the_forecast_is_whole_at_every_width(width: int, tmp_path: Path) -> None:
-    async with opened(size=(width, 30)) as chat:
-        chat.screen.draft.attach([picture_file(tmp_path, size=(640, 640))])
-        await read(chat, "house.png")
-        await chat.write("hello")
-        await chat.see("needs 413 slots (400 picture)")
-        assert "1,635 left" in chat.flat
-        line = next(line for line in chat.text.splitlines() if "needs 413" in line)
+async def test_the_forecast_is_whole_at_every_width(chat: Chat, tmp_path: Path) -> None:
+    await chat.attach(picture_file(tmp_path, size=(640, 640)))
+    await chat.write("hello")
+    await chat.see("needs 413 slots (400 picture)")
+    for width in range(60, 131, 5):
+        shown = await chat.resized(width, 30)
+        [line] = [line for line in shown.splitlines() if "needs 413 slots (400 picture)" in line]
         assert "1,635 left" in line
 
 

@@ -14,13 +14,6 @@ from tests.tui.support import NARROW, WIDE, opened
 DEMO = replace(MODEL, name="demo", is_demo=True)
 
 
-async def test_without_earlier_chats_the_welcome_names_none() -> None:
-    async with opened() as chat:
-        await chat.app.workers.wait_for_complete()
-        await chat.see("F1 lists every key")
-        assert "earlier chat" not in chat.flat
-
-
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 async def test_the_welcome_says_how_to_come_back_to_earlier_chats(size: tuple[int, int]) -> None:
     workspace = ScriptedWorkspace(info=DEMO)

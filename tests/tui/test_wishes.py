@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import patience
-from tests.tui.support import Chat, opened
+from tests.tui.support import Chat
 from tests.tui.test_on_a_terminal import program
 from tests.tui.test_tmux import terminal
 from tests.tui.tmux import Tmux
@@ -35,18 +35,17 @@ async def resting(chat: Chat) -> None:
     ],
 )
 async def test_an_unmet_wish_fails_with_its_words_and_the_screen(
-    wait: Any, wish: str, monkeypatch: pytest.MonkeyPatch
+    chat: Chat, wait: Any, wish: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened() as chat:
-        await chat.write("what stands there")
-        chat.app.notify("and was said")
-        await chat.see("and was said")
-        monkeypatch.setattr(patience, "STILL_S", 0.1)
-        with pytest.raises(AssertionError) as failed:
-            await wait(chat)
-        problem = str(failed.value)
-        assert problem.startswith(f"{wish}\nmessages: and was said\n")
-        assert "what stands there" in problem
+    await chat.write("what stands there")
+    chat.app.notify("and was said")
+    await chat.see("and was said")
+    monkeypatch.setattr(patience, "STILL_S", 0.1)
+    with pytest.raises(AssertionError) as failed:
+        await wait(chat)
+    problem = str(failed.value)
+    assert problem.startswith(f"{wish}\nmessages: and was said\n")
+    assert "what stands there" in problem
 
 
 def test_an_unmet_wish_at_a_terminal_shows_its_screen(monkeypatch: pytest.MonkeyPatch) -> None:

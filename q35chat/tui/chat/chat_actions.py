@@ -9,19 +9,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from textual.screen import Screen
-
-from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import Turn
 from q35chat.errors import PictureError, Q35Error
+from q35chat.tui.application import Application
 from q35chat.tui.chat.draft import Draft
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.loading import Loader
 from q35chat.tui.chat.session import Session
-from q35chat.tui.chat.view import busy, obstacle, thinking_words
-from q35chat.tui.commands import Keymap
+from q35chat.tui.chat.view import obstacle, thinking_words
+from q35chat.tui.commands import BY_ID
 from q35chat.tui.markdown.source import CodeBlock, conversation_markdown, numbered_blocks
 from q35chat.tui.text import count, one_line
 from q35chat.tui.widgets.messages import Severity
@@ -29,37 +27,17 @@ from q35chat.tui.widgets.transcript import Transcript
 from q35chat.user_input import MOST, typed_number, typed_path, typed_picture
 
 if TYPE_CHECKING:
-    from q35chat.tui.exporting import Exporter, Made
+    from q35chat.tui.exporting import Made
     from q35chat.tui.screens.confirm import ConfirmScreen
 
 THINKING_BUDGET: Final = 512
-T = TypeVar("T")
-
-
-class Program(Protocol):
-    """What the commands ask of the application."""
-
-    keymap: Keymap
-    exporter: Exporter | None
-
-    def push_screen(self, screen: Screen[T], callback: Callable[[T | None], None]) -> object:
-        """Open a dialog; `callback` gets what it gives."""
-
-    def copy(self, text: str, what: str) -> None:
-        """Copy a text, and say of `what` it was."""
-
-    def exit(self) -> None:
-        """End."""
-
-    def action_command_palette(self) -> None:
-        """Open the command palette."""
 
 
 @dataclass(eq=False)
 class ChatActions:
     """`do_<id>` for the commands that begin no turn; each takes the argument of a slash command.
 
-    `program` is asked for when it is needed: there is none before the screen is shown.
+    `application` is asked for when it is needed: there is none before the screen is shown.
     """
 
     session: Session
@@ -67,69 +45,53 @@ class ChatActions:
     transcript: Transcript
     loader: Loader
     host: Host
-    program: Callable[[], Program]
+    application: Callable[[], Application]
     _quitting: ConfirmScreen | None = field(default=None, init=False)
 
     # -- which chat
 
     async def do_new(self, _: str) -> None:
         """Start a new conversation."""
-        if self._idle():
-            self.loader.open(None)
+        self.loader.open(None)
 
     async def do_sessions(self, _: str) -> None:
         """Choose another conversation."""
-        conversation = self.session.conversation
-        if not self._idle() or conversation is None:
-            return
-
         from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415
 
         def opened(stored: str | None) -> None:
             self.loader.count_earlier()
-            if stored is not None and self._idle():
+            if stored is not None and self._can("sessions"):
                 self.loader.open(stored)
 
-        dialog = SessionsScreen(self.session.workspace, conversation.id)
-        self.program().push_screen(dialog, opened)
+        dialog = SessionsScreen(self.session.workspace, self.session.current.id)
+        self.application().push_screen(dialog, opened)
 
-    def _idle(self) -> bool:
-        """Whether a conversation is there and nothing runs; else that is said."""
-        return self._free(obstacle(self.session))
-
-    def _free(self, why_not: str) -> bool:
+    def _can(self, command_id: str) -> bool:
+        """Whether a command can still be run, now that its dialog closes; else that is said."""
+        why_not = obstacle(self.session, BY_ID[command_id].when)
         if why_not:
             self.host.say(why_not)
         return not why_not
 
     async def do_setup(self, _: str) -> None:
         """Export a model and let it answer."""
-        exporter = self.program().exporter
-        if not self._free(busy(self.session)) or exporter is None:
+        exporter = self.application().exporter
+        if exporter is None:
             return
 
         from q35chat.tui.screens.setup import SetupScreen  # noqa: PLC0415
 
         def closed(made: Made | None) -> None:
-            if made is not None and self._free(busy(self.session)):
+            if made is not None and self._can("setup"):
                 self.loader.use(made)
 
-        self.program().push_screen(SetupScreen(exporter), closed)
+        self.application().push_screen(SetupScreen(exporter), closed)
 
     # -- its settings
 
-    def _changeable(self) -> Conversation | None:
-        """The conversation whose settings are meant now; else says why there is none."""
-        if self.session.conversation is None or self.session.opening:
-            self.host.say(obstacle(self.session))
-            return None
-        return self.session.conversation
-
     async def do_thinking(self, argument: str) -> None:
         """Turn thinking off, on, or give it a budget; without an argument go through them."""
-        conversation = self._changeable()
-        if conversation is None:
-            return
+        conversation = self.session.current
         settings = conversation.settings()
         if argument:
             chosen = _thinking_argument(argument)
@@ -152,10 +114,6 @@ class ChatActions:
 
     async def do_settings(self, _: str) -> None:
         """Change how answers are made and how the screen looks."""
-        conversation = self._changeable()
-        if conversation is None:
-            return
-
         from q35chat.tui.screens.settings import SettingsScreen  # noqa: PLC0415
 
         def closed(not_taken: str | None) -> None:
@@ -163,7 +121,7 @@ class ChatActions:
             if not_taken:
                 self.host.say(not_taken, "error", about="settings")
 
-        self.program().push_screen(SettingsScreen(conversation), closed)
+        self.application().push_screen(SettingsScreen(self.session.current), closed)
 
     # -- what goes in and out
 
@@ -182,7 +140,7 @@ class ChatActions:
             if path is not None:
                 self.draft.attach((path,))
 
-        self.program().push_screen(PickerScreen(Path.cwd()), picked)
+        self.application().push_screen(PickerScreen(Path.cwd()), picked)
 
     async def do_export(self, argument: str) -> None:
         """Write the conversation to a folder."""
@@ -208,7 +166,7 @@ class ChatActions:
         """Copy the last answer."""
         answers = [turn.text for turn in self._turns if turn.role == "assistant"]
         if answers:
-            self.program().copy(answers[-1], "the answer")
+            self.application().copy(answers[-1], "the answer")
         else:
             self.host.say("There is no answer to copy yet")
 
@@ -219,7 +177,7 @@ class ChatActions:
             self.host.say("There is nothing to copy yet")
         else:
             text = conversation_markdown(conversation.title, self._turns, conversation.summary)
-            self.program().copy(text, "the chat")
+            self.application().copy(text, "the chat")
 
     async def do_copy_code(self, number: str) -> None:
         """Copy the code block with this number; without one the only block, or ask which."""
@@ -240,7 +198,7 @@ class ChatActions:
                 if place is not None:
                     self._copy_block(blocks, place)
 
-            self.program().push_screen(BlocksScreen(blocks), chosen)
+            self.application().push_screen(BlocksScreen(blocks), chosen)
 
     async def code_blocks(self) -> list[CodeBlock]:
         """The code blocks by their numbers, from 1: those of the newest answer first. All answers
@@ -253,7 +211,7 @@ class ChatActions:
 
     def _copy_block(self, blocks: Sequence[CodeBlock], place: int) -> None:
         which = "the code block" if len(blocks) == 1 else f"code block {place + 1}"
-        self.program().copy(blocks[place].text, which)
+        self.application().copy(blocks[place].text, which)
 
     # -- reading
 
@@ -292,11 +250,11 @@ class ChatActions:
         """Show all keys and commands."""
         from q35chat.tui.screens.help import HelpScreen  # noqa: PLC0415
 
-        self.program().push_screen(HelpScreen(self.program().keymap), lambda _: None)
+        self.application().push_screen(HelpScreen(self.application().keymap), lambda _: None)
 
     async def do_palette(self, _: str) -> None:
         """Find a command by name."""
-        self.program().action_command_palette()
+        self.application().action_command_palette()
 
     async def do_quit(self, _: str) -> None:
         """Leave; ask first while an answer is being written."""
@@ -316,7 +274,7 @@ class ChatActions:
 
         question = "An answer is still being written. Stop it and quit?"
         self._quitting = ConfirmScreen(question, "What is written so far is kept.", "Stop and quit")
-        self.program().push_screen(self._quitting, answered)
+        self.application().push_screen(self._quitting, answered)
 
     def turn_ended(self) -> None:
         """Who is being asked about a running answer is asked about none: their word still counts,
@@ -330,7 +288,7 @@ class ChatActions:
         self.draft.save_now()
         self.session.stop()
         self.host.refresh()
-        self.program().exit()
+        self.application().exit()
 
 
 def _no_thinking(argument: str) -> str:

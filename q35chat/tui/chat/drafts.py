@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,7 +59,9 @@ class Drafts:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept = _limited(_read(path))
+        self._kept: dict[str, KeptDraft] = {}
+        with suppress(OSError):
+            self._kept = _limited(_standing(path))
         self._known = dict(self._kept)
         self._put: dict[str, KeptDraft] = {}
         self._putting = threading.Lock()
@@ -144,58 +147,40 @@ def _written(draft: KeptDraft) -> object:
     return {"text": draft.text, "pictures": pictures}
 
 
-def _read(path: Path) -> dict[str, KeptDraft]:
-    """What can be read, all drafts in the file or none."""
-    try:
-        return _standing(path)
-    except OSError:
-        return {}
-
-
 def _standing(path: Path) -> dict[str, KeptDraft]:
     """The drafts in the file, none where it makes no sense. Raises OSError where it is there and
     cannot be read."""
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            return {}
-        document = json.loads(path.read_text("utf-8"))
+        whole = path.is_file() and path.stat().st_size <= _MOST_BYTES
+        document = json.loads(path.read_text("utf-8")) if whole else None
     except (FileNotFoundError, ValueError, RecursionError):
-        return {}
-    if not isinstance(document, dict):
-        return {}
-    drafts = {key: _draft(value) for key, value in document.items()}
+        document = None
+    found = document.items() if isinstance(document, dict) else ()
+    drafts = {key: _draft(value) for key, value in found}
     return {key: draft for key, draft in drafts.items() if not draft.empty}
 
 
 def _draft(value: object) -> KeptDraft:
-    if isinstance(value, str):
-        return KeptDraft(safe_text(value))
-    if not isinstance(value, dict):
-        return _NOTHING
-    text, pictures = value.get("text"), value.get("pictures")
-    listed = pictures[: Drafts.MOST_PICTURES] if isinstance(pictures, list) else []
-    found = (_picture(picture) for picture in listed)
-    return KeptDraft(
-        safe_text(text) if isinstance(text, str) else "",
-        tuple(picture for picture in found if picture is not None),
-    )
+    match value:
+        case str(text):
+            return KeptDraft(safe_text(text))
+        case {"text": str(text), "pictures": list(listed)}:
+            found = map(_picture, listed[: Drafts.MOST_PICTURES])
+            return KeptDraft(safe_text(text), tuple(it for it in found if it is not None))
+    return _NOTHING
 
 
 def _picture(value: object) -> KeptPicture | None:
-    if not isinstance(value, dict):
-        return None
-    name, path = value.get("name"), _path(value.get("path"))
-    if isinstance(name, str) and name.strip():
-        return KeptPicture(name, path)
-    return None if path is None else KeptPicture(path.name, path)
+    match value:
+        case {"name": str(name), "path": str(path)} if name.strip():
+            return KeptPicture(name, _path(path))
+    return None
 
 
-def _path(value: object) -> Path | None:
+def _path(text: str) -> Path | None:
     """An absolute path that the system would take, whether or not anything is there."""
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_PATH or "\0" in value:
-        return None
     try:
-        os.fsencode(value)
+        taken = 0 < len(os.fsencode(text)) <= _LONGEST_PATH and "\0" not in text
     except UnicodeEncodeError:
         return None
-    return Path(value) if Path(value).is_absolute() else None
+    return Path(text) if taken and Path(text).is_absolute() else None

@@ -20,6 +20,7 @@ from q35chat.tui.chat.session import Session
 from q35chat.tui.text import cause
 from q35chat.tui.widgets.panel import Panel, Way
 from q35chat.tui.widgets.transcript import Transcript
+from q35chat.tui.workers import attempt
 
 if TYPE_CHECKING:
     from q35chat.tui.exporting import Made
@@ -166,13 +167,8 @@ class Loader:
         self._begin(work, failed, then)
 
     def _begin(self, work: Callable[[], Conversation], failed: Failed, then: str = "") -> None:
-        def attempt() -> Conversation | Exception:
-            try:
-                return work()
-            except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
-                return error
-
-        self.host.background("load", attempt, partial(self._end, failed, then), exclusive=True)
+        ended = partial(self._end, failed, then)
+        self.host.background("load", partial(attempt, work), ended, exclusive=True)
 
     async def _end(self, failed: Failed, then: str, found: Conversation | Exception) -> None:
         if isinstance(found, Exception):

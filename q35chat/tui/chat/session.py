@@ -12,7 +12,7 @@ from typing import Literal
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
-from q35chat.chat.service import Step
+from q35chat.chat.service import ModelInfo, Step
 from q35chat.chat.workspace import Workspace
 from q35chat.tui.chat.meter import WARN_AT, Meter
 from q35chat.tui.chat.running_turn import Batch, RunningTurn, pacer_for
@@ -53,6 +53,12 @@ class Session:
         self.earlier = 0
 
     @property
+    def current(self) -> Conversation:
+        """The open conversation, for a command that is run only where there is one."""
+        assert self.conversation is not None
+        return self.conversation
+
+    @property
     def loading(self) -> bool:
         """Whether a model or a chat is on its way."""
         return self.state == "loading"
@@ -66,6 +72,12 @@ class Session:
     def available(self) -> Conversation | None:
         """The open conversation, where its model is there and no other one is on its way."""
         return None if self.loading else self.conversation
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """The model that answers; None while none does."""
+        stays = self.opening or not self.loading
+        return self.conversation.model if self.conversation is not None and stays else None
 
     @property
     def steps(self) -> Sequence[Step]:

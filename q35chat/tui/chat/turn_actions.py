@@ -23,7 +23,7 @@ from q35chat.tui.chat.paste import picture_paths, typed_pictures
 from q35chat.tui.chat.recovery import Recovery, oldest_words
 from q35chat.tui.chat.running_turn import SHORTEST_S, RunningTurn
 from q35chat.tui.chat.session import Session
-from q35chat.tui.chat.view import missing, obstacle
+from q35chat.tui.chat.view import missing
 from q35chat.tui.commands import parse_slash
 from q35chat.tui.text import one_line, slots
 from q35chat.tui.widgets.messages import Messages
@@ -171,14 +171,6 @@ class TurnActions:
 
     # -- commands
 
-    def idle(self) -> Conversation | None:
-        """The conversation, if it is there and nothing runs; else says why not."""
-        why_not = obstacle(self.session)
-        if why_not:
-            self.host.say(why_not)
-            return None
-        return self.session.conversation
-
     async def do_stop(self, _: str) -> None:
         """Stop the turn; else take back the most recent thing that waits."""
         if self.session.running:
@@ -198,9 +190,7 @@ class TurnActions:
 
     async def do_regenerate(self, _: str) -> None:
         """Answer the last question again."""
-        conversation = self.idle()
-        if conversation is None:
-            return
+        conversation = self.session.current
         if not conversation.steps:
             self.host.say("There is no answer to regenerate yet")
             return
@@ -211,9 +201,7 @@ class TurnActions:
 
     async def do_proceed(self, _: str) -> None:
         """Go on with the last answer."""
-        conversation = self.idle()
-        if conversation is None:
-            return
+        conversation = self.session.current
         last = conversation.steps[-1] if conversation.steps else None
         if last is None or last.turn.role != "assistant" or last.turn.finish == "stop":
             self.host.say("The last answer is complete; there is nothing to continue")
@@ -222,10 +210,9 @@ class TurnActions:
 
     async def do_edit(self, _: str) -> None:
         """Change an earlier question."""
-        if self.idle() is not None:
-            self.panel.dismiss()
-            self.draft.unqueue()
-            self.draft.edit_earlier()
+        self.panel.dismiss()
+        self.draft.unqueue()
+        self.draft.edit_earlier()
 
     async def do_branch_back(self, _: str) -> None:
         """Show the version of the chat before this one."""
@@ -236,9 +223,7 @@ class TurnActions:
         await self._branch(1)
 
     async def _branch(self, by: int) -> None:
-        conversation = self.idle()
-        if conversation is None:
-            return
+        conversation = self.session.current
         last = conversation.steps[-1] if conversation.steps else None
         if last is None or last.branches == 1:
             self.host.say("There is only one version; a retry or an edit makes another")
@@ -253,9 +238,7 @@ class TurnActions:
 
     async def do_drop_oldest(self, argument: str) -> None:
         """Leave out the oldest question and answer, or so many of them."""
-        conversation = self.idle()
-        if conversation is None:
-            return
+        conversation = self.session.current
         most = len(self.session.questions) - 1
         pairs = typed_number(argument, most) if argument else 1
         if most < 1:
@@ -286,9 +269,7 @@ class TurnActions:
 
     async def do_summarise(self, _: str) -> None:
         """Let the model write a summary, then go on in a new conversation that starts from it."""
-        conversation = self.idle()
-        if conversation is None:
-            return
+        conversation = self.session.current
         if not conversation.steps:
             self.host.say("There is nothing to sum up yet")
             return

@@ -1,4 +1,4 @@
-"""What the lines around the conversation show: title, welcome, meters, notice, status, hints.
+"""What the lines around the conversation show of the session and the draft, in words.
 
 Pure functions of the session and the draft.
 """
@@ -6,16 +6,13 @@ Pure functions of the session and the draft.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from textual.content import Content
 
-from q35chat.chat.service import ModelInfo
 from q35chat.tui.chat.draft import Draft
-from q35chat.tui.chat.meter import Reading
-from q35chat.tui.chat.session import NoticeText, Session
-from q35chat.tui.commands import PANEL_KEYS, key_label
+from q35chat.tui.chat.session import Session
+from q35chat.tui.commands import PANEL_KEYS, When, key_label
 from q35chat.tui.text import count
 from q35chat.tui.widgets.bars import Hint
 from q35chat.tui.widgets.composer import forecast_lines
@@ -24,53 +21,11 @@ _LOADING: Final = "loading the model…"
 _NO_MODEL: Final = "no model"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """`model` is None until one answers, for good where it `failed`. `empty`: the welcome stands
-    where the turns would. `status` are wordings of one line, the best first."""
-
-    title: str
-    model_state: str
-    model: ModelInfo | None
-    failed: bool
-    earlier: int
-    empty: bool
-    notice: NoticeText
-    reading: Reading
-    status: tuple[Content, ...]
-    hints: tuple[Hint, ...]
-    always: tuple[Hint, ...]
-
-
-def view_of(
-    session: Session,
-    draft: Draft,
-    key: Callable[[str], str],
-    *,
-    ways: int | None,
-    following: bool,
-) -> View:
-    """All that is shown now. `key` names the key of a command; `ways` is how many a panel on
-    screen offers, None without one; `following`: the newest text is in sight."""
-    conversation = session.conversation
-    model = conversation.model if conversation is not None else None
-    if session.loading and not session.opening:
-        model = None
-    failed = session.state == "failed"
-    begun = conversation is not None and bool(conversation.summary)
-    return View(
-        title=conversation.title if conversation is not None else "",
-        model_state=model.name if model is not None else _NO_MODEL if failed else _LOADING,
-        model=model,
-        failed=failed,
-        earlier=session.earlier,
-        empty=not (session.running or begun or session.steps),
-        notice=session.notice,
-        reading=session.meter.reading(),
-        status=_status(session, draft),
-        hints=(*_hints(session, draft, key, ways, following), (key("palette"), "commands")),
-        always=((key("help"), "help"), (key("quit"), "quit")),
-    )
+def model_state(session: Session) -> str:
+    """The model that answers, or what becomes of it."""
+    if session.model is not None:
+        return session.model.name
+    return _NO_MODEL if session.state == "failed" else _LOADING
 
 
 def busy(session: Session) -> str:
@@ -80,9 +35,12 @@ def busy(session: Session) -> str:
     return "The answer is still being written; Esc stops it first" if session.running else ""
 
 
-def obstacle(session: Session) -> str:
-    """Why no turn can be begun or changed now; empty where one can."""
-    absent = "" if session.conversation else "There is no model yet; the panel says why"
+def obstacle(session: Session, when: When = "idle") -> str:
+    """Why a command that can be run `when` it says cannot be run now; empty where it can."""
+    there = session.conversation is not None
+    if when == "always" or (when == "chat" and there and not session.opening):
+        return ""
+    absent = "" if there or when == "free" else "There is no model yet; the panel says why"
     return busy(session) or absent
 
 
@@ -107,7 +65,8 @@ def thinking_words(session: Session) -> str:
     return f"thinking on, at most {count(settings.thinking_budget)} tokens"
 
 
-def _status(session: Session, draft: Draft) -> tuple[Content, ...]:
+def status(session: Session, draft: Draft) -> tuple[Content, ...]:
+    """Wordings of one line, the best first."""
     if session.remark:
         return (Content(session.remark),)
     if draft.forecast is not None and not session.running and not draft.composer.empty:
@@ -115,13 +74,16 @@ def _status(session: Session, draft: Draft) -> tuple[Content, ...]:
     return (Content(thinking_words(session)),)
 
 
-def _hints(
+def hints(
     session: Session,
     draft: Draft,
     key: Callable[[str], str],
+    *,
     ways: int | None,
     following: bool,
 ) -> list[Hint]:
+    """The keys for what can be done next. `key` names the key of a command; `ways` is how many a
+    panel on screen offers, None without one; `following`: the newest text is in sight."""
     if session.running:
         below = [] if following else [(key("follow"), "↓ new text below")]
         return [(key("stop"), "stopping…" if session.state == "stopping" else "stop"), *below]

@@ -12,9 +12,10 @@ import secrets
 from bisect import bisect_right
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from q35chat.tui.images.thumbnail import Pixels
+if TYPE_CHECKING:
+    from PIL import Image
 
 FIRST: Final = 0x100000
 LAST: Final = 0x10FFFD
@@ -32,7 +33,7 @@ class Placed:
     columns: int
     rows: int
     first: int
-    pixels: Pixels
+    picture: Image.Image
 
     def line(self, row: int) -> str:
         """The characters of one row of cells."""
@@ -54,7 +55,7 @@ class Gallery:
         self._removed: list[Placed] = []
         self._next_id = secrets.randbelow(_IDS)
 
-    def add(self, pixels: Pixels, columns: int, rows: int) -> Placed | None:
+    def add(self, picture: Image.Image, columns: int, rows: int) -> Placed | None:
         """Give a picture its characters; None when there are none left."""
         size = columns * rows
         with self._lock:
@@ -62,7 +63,7 @@ class Gallery:
             if first + size - 1 > LAST:
                 return None
             self._next_id = self._next_id % (_IDS - 1) + 1
-            added = Placed(self._next_id, columns, rows, first, pixels)
+            added = Placed(self._next_id, columns, rows, first, picture)
             self._placed.insert(index, added)
             return added
 

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from q35chat.tui.images.gallery import CELLS, Gallery, Placed
 from q35chat.tui.images.graphics import PictureDisplay, cell_pixels
-from q35chat.tui.images.thumbnail import Pixels
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from PIL import Image
 
 _LEAVING: Final = "\x1b[?1049l"
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
@@ -162,11 +162,8 @@ def _command(keys: str, payload: str = "") -> str:
 
 
 def _png(placed: Placed) -> bytes:
-    from PIL import Image  # noqa: PLC0415 - the first paint must not wait for it
-
-    pixels = placed.pixels
     file = BytesIO()
-    Image.frombytes("RGB", (pixels.width, pixels.height), pixels.rgb).save(file, "PNG")
+    placed.picture.save(file, "PNG")
     return file.getvalue()
 
 
@@ -203,7 +200,7 @@ class Canvas:
     def __init__(self, placed: Placed, cell: tuple[int, int]) -> None:
         self._cell = cell
         size = (placed.columns * cell[0], placed.rows * cell[1])
-        self._indices, self._palette = _indexed(placed.pixels, size)
+        self._indices, self._palette = _indexed(placed.picture, size)
         self._runs: dict[tuple[int, int, int], str] = {}
 
     def run(self, row: int, start: int, end: int) -> str:
@@ -216,12 +213,11 @@ class Canvas:
         return self._runs[key]
 
 
-def _indexed(pixels: Pixels, size: tuple[int, int]) -> tuple[NDArray[np.uint8], list[int]]:
+def _indexed(picture: Image.Image, size: tuple[int, int]) -> tuple[NDArray[np.uint8], list[int]]:
     import numpy as np  # noqa: PLC0415 - the first paint must not wait for them
     from PIL import Image  # noqa: PLC0415
 
-    image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.rgb).resize(size)
-    reduced = image.quantize(_COLOURS, dither=Image.Dither.NONE)
+    reduced = picture.resize(size).quantize(_COLOURS, dither=Image.Dither.NONE)
     return np.asarray(reduced, dtype=np.uint8), reduced.getpalette() or []
 
 

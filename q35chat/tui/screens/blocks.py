@@ -9,17 +9,14 @@ from rich.cells import cell_len, set_cell_size
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from q35chat.text import pluralise
 from q35chat.tui.markdown.source import CodeBlock
+from q35chat.tui.screens.dialog import DIM, Dialog
 from q35chat.tui.text import clean, one_line
 
-_DIM: Final = "$foreground 60%"
 _SHOWN_LINES: Final = 8
 
 
@@ -29,7 +26,7 @@ def row(number: int, block: CodeBlock, width: int) -> Content:
     room = max(8, width - len(facts) - 5)
     text = one_line(block.first_line or "empty", room)
     pad = " " * max(0, room - Content(text).cell_length)
-    return Content.assemble((f"{number:>3}  ", "$accent bold"), text, pad, (facts, _DIM))
+    return Content.assemble((f"{number:>3}  ", "$accent bold"), text, pad, (facts, DIM))
 
 
 def beginning(block: CodeBlock, width: int) -> Content:
@@ -43,11 +40,13 @@ def beginning(block: CodeBlock, width: int) -> Content:
     return Content("\n".join([*shown, *([f"… {pluralise(rest, 'more line')}"] if rest else [])]))
 
 
-class BlocksScreen(ModalScreen[int | None]):
+class BlocksScreen(Dialog[int | None]):
     """Gives the place of the chosen block, from 0."""
 
+    TITLE = "Copy a code block"
+    FOOT = "Enter or its number copies · Esc closes"
     BINDINGS = [  # noqa: RUF012
-        Binding("escape,f4", "leave", "Close", show=False),
+        Binding("f4", "leave", "Close", show=False),
         *(Binding(str(digit), f"take({digit - 1})", "Copy", show=False) for digit in range(1, 10)),
     ]
 
@@ -55,22 +54,13 @@ class BlocksScreen(ModalScreen[int | None]):
         super().__init__()
         self._blocks = blocks
 
-    @property
-    def _width(self) -> int:
-        return min(84, self.app.size.width * 95 // 100) - 8
-
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         """The list, and the beginning of the highlighted block."""
-        with Vertical(classes="dialog"):
-            yield Static("Copy a code block", classes="dialog-title")
-            yield OptionList(
-                *(
-                    Option(row(number, block, self._width))
-                    for number, block in enumerate(self._blocks, start=1)
-                )
-            )
-            yield Static(id="block")
-            yield Static("Enter or its number copies · Esc closes", classes="dialog-foot")
+        yield OptionList(*self._rows())
+        yield Static(id="block")
+
+    def _rows(self) -> list[Content]:
+        return [row(place + 1, it, self.inner_width) for place, it in enumerate(self._blocks)]
 
     def on_mount(self) -> None:
         """The first block of the newest answer is chosen."""
@@ -81,8 +71,8 @@ class BlocksScreen(ModalScreen[int | None]):
     def on_resize(self) -> None:
         """The rows have another width."""
         options = self.query_one(OptionList)
-        for place, block in enumerate(self._blocks):
-            options.replace_option_prompt_at_index(place, row(place + 1, block, self._width))
+        for place, prompt in enumerate(self._rows()):
+            options.replace_option_prompt_at_index(place, prompt)
         self._look_at(options.highlighted)
 
     @on(OptionList.OptionHighlighted)
@@ -91,7 +81,7 @@ class BlocksScreen(ModalScreen[int | None]):
 
     def _look_at(self, place: int | None) -> None:
         block = self._blocks[place or 0]
-        self.query_one("#block", Static).update(beginning(block, self._width))
+        self.query_one("#block", Static).update(beginning(block, self.inner_width))
 
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:
@@ -101,7 +91,3 @@ class BlocksScreen(ModalScreen[int | None]):
         """Take the block with this number."""
         if place < len(self._blocks):
             self.dismiss(place)
-
-    def action_leave(self) -> None:
-        """Copy nothing."""
-        self.dismiss(None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -19,7 +19,8 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from q35chat.chat.workspace import Workspace
-from q35chat.tui.chat.chat_actions import ChatActions, Program
+from q35chat.tui.application import application, key_of
+from q35chat.tui.chat.chat_actions import ChatActions
 from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.chat.host import Host
@@ -27,27 +28,19 @@ from q35chat.tui.chat.loading import Loader
 from q35chat.tui.chat.recovery import Recovery
 from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.turn_actions import TurnActions
-from q35chat.tui.chat.view import view_of
-from q35chat.tui.commands import key_of, panel_bindings, screen_bindings
-from q35chat.tui.markdown.source import CodeBlock
+from q35chat.tui.chat.view import hints, model_state, obstacle, status
+from q35chat.tui.commands import BY_ID, panel_bindings, screen_bindings
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
 from q35chat.tui.widgets.messages import Messages, Severity
 from q35chat.tui.widgets.meters import MeterLine, Meters
-from q35chat.tui.widgets.panel import Panel, WayLine
-from q35chat.tui.widgets.transcript import Edge, Transcript
+from q35chat.tui.widgets.panel import Panel
+from q35chat.tui.widgets.transcript import Transcript
 from q35chat.tui.widgets.welcome import Welcome
 
 WIDE: Final = 100
 _LATEST_S: Final = 0.5
 T = TypeVar("T")
-
-
-class Application(Program, Protocol):
-    """What the screen asks of its application."""
-
-    def painted(self) -> None:
-        """The first paint is on the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +82,9 @@ class ChatScreen(Screen[None]):
         self.draft = draft = Draft(session, self.composer, drafts, host, self.set_timer, queued)
         self.loader = loader = Loader(session, draft, transcript, panel, host, queued)
         self._recovery = Recovery(session, draft, panel, self.messages, host, send, loader.restart)
-        self._chats = ChatActions(session, draft, transcript, loader, host, self._application)
+        self.chats = ChatActions(
+            session, draft, transcript, loader, host, partial(application, self)
+        )
         self.turns = TurnActions(
             session,
             draft,
@@ -101,7 +96,7 @@ class ChatScreen(Screen[None]):
             host,
             every=self.set_interval,
             spawn=partial(self.run_worker, group="end"),
-            on_end=self._chats.turn_ended,
+            on_end=self.chats.turn_ended,
         )
 
     def compose(self) -> ComposeResult:
@@ -145,7 +140,7 @@ class ChatScreen(Screen[None]):
             if self._latest is not None:
                 self._latest.stop()
                 self._latest = None
-            self._application().painted()
+            application(self).painted()
             self.loader.load(self._opening.session)
 
     def expect(self, size: Size) -> None:
@@ -163,9 +158,6 @@ class ChatScreen(Screen[None]):
         self.session.stop()
 
     # -- what its parts ask of it
-
-    def _application(self) -> Application:
-        return cast("Application", self.app)
 
     def say(self, text: str, severity: Severity = "information", *, about: str = "") -> None:
         """A short message that goes away by itself, or with a newer one about the same."""
@@ -210,37 +202,29 @@ class ChatScreen(Screen[None]):
     def _show(self) -> None:
         """Draw what the session and the draft are now. The meters that are not on screen have the
         numbers too, for when they are."""
-        view = view_of(
-            self.session,
-            self.draft,
-            self.key,
-            ways=len(self.panel.ways) if self.panel.display else None,
-            following=self.transcript.following,
-        )
-        self.query_one(TitleBar).show(view.title, view.model_state)
-        self.query_one(MeterLine).show(view.reading)
-        self.query_one(Meters).show(view.reading)
-        self.query_one(Hints).show(view.hints, view.always)
+        session, conversation = self.session, self.session.conversation
+        bar, foot = self.query_one(TitleBar), self.query_one(Hints)
+        bar.title = conversation.title if conversation is not None else ""
+        bar.state = model_state(session)
+        reading = session.meter.reading()
+        self.query_one(MeterLine).reading = reading
+        self.query_one(Meters).reading = reading
+        ways = len(self.panel.ways) if self.panel.display else None
+        following = self.transcript.following
+        key = partial(key_of, self)
+        mine = hints(session, self.draft, key, ways=ways, following=following)
+        foot.hints = (*mine, (key("palette"), "commands"))
+        foot.always = ((key("help"), "help"), (key("quit"), "quit"))
+        begun = conversation is not None and bool(conversation.summary or session.steps)
+        self.transcript.display = begun or session.running
         welcome = self.query_one(Welcome)
-        welcome.display = view.empty
-        self.transcript.display = not view.empty
-        if view.empty:
-            welcome.show(
-                view.model,
-                self.key("setup"),
-                failed=view.failed,
-                earlier=view.earlier,
-                chats_key=self.key("sessions"),
-            )
-        sign, colour = ("●", "$primary") if view.notice.engine else ("▲", "$warning")
-        self.query_one(NoticeLine).say(view.notice.text, sign=sign, colour=colour)
-        self.composer.show_status(*view.status)
+        welcome.display = not self.transcript.display
+        if welcome.display:
+            welcome.show(session, key("setup"), key("sessions"))
+        self.query_one(NoticeLine).notice = session.notice
+        self.composer.show_status(*status(session, self.draft))
 
     # -- keys and clicks
-
-    def key(self, command_id: str) -> str:
-        """The key of a command as the user's settings have it."""
-        return key_of(self.app, command_id)
 
     async def action_command(self, command_id: str) -> None:
         """Run a command by key."""
@@ -248,8 +232,11 @@ class ChatScreen(Screen[None]):
 
     async def run_command(self, command_id: str, argument: str = "") -> None:
         """Run a command of the table."""
+        if why_not := obstacle(self.session, BY_ID[command_id].when):
+            self.say(why_not)
+            return
         name = f"do_{command_id}"
-        owner = next(it for it in (self.turns, self._chats, self) if hasattr(it, name))
+        owner = next(it for it in (self.turns, self.chats, self) if hasattr(it, name))
         await getattr(owner, name)(argument)
 
     async def do_meters(self, _: str) -> None:
@@ -266,14 +253,6 @@ class ChatScreen(Screen[None]):
         """Take one of the ways a panel offers."""
         await self._recovery.choose(index)
 
-    @on(WayLine.Chosen)
-    async def _way_clicked(self, event: WayLine.Chosen) -> None:
-        await self._recovery.choose(event.index)
-
-    @on(Edge.Asked)
-    async def _edge_asked(self, event: Edge.Asked) -> None:
-        await (self.transcript.earlier() if event.side == "earlier" else self.transcript.later())
-
     def on_resize(self) -> None:
         """The other meters may be on screen now."""
         self.call_after_refresh(self._show)
@@ -281,7 +260,3 @@ class ChatScreen(Screen[None]):
     def on_click(self) -> None:
         """Typing always goes to the composer."""
         self.draft.composer.editor.focus()
-
-    async def code_blocks(self) -> list[CodeBlock]:
-        """The code blocks by their numbers, from 1, for the palette."""
-        return await self._chats.code_blocks()

@@ -6,18 +6,18 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from q35chat.tui.screens.dialog import DIM, Dialog
 from q35chat.tui.text import clean
 
 
-class ConfirmScreen(ModalScreen[bool]):
-    """True for yes."""
+class ConfirmScreen(Dialog[bool]):
+    """True for yes; anything else is no."""
 
     BINDINGS = [  # noqa: RUF012
-        Binding("escape,n", "answer(False)", "No", show=False),
-        Binding("y", "answer(True)", "Yes", show=False),
+        Binding("n", "leave", "No", show=False),
+        Binding("y", "dismiss(True)", "Yes", show=False),
     ]
 
     def __init__(self, question: str, detail: str, yes: str) -> None:
@@ -37,7 +37,7 @@ class ConfirmScreen(ModalScreen[bool]):
         return Content.styled(clean(self._question), "bold")
 
     def _dim(self) -> Content:
-        return Content.styled(clean(self._detail), "$foreground 60%")
+        return Content.styled(clean(self._detail), DIM)
 
     def ask_instead(self, question: str, detail: str, yes: str) -> None:
         """What was asked has changed meanwhile; the keys and what they mean stay."""
@@ -54,7 +54,3 @@ class ConfirmScreen(ModalScreen[bool]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """A button answers."""
         self.dismiss(event.button.id == "yes")
-
-    def action_answer(self, yes: bool) -> None:
-        """A key answers."""
-        self.dismiss(yes)

@@ -7,9 +7,8 @@ from typing import Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from q35chat.tui.commands import (
@@ -22,8 +21,8 @@ from q35chat.tui.commands import (
     key_label,
 )
 from q35chat.tui.preferences import preferences_path
+from q35chat.tui.screens.dialog import DIM, Dialog
 
-_DIM: Final = "$foreground 60%"
 _KEY, _SLASH = 11, 17
 _LEAST_TEXT: Final = 20
 _ROOMY: Final = 64
@@ -33,7 +32,7 @@ def help_content(keymap: Keymap, width: int) -> Content:
     """The whole page, `width` cells wide, with the keys as the user has them."""
     lines: list[Content] = []
     for group in dict.fromkeys(command.group for command in COMMANDS):
-        lines.append(Content.styled(group.upper(), f"{_DIM} bold"))
+        lines.append(Content.styled(group.upper(), f"{DIM} bold"))
         if group == WRITING:
             lines += [_row(key_label(key), "", words, width) for key, words in COMPOSER_KEYS]
         for command in (it for it in COMMANDS if it.group == group):
@@ -44,7 +43,7 @@ def help_content(keymap: Keymap, width: int) -> Content:
             lines.append(_row(panel, "", "Take a way on that a panel offers", width))
         lines.append(Content(""))
     for note in _notes():
-        lines += [Content.styled(line, _DIM) for line in wrap(note, max(_LEAST_TEXT, width))]
+        lines += [Content.styled(line, DIM) for line in wrap(note, max(_LEAST_TEXT, width))]
     return Content("\n").join(lines)
 
 
@@ -70,24 +69,22 @@ def _row(key: str, slash: str, words: str, width: int) -> Content:
     return Content("\n").join([head + first, *(Content(" " * indent + line) for line in rest)])
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Scrolls with the arrow keys."""
 
-    BINDINGS = [  # noqa: RUF012
-        Binding("escape,f1,q", "dismiss", "Close", show=False)
-    ]
+    TITLE = "Keys and commands"
+    FOOT = "↑ ↓ scroll · Esc closes"
+    WIDEST = 92
+    BINDINGS = [Binding("f1,q", "leave", "Close", show=False)]  # noqa: RUF012
 
     def __init__(self, keymap: Keymap) -> None:
         super().__init__()
         self._keymap = keymap
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         """One scrolling page."""
-        with Vertical(classes="dialog"):
-            yield Static("Keys and commands", classes="dialog-title")
-            with VerticalScroll():
-                yield Static(id="page")
-            yield Static("↑ ↓ scroll · Esc closes", classes="dialog-foot")
+        with VerticalScroll():
+            yield Static(id="page")
 
     def on_mount(self) -> None:
         """Arrow keys scroll."""
@@ -95,5 +92,5 @@ class HelpScreen(ModalScreen[None]):
 
     def on_resize(self) -> None:
         """Wrap again."""
-        width = min(84, self.size.width * 95 // 100 - 8)
-        self.query_one("#page", Static).update(help_content(self._keymap, width))
+        page = help_content(self._keymap, self.inner_width)
+        self.query_one("#page", Static).update(page)

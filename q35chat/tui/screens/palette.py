@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -15,21 +14,15 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
 from q35chat.text import pluralise
+from q35chat.tui.application import key_of
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.screens.chat import ChatScreen
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.key_order import LatestQuery, run_in_order
 
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A line of the palette: what is searched, what is shown without a search, what it does."""
-
-    title: str
-    shown: str
-    help: str
-    run: Callable[[], Awaitable[None]]
+Line = tuple[str, str, str, Callable[[], Awaitable[None]]]
+"""A line of the palette: what is searched, what is shown without a search, help, what it does."""
 
 
 class CommandTable(Provider):
@@ -41,35 +34,34 @@ class CommandTable(Provider):
 
     async def discover(self) -> Hits:
         """All commands, in the table's order."""
-        for entry in self._commands():
-            yield DiscoveryHit(entry.shown, entry.run, entry.title, entry.help)
+        for title, shown, words, run in self._commands():
+            yield DiscoveryHit(shown, run, title, words)
 
     async def search(self, query: str) -> Hits:
         """Commands and code blocks whose title matches."""
         matcher = self.matcher(query)
-        blocks = await self._chat.code_blocks()
-        for entry in (*self._commands(), *self._entries(blocks)):
-            score = matcher.match(entry.title)
+        blocks = await self._chat.chats.code_blocks()
+        for title, _, words, run in (*self._commands(), *self._blocks(blocks)):
+            score = matcher.match(title)
             if score > 0:
-                title = matcher.highlight(entry.title)
-                yield Hit(score, title, entry.run, entry.title, entry.help)
+                yield Hit(score, matcher.highlight(title), run, title, words)
 
-    def _commands(self) -> Iterator[_Entry]:
+    def _commands(self) -> Iterator[Line]:
         for command in COMMANDS:
             if command.id != "palette":
-                key = self._chat.key(command.id)
+                key = key_of(self._chat, command.id)
                 shown = f"{command.title}  ({escape(key)})" if key else command.title
                 run = partial(self._chat.run_command, command.id)
-                yield _Entry(command.title, shown, command.help, run)
+                yield command.title, shown, command.help, run
 
-    def _entries(self, blocks: Sequence[CodeBlock]) -> Iterator[_Entry]:
+    def _blocks(self, blocks: Sequence[CodeBlock]) -> Iterator[Line]:
         for number, block in enumerate(blocks, start=1):
             title = f"Copy code block {number}"
             facts = " · ".join(part for part in (block.language, pluralise(block.lines, "line"))
                                if part)  # fmt: skip
-            help_text = escape(one_line(f"{facts} · {block.first_line}", 60))
+            words = escape(one_line(f"{facts} · {block.first_line}", 60))
             run = partial(self._chat.run_command, "copy_code", str(number))
-            yield _Entry(title, title, help_text, run)
+            yield title, title, words, run
 
 
 class _Search(CommandInput):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 from textual import on, work
@@ -12,14 +11,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.text import readable_size
 from q35chat.tui.chat.completion import Choice, listing
+from q35chat.tui.screens.dialog import DIM, SearchDialog
 from q35chat.tui.text import clean
-from q35chat.tui.widgets.key_order import LatestQuery, LineField
 from q35chat.tui.widgets.picture import Picture
 
 _MOST_PREVIEWED = 32 << 20
@@ -32,91 +30,56 @@ class _Entry(Option):
     """A line of the list: what it puts into the path, and the picture there if it is one."""
 
     def __init__(self, path: str, picture: Path | None = None, name: str = "") -> None:
-        super().__init__(_row(name or _last(path), is_picture=picture is not None))
+        style = "$accent" if picture is not None else "$foreground 70%"
+        super().__init__(Content.styled(clean(name or _last(path)), style))
         self.path = path
         self.picture = picture
 
 
-class PickerScreen(ModalScreen[Path | None]):
+class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
     """Gives the chosen picture."""
 
-    BINDINGS = [  # noqa: RUF012
-        Binding("escape", "leave", "Close", show=False),
-        Binding("down", "move(1)", "Next", show=False),
-        Binding("up", "move(-1)", "Previous", show=False),
-        Binding("tab", "complete", "Complete", show=False),
-    ]
-
+    TITLE = "Attach a picture"
+    FOOT = "Enter attaches or opens a folder · Tab completes · Esc closes"
+    PLACEHOLDER = "Type a path"
+    BINDINGS = [Binding("tab", "complete", "Complete", show=False)]  # noqa: RUF012
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
-        self._latest = LatestQuery()
-        self._entries = 0
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         """Path above, list and preview below."""
-        with Vertical(classes="dialog"):
-            yield Static("Attach a picture", classes="dialog-title")
-            yield LineField(placeholder="Type a path", id="path")
-            with Horizontal(id="picker-body"):
-                yield OptionList()
-                with Vertical(id="picker-side"):
-                    yield Picture(columns=_COLUMNS, rows=_ROWS)
-                    yield Static(id="picker-facts", markup=False)
-            yield Static(
-                "Enter attaches or opens a folder · Tab completes · Esc closes",
-                classes="dialog-foot",
-            )
+        yield self.field
+        with Horizontal(id="picker-body"):
+            yield self.options
+            with Vertical(id="picker-side"):
+                yield Picture(columns=_COLUMNS, rows=_ROWS)
+                yield Static(id="picker-facts", markup=False)
 
-    def on_mount(self) -> None:
-        """Start in the folder the program runs in. The keyboard stays with the path."""
-        self.query_one(OptionList).can_focus = False
-        box = self.query_one(Input)
-        box.cursor_blink = False
-        box.focus()
-        self._list("")
+    def find(self, text: str) -> tuple[Choice, ...]:
+        """Folders and pictures that a path may mean."""
+        return listing(text, self._folder, most=_MOST_LISTED)
 
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        if event.input.value != self._latest.asked:
-            self._list(event.input.value)
-
-    def _list(self, word: str) -> None:
-        question = self._latest.ask(word)
-
-        def work() -> None:
-            self.call_later(self._show, question, listing(word, self._folder, most=_MOST_LISTED))
-
-        self.run_worker(work, thread=True, exclusive=True, group="list")
-
-    def _show(self, question: int, choices: tuple[Choice, ...]) -> None:
-        if not self._latest.is_newest(question):
-            return
-        options, up = self.query_one(OptionList), above(self._latest.asked or "")
-        first = [] if up is None else [_Entry(up, name="..")]
-        options.clear_options()
-        options.add_options([*first, *(_Entry(found.label, found.picture) for found in choices)])
-        if not choices:
-            nothing = Content.styled("no folders or pictures here", "$foreground 60%")
-            options.add_option(Option(nothing, disabled=True))
+    def rows(self, found: tuple[Choice, ...]) -> tuple[Sequence[Option], int]:
+        """The way up, then a line each, of which the first is chosen."""
+        up = above(self.wanted)
+        options: list[Option] = [] if up is None else [_Entry(up, name="..")]
+        first = min(len(options), len(options) + len(found) - 1)
+        options += [_Entry(choice.label, choice.picture) for choice in found]
+        if not found:
+            nothing = Content.styled("no folders or pictures here", DIM)
+            options.append(Option(nothing, disabled=True))
             self._look_at(None)
-        self._entries = len(first) + len(choices)
-        if self._entries:
-            options.highlighted = min(len(first), self._entries - 1)
-        pictures = any(found.picture is not None for found in choices)
+        pictures = any(choice.picture is not None for choice in found)
         self.query_one("#picker-side").display = pictures
-        self._latest.arrived()
+        return options, first
 
     def on_resize(self) -> None:
         """The preview has as much room as the list leaves."""
         columns = _COLUMNS if self.size.width >= _WIDE else _FEW_COLUMNS
         self.query_one(Picture).limit(columns, _ROWS)
-
-    def _when_listed(self, act: Callable[[], None]) -> None:
-        """Act on the list of the path as it is now."""
-        self._latest.then(self.query_one(Input).value, act)
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -145,52 +108,31 @@ class PickerScreen(ModalScreen[Path | None]):
 
     @property
     def _chosen(self) -> _Entry | None:
-        option = self.query_one(OptionList).highlighted_option
+        option = self.options.highlighted_option
         return option if isinstance(option, _Entry) else None
-
-    def action_move(self, by: int) -> None:
-        """Move in the list while typing."""
-        self._when_listed(partial(self._move, by))
-
-    def _move(self, by: int) -> None:
-        options = self.query_one(OptionList)
-        if self._entries and options.highlighted is not None:
-            options.highlighted = (options.highlighted + by) % self._entries
 
     def action_complete(self) -> None:
         """Take the chosen name into the path."""
+        self.when_listed(self._complete)
 
-        def complete() -> None:
-            if self._chosen is not None:
-                self._enter_path(self._chosen.path)
-
-        self._when_listed(complete)
-
-    def _enter_path(self, text: str) -> None:
-        box = self.query_one(Input)
-        box.value = text
-        box.cursor_position = len(text)
+    def _complete(self) -> None:
+        if self._chosen is not None:
+            self.fill(self._chosen.path)
 
     @on(Input.Submitted)
     def _submitted(self) -> None:
-        self._when_listed(lambda: self._take(self._chosen))
+        self.when_listed(lambda: self._take(self._chosen))
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
-        if isinstance(event.option, _Entry):
-            self._take(event.option)
+        self._take(event.option)
 
-    def _take(self, entry: _Entry | None) -> None:
-        if entry is None:
-            return
-        if entry.picture is not None:
-            self.dismiss(entry.picture)
-        else:
-            self._enter_path(entry.path)
-
-    def action_leave(self) -> None:
-        """Choose nothing."""
-        self.dismiss(None)
+    def _take(self, entry: Option | None) -> None:
+        if isinstance(entry, _Entry):
+            if entry.picture is not None:
+                self.dismiss(entry.picture)
+            else:
+                self.fill(entry.path)
 
 
 def _previewed(path: Path) -> tuple[str, bytes]:
@@ -217,7 +159,3 @@ def above(path: str) -> str | None:
 def _last(path: str) -> str:
     """The name at the end of a path, with the stroke of a folder: what is before stands above."""
     return path[path.rstrip("/").rfind("/") + 1 :]
-
-
-def _row(name: str, *, is_picture: bool) -> Content:
-    return Content.styled(clean(name), "$accent" if is_picture else "$foreground 70%")

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label, Select, Static, TextArea
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
+from q35chat.tui.application import application
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
 from q35chat.tui.images.graphics import (
     GRAPHICS_PREFERENCES,
     GraphicsPreference,
     GraphicsProtocol,
-    PictureDisplay,
 )
+from q35chat.tui.screens.dialog import Dialog
 from q35chat.tui.widgets.key_order import LineField, TextField
 from q35chat.tui.widgets.messages import Messages
 
@@ -37,25 +38,13 @@ _PROGRAM: Final = "· ALL CHATS"
 _FIELDS = {field.id: field for field in (*SAMPLING_FIELDS, *LIMIT_FIELDS)}
 
 
-class Appearance(Protocol):
-    """An application that can look another way."""
-
-    picture_display: PictureDisplay
-
-    def choose_theme(self, theme: str) -> None:
-        """Use a theme from now on."""
-
-    def choose_pictures(self, preference: GraphicsPreference) -> None:
-        """Draw pictures another way from now on."""
-
-
-class SettingsScreen(ModalScreen[str]):
+class SettingsScreen(Dialog[str]):
     """Every valid change is applied at once; a wrong one says why and changes nothing. Gives what
     was typed and not taken, in words; empty if all was."""
 
-    BINDINGS = [  # noqa: RUF012
-        Binding("escape,f2", "leave", "Close", show=False)
-    ]
+    TITLE = "Settings"
+    FOOT = "Saved as you type · Tab goes on · Esc closes"
+    BINDINGS = [Binding("f2", "leave", "Close", show=False)]  # noqa: RUF012
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
@@ -63,32 +52,27 @@ class SettingsScreen(ModalScreen[str]):
         self._conversation = conversation
         self._wrong: dict[str, str] = {}
 
-    @property
-    def _app(self) -> Appearance:
-        return cast("Appearance", self.app)
-
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         """Sampling, limits, system prompt, theme, pictures."""
         settings = self._conversation.settings()
-        with Vertical(classes="dialog"):
-            yield Static("Settings", classes="dialog-title")
-            with VerticalScroll(can_focus=False):
-                yield Static(f"SAMPLING {_CHAT}", classes="section")
-                for field in SAMPLING_FIELDS:
-                    yield from self._row(field)
-                yield Static(f"LIMITS {_CHAT}", classes="section")
-                for field in LIMIT_FIELDS:
-                    yield from self._row(field)
-                yield Static(f"SYSTEM PROMPT {_CHAT}", classes="section")
-                yield TextField(settings.system_prompt, id="system_prompt", compact=True)
-                yield Static(f"THEME {_PROGRAM}", classes="section")
-                yield self._themes()
-                yield Static(f"PICTURES {_PROGRAM}", classes="section")
-                with Horizontal(id="pictures-row", classes="row"):
-                    yield self._preferences()
-                    yield Static(self._pictures_help(), id="pictures-help", classes="help")
-            yield self.messages
-            yield Static("Saved as you type · Tab goes on · Esc closes", classes="dialog-foot")
+        with VerticalScroll(can_focus=False):
+            yield Static(f"SAMPLING {_CHAT}", classes="section")
+            for field in SAMPLING_FIELDS:
+                yield from self._row(field)
+            yield Static(f"LIMITS {_CHAT}", classes="section")
+            for field in LIMIT_FIELDS:
+                yield from self._row(field)
+            yield Static(f"SYSTEM PROMPT {_CHAT}", classes="section")
+            yield TextField(settings.system_prompt, id="system_prompt", compact=True)
+            yield Static(f"THEME {_PROGRAM}", classes="section")
+            themes = sorted(self.app.available_themes, key=lambda it: (it[:4] != "q35-", it))
+            yield _choice(themes, self.app.theme, "theme")
+            yield Static(f"PICTURES {_PROGRAM}", classes="section")
+            with Horizontal(id="pictures-row", classes="row"):
+                preference = application(self).picture_display.preference
+                yield _choice(GRAPHICS_PREFERENCES, preference, "pictures")
+                yield Static(self._pictures_help(), id="pictures-help", classes="help")
+        yield self.messages
 
     def _row(self, field: Field) -> ComposeResult:
         with Horizontal(classes="row"):
@@ -98,27 +82,8 @@ class SettingsScreen(ModalScreen[str]):
             )
             yield Static(field.help, id=f"{field.id}-help", classes="help", markup=False)
 
-    def _themes(self) -> Select[str]:
-        names = sorted(self.app.available_themes, key=lambda name: (name[:4] != "q35-", name))
-        return Select(
-            [(name, name) for name in names],
-            value=self.app.theme,
-            allow_blank=False,
-            compact=True,
-            id="theme",
-        )
-
-    def _preferences(self) -> Select[str]:
-        return Select(
-            [(name, name) for name in GRAPHICS_PREFERENCES],
-            value=self._app.picture_display.preference,
-            allow_blank=False,
-            compact=True,
-            id="pictures",
-        )
-
     def _pictures_help(self) -> Content:
-        return Content(_PROTOCOL_WORDS[self._app.picture_display.protocol])
+        return Content(_PROTOCOL_WORDS[application(self).picture_display.protocol])
 
     def on_mount(self) -> None:
         """No blinking cursors."""
@@ -165,11 +130,16 @@ class SettingsScreen(ModalScreen[str]):
     @on(Select.Changed, "#theme")
     def _theme_chosen(self, event: Select.Changed) -> None:
         if isinstance(event.value, str) and event.value != self.app.theme:
-            self._app.choose_theme(event.value)
+            application(self).choose_theme(event.value)
 
     @on(Select.Changed, "#pictures")
     def _pictures_chosen(self, event: Select.Changed) -> None:
         preference = cast("GraphicsPreference", event.value)
-        if preference != self._app.picture_display.preference:
-            self._app.choose_pictures(preference)
+        if preference != application(self).picture_display.preference:
+            application(self).choose_pictures(preference)
             self.query_one("#pictures-help", Static).update(self._pictures_help())
+
+
+def _choice(names: Sequence[str], value: str, ident: str) -> Select[str]:
+    options = [(name, name) for name in names]
+    return Select(options, value=value, allow_blank=False, compact=True, id=ident)

@@ -11,18 +11,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Button, Input, Static
 
-from q35chat.errors import Q35Error
 from q35chat.text import readable_size
 from q35chat.tui.commands import panel_bindings
 from q35chat.tui.exporting import (
@@ -37,17 +35,19 @@ from q35chat.tui.exporting import (
     Stopped,
 )
 from q35chat.tui.screens.confirm import ConfirmScreen
-from q35chat.tui.text import clean, seconds, slots
+from q35chat.tui.screens.dialog import DIM, Dialog
+from q35chat.tui.text import cause, clean, seconds, slots
 from q35chat.tui.widgets.key_order import LatestQuery
-from q35chat.tui.widgets.panel import SIGNS, Panel, Tone, Way, WayLine
+from q35chat.tui.widgets.panel import SIGNS, Panel, Tone, Way
 from q35chat.tui.widgets.setup_form import SetupForm
+from q35chat.tui.workers import attempt
 
 FINISHING: Final = "finishing"
-_DIM: Final = "$foreground 60%"
 _NAME, _PERCENT = 12, 7
 _LONGEST_BAR: Final = 40
 _FULL, _EMPTY = "█", "░"
 _RATE_FROM_S: Final = 1.0
+T = TypeVar("T")
 State = Literal["form", "looking", "running", "stopping", "made", "failed"]
 
 _ENDS: Final = ("made", "failed")
@@ -59,12 +59,11 @@ _LEAD: Final = "A checkpoint becomes a bundle for this machine, once; then offli
 _COLOURS: Final[dict[Tone, str]] = {"error": "$error", "warning": "$warning", "note": "$primary"}
 
 
-class SetupScreen(ModalScreen[Made | None]):
+class SetupScreen(Dialog[Made | None]):
     """Gives the bundle to open, or None."""
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
     BINDINGS = [  # noqa: RUF012
-        Binding("escape", "leave", "Back", show=False),
         Binding("enter", "go", "Go on", show=False),
         *panel_bindings(),
     ]
@@ -79,6 +78,7 @@ class SetupScreen(ModalScreen[Made | None]):
         self._timer: Timer | None = None
         self._question: ConfirmScreen | None = None
         self.state: State = "form"
+        self.form, self.progress, self.panel = SetupForm(), ExportProgress(), Panel()
 
     def compose(self) -> ComposeResult:
         """Form, progress or a panel, what is to be said about it, the keys."""
@@ -86,9 +86,7 @@ class SetupScreen(ModalScreen[Made | None]):
             yield Static(classes="dialog-title", id="setup-title", markup=False)
             yield Static(id="setup-lead", markup=False)
             with VerticalScroll(id="setup-body", can_focus=False):
-                yield SetupForm()
-                yield ExportProgress()
-                yield Panel()
+                yield from (self.form, self.progress, self.panel)
             yield Static(id="setup-message", markup=False)
             with Horizontal(id="setup-foot"):
                 yield Static(id="setup-hints", markup=False)
@@ -115,21 +113,6 @@ class SetupScreen(ModalScreen[Made | None]):
         """However the screen goes, nothing works on without it."""
         if self._job is not None:
             self._job.cancel()
-
-    @property
-    def form(self) -> SetupForm:
-        """What is wished for."""
-        return self.query_one(SetupForm)
-
-    @property
-    def panel(self) -> Panel:
-        """How it ended, and the ways on."""
-        return self.query_one(Panel)
-
-    @property
-    def progress(self) -> ExportProgress:
-        """How it goes."""
-        return self.query_one(ExportProgress)
 
     # -- what is on screen
 
@@ -242,7 +225,7 @@ class SetupScreen(ModalScreen[Made | None]):
             self._ask("Stop the export?", "Nothing of it stays; what was downloaded is kept.",
                       "Stop")  # fmt: skip
         elif self.state == "failed":
-            self._back()
+            self._show("form")
         elif self.state in {"form", "made"}:
             self.dismiss(None)
 
@@ -273,10 +256,13 @@ class SetupScreen(ModalScreen[Made | None]):
         if index < len(ways):
             await ways[index].take()
 
-    @on(WayLine.Chosen)
-    async def _way_clicked(self, event: WayLine.Chosen) -> None:
-        event.stop()
-        await self.action_choose(event.index)
+    def _work(self, work: Callable[[], T], then: Callable[[T | Exception], object]) -> None:
+        """Let the job do something in a thread, then go on with what came of it."""
+
+        def run() -> None:
+            self.call_later(then, attempt(work))
+
+        self.run_worker(run, thread=True, group="export")
 
     # -- looking at a model
 
@@ -285,21 +271,15 @@ class SetupScreen(ModalScreen[Made | None]):
         self._show("looking")
         self._say(f"Looking at {wish.model}…")
 
-        def work() -> None:
-            try:
-                found: Estimate | Exception = job.estimate(wish)
-            except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
-                found = error
-            self.call_later(self._looked, found)
-
-        self.run_worker(work, thread=True, group="export")
+        self._work(partial(job.estimate, wish), self._looked)
 
     def _looked(self, found: Estimate | Exception) -> None:
         self._job = None
         self._show("form")
         if isinstance(found, Exception):
             self.form.query_one(Input).focus()
-            self._say(*_failure(found))
+            stopped = isinstance(found, Stopped)
+            self._say(*(("Stopped", "note") if stopped else (cause(found), "error")))
             return
         self.form.know(found)
         self.form.query_one("#precision").focus()
@@ -318,15 +298,7 @@ class SetupScreen(ModalScreen[Made | None]):
         self._say("")
         self._show("running")
         self._timer = self.set_interval(_FRAME_S, self._frame)
-
-        def work() -> None:
-            try:
-                ended: Made | Exception = job.export(wish, self._phases.append)
-            except Exception as error:  # noqa: BLE001 - whatever fails, the screen says so
-                ended = error
-            self.call_later(self._ended, ended)
-
-        self.run_worker(work, thread=True, group="export")
+        self._work(partial(job.export, wish, self._phases.append), self._ended)
 
     def _frame(self) -> None:
         while self._phases:
@@ -353,8 +325,8 @@ class SetupScreen(ModalScreen[Made | None]):
         if isinstance(error, Occupied):
             title = "A bundle is there already"
             again = Way("Replace the bundle that is there", partial(self._again, replacing=True))
-        ways = (Way("Back to the form", self._back), again)
-        await self.panel.show("error", title, _failure(error)[0], ways)
+        ways = (Way("Back to the form", partial(self._show, "form")), again)
+        await self.panel.show("error", title, cause(error), ways)
         self._show("failed")
 
     async def _made(self, made: Made) -> None:
@@ -363,17 +335,14 @@ class SetupScreen(ModalScreen[Made | None]):
             f"{readable_size(made.size)} in {where}" if made.size else f"It was in {where} already"
         )
         then = "Next time" if made.ready else "Now make it ready for the NPU"
-        later = Way("Later", lambda: self._close(None))
+        later = Way("Later", self.action_leave)
         ways = (Way("Open it now", lambda: self._close(made)), later) if made.ready else (later,)
         text = f"{what}\n{then}: {made.command}"
         await self.panel.show("note", f"{made.model} is ready", text, ways)
         self._show("made")
 
-    def _close(self, made: Made | None) -> None:
+    def _close(self, made: Made) -> None:
         self.dismiss(made)
-
-    def _back(self) -> None:
-        self._show("form")
 
     def _again(self, *, replacing: bool) -> None:
         if self._wish is not None:
@@ -432,7 +401,7 @@ def progress_content(phases: Sequence[Phase], now: tuple[str, float], width: int
     lines = [_line(phase, phase.name == now[0], width) for phase in phases]
     lines.append(_waiting(FINISHING, at_work=over))
     working = next((phase for phase in phases if phase.name == now[0] and not phase.ended), None)
-    lines += [Content(""), Content.styled(_facts(working, now[1], over), _DIM)]
+    lines += [Content(""), Content.styled(_facts(working, now[1], over), DIM)]
     return Content("\n").join(lines)
 
 
@@ -440,7 +409,7 @@ def _line(phase: Phase, at_work: bool, width: int) -> Content:
     name = clean(phase.name).ljust(_NAME)
     if phase.ended:
         done = readable_size(phase.total) if phase.total else ""
-        return Content.assemble(("✓ ", "$success"), name, (done, _DIM))
+        return Content.assemble(("✓ ", "$success"), name, (done, DIM))
     if not at_work or not phase.total:
         return _waiting(phase.name, at_work)
     share = min(1.0, phase.done / phase.total)
@@ -458,7 +427,7 @@ def _line(phase: Phase, at_work: bool, width: int) -> Content:
 def _waiting(name: str, at_work: bool) -> Content:
     if at_work:
         return Content.assemble(("▸ ", "$primary bold"), (clean(name), "bold"))
-    return Content.styled(f"· {clean(name)}", _DIM)
+    return Content.styled(f"· {clean(name)}", DIM)
 
 
 def _facts(phase: Phase | None, spent: float, over: bool) -> str:
@@ -475,11 +444,3 @@ def _facts(phase: Phase | None, spent: float, over: bool) -> str:
         if phase.total:
             parts.append(f"{seconds(max(0.0, phase.total - phase.done) / rate)} left")
     return " · ".join(parts)
-
-
-def _failure(error: Exception) -> tuple[str, Tone]:
-    if isinstance(error, Stopped):
-        return "Stopped", "note"
-    if isinstance(error, Q35Error):
-        return str(error), "error"
-    return f"Unexpected {type(error).__name__}: {error}", "error"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual.content import Content
+from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Static
 
+from q35chat.tui.chat.session import NoticeText
 from q35chat.tui.text import clean, one_line
 
 _DIM = "$foreground 60%"
@@ -20,56 +21,46 @@ Hint = tuple[str, str]
 class TitleBar(Widget):
     """Program, conversation, and the state of the model."""
 
-    _title = _state = ""
-
-    def show(self, title: str, state: str) -> None:
-        """Change either side."""
-        if (title, state) != (self._title, self._state):
-            self._title, self._state = title, state
-            self.refresh()
+    title = reactive("")
+    state = reactive("")
 
     def render(self) -> Content:
         """Both sides, the title cut to what is left."""
         width = self.content_size.width
-        state = one_line(self._state, width // 2)
+        state = one_line(self.state, width // 2)
         room = max(0, width - len("q35chat · ") - len(state) - 2)
-        title = one_line(self._title or "new chat", room)
+        title = one_line(self.title or "new chat", room)
         left = Content.assemble(("q35chat", "$primary bold"), (" · ", _DIM), title)
         gap = " " * max(1, width - left.cell_length - Content(state).cell_length)
         return Content.assemble(left, gap, (state, _DIM))
 
 
-class NoticeLine(Static):
+class NoticeLine(Widget):
     """A quiet line; hidden while there is nothing to say."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
-        super().__init__(markup=False, id=id)
-        self._text = ""
-        self.display = False
+    notice = reactive(NoticeText(), layout=True)
 
-    def say(self, text: str, *, sign: str = "▲", colour: str = "$warning") -> None:
-        """Show a line, or hide with an empty one."""
-        self.display = bool(text)
-        if text and text != self._text:
-            self._text = text
-            self.update(Content.assemble((f"{sign} ", f"{colour} bold"), (clean(text), colour)))
+    def watch_notice(self, notice: NoticeText) -> None:
+        """Show a line, or none."""
+        self.display = bool(notice.text)
+
+    def render(self) -> Content:
+        """A sign, and the words."""
+        sign, colour = ("●", "$primary") if self.notice.engine else ("▲", "$warning")
+        words = (clean(self.notice.text), colour)
+        return Content.assemble((f"{sign} ", f"{colour} bold"), words)
 
 
 class Hints(Widget):
-    """The keys that matter now, as many as fit; those that always matter stand at the right."""
+    """The keys that matter now, as many as fit, the most useful first; `always` stands at the
+    right and never gives way to them."""
 
-    _hints: tuple[Hint, ...] = ()
-    _always: tuple[Hint, ...] = ()
-
-    def show(self, hints: Sequence[Hint], always: Sequence[Hint]) -> None:
-        """Change the hints, the most useful first; `always` never gives way to them."""
-        if (tuple(hints), tuple(always)) != (self._hints, self._always):
-            self._hints, self._always = tuple(hints), tuple(always)
-            self.refresh()
+    hints: reactive[tuple[Hint, ...]] = reactive(())
+    always: reactive[tuple[Hint, ...]] = reactive(())
 
     def render(self) -> Content:
         """Both groups, leaving out what does not fit."""
-        return hint_line(self._hints, self._always, self.content_size.width)
+        return hint_line(self.hints, self.always, self.content_size.width)
 
 
 def hint_line(hints: Sequence[Hint], always: Sequence[Hint], width: int) -> Content:

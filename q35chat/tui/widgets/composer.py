@@ -179,7 +179,7 @@ class Composer(Vertical):
 
     def show_status(self, *wordings: Content) -> None:
         """The line under the text: the first wording that fits on it, else the last, wrapped."""
-        self.query_one(FittingLine).show(*wordings)
+        self.query_one(FittingLine).wordings = wordings
 
     def show_mode(self, text: str) -> None:
         """The line above the text, for editing; empty hides it."""

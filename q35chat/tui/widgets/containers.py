@@ -9,6 +9,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.layout import ArrangeResult, Layout
 from textual.layouts.horizontal import HorizontalLayout
+from textual.reactive import reactive
 from textual.widget import Widget
 
 
@@ -53,10 +54,6 @@ class FollowScroll(VerticalScroll, can_focus=False):
         """Whether new content will be scrolled to."""
         return self.is_anchored and not self._anchor_released
 
-    def follow(self) -> None:
-        """Go to the end and stay there."""
-        self.anchor()
-
     def release_anchor(self) -> None:
         """Stop following, where there is anything to scroll to."""
         if self.max_scroll_y > 0:
@@ -99,17 +96,11 @@ class CachedHeight(Widget):
 class FittingLine(Widget):
     """The first of its wordings that fits its width on one line; else the last, wrapped."""
 
-    _wordings: tuple[Content, ...] = (Content(""),)
-
-    def show(self, *wordings: Content) -> None:
-        """Say something else; the best wording first."""
-        if wordings != self._wordings:
-            self._wordings = wordings
-            self.refresh(layout=True)
+    wordings: reactive[tuple[Content, ...]] = reactive((Content(""),), layout=True)
 
     def _at(self, width: int) -> Content:
-        fitting = (words for words in self._wordings if words.cell_length <= width)
-        return next(fitting, self._wordings[-1])
+        fitting = (words for words in self.wordings if words.cell_length <= width)
+        return next(fitting, self.wordings[-1])
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """One line, or as many as the last wording takes; a layout may ask for no width at all."""

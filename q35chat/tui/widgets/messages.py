@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal
 
 from textual.content import Content
 from textual.widgets import Static
@@ -93,12 +93,3 @@ class Messages(Static):
             sign, colour = _SIGNS[message.severity]
             lines.append(Content.assemble((f"{sign} ", f"{colour} bold"), (message.text, colour)))
         self.update(Content("\n").join(lines))
-
-
-@runtime_checkable
-class SaysMessages(Protocol):
-    """A screen with lines for messages."""
-
-    @property
-    def messages(self) -> Messages:
-        """Those lines."""

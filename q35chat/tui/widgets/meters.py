@@ -12,6 +12,7 @@ from typing import Final
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.reactive import reactive, var
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -58,17 +59,11 @@ def bar_content(capacity: Capacity, width: int) -> Content:
 class CapacityBar(Widget):
     """The bar over its whole width, two lines tall."""
 
-    _capacity = Capacity()
-
-    def show(self, capacity: Capacity) -> None:
-        """Draw another state, if it differs."""
-        if capacity != self._capacity:
-            self._capacity = capacity
-            self.refresh()
+    capacity = reactive(Capacity())
 
     def render(self) -> Content:
         """Two equal lines."""
-        line = bar_content(self._capacity, self.content_size.width)
+        line = bar_content(self.capacity, self.content_size.width)
         return Content("\n").join([line] * max(1, self.content_size.height))
 
 
@@ -108,35 +103,21 @@ def spark(reading: Reading, width: int) -> Content:
 class LatencyGraph(Widget):
     """The graph over its whole box; columns slower than p95 stand out."""
 
-    _reading = Reading()
-
-    def show(self, reading: Reading) -> None:
-        """Draw other steps, if they differ."""
-        changed = reading.steps != self._reading.steps
-        self._reading = reading
-        if changed:
-            self.refresh()
+    reading = reactive(Reading())
 
     def render(self) -> Content:
         """The columns, line by line from the top; a dotted base line where there is none yet."""
         width, height = self.content_size
-        values = columns(self._reading.steps, self._reading.first_step, width)
+        values = columns(self.reading.steps, self.reading.first_step, width)
         if not values:
             blank = [Content("")] * (height - 1)
             return Content("\n").join([*blank, Content.styled("·" * width, "$foreground 25%")])
-        drawn = glyphs(values, scale(self._reading), height)
+        drawn = glyphs(values, scale(self.reading), height)
+        looks = ["$warning" if value > self.reading.p95 else "$secondary" for value in values]
         pad = " " * (width - len(drawn))
-        lines = [
-            Content.assemble(
-                pad,
-                *(
-                    (glyph[row], "$warning" if value > self._reading.p95 else "$secondary")
-                    for glyph, value in zip(drawn, values, strict=True)
-                ),
-            )
-            for row in reversed(range(height))
-        ]
-        return Content("\n").join(lines)
+        rows = (zip((glyph[row] for glyph in drawn), looks, strict=True)
+                for row in reversed(range(height)))  # fmt: skip
+        return Content("\n").join([Content.assemble(pad, *row) for row in rows])
 
 
 def capacity_head(reading: Reading) -> Content:
@@ -255,7 +236,7 @@ def _pair(name: str, value: str, other_name: str, other: str) -> Content:
 class Meters(Vertical):
     """The side panel. Draws the newest reading, once it is on screen."""
 
-    _reading = Reading()
+    reading = var(Reading(), init=False)
 
     def compose(self) -> ComposeResult:
         """Capacity, progress while reading, step latency, speed, model."""
@@ -272,29 +253,25 @@ class Meters(Vertical):
         yield Static("MODEL", classes="head")
         yield Static(id="model")
 
-    def show(self, reading: Reading) -> None:
-        """Draw a reading."""
-        self._reading = reading
+    def watch_reading(self) -> None:
+        """Draw it where there is room for it."""
         if self.display:
-            self._draw(reading)
+            self.on_show()
 
     def on_show(self) -> None:
-        """The screen has room for it now."""
-        self._draw(self._reading)
-
-    def _draw(self, reading: Reading) -> None:
-        self.query_one(CapacityBar).show(reading.capacity)
-        self.query_one(LatencyGraph).show(reading)
+        """Draw what could not be seen before."""
+        reading, progress = self.reading, self.reading.progress
+        self.query_one(CapacityBar).capacity = reading.capacity
+        self.query_one(LatencyGraph).reading = reading
         self._put("#capacity-head", capacity_head(reading))
         self._put("#capacity-legend", capacity_legend(reading))
         self._put("#step-head", step_head(reading))
         self._put("#step-legend", step_legend(reading))
         self._put("#speed", speed(reading))
         self._put("#model", model_rows(reading))
-        for part in ("#progress-head", "#progress"):
-            self.query_one(part).display = reading.progress is not None
-        if reading.progress is not None:
-            self._put("#progress", progress_rows(reading.progress, _WIDTH))
+        self.query("#progress-head, #progress").set(display=progress is not None)
+        if progress is not None:
+            self._put("#progress", progress_rows(progress, _WIDTH))
 
     def _put(self, selector: str, content: Content) -> None:
         static = self.query_one(selector, Static)
@@ -375,14 +352,8 @@ def _fit(
 class MeterLine(Widget):
     """One line under the conversation."""
 
-    _reading = Reading()
-
-    def show(self, reading: Reading) -> None:
-        """Draw a reading, if it differs."""
-        if reading != self._reading:
-            self._reading = reading
-            self.refresh()
+    reading = reactive(Reading())
 
     def render(self) -> Content:
         """The line at the present width."""
-        return line(self._reading, self.content_size.width)
+        return line(self.reading, self.content_size.width)

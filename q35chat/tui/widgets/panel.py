@@ -10,7 +10,6 @@ from typing import Literal
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Static
 
 from q35chat.tui.commands import PANEL_KEYS, key_label
@@ -37,13 +36,6 @@ class Way:
 class WayLine(Horizontal):
     """A way on that can be clicked: its key, and beside it what it does."""
 
-    class Chosen(Message):
-        """This way was clicked."""
-
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
-
     def __init__(self, index: int, label: str) -> None:
         super().__init__(classes="way")
         self._index = index
@@ -56,8 +48,8 @@ class WayLine(Horizontal):
         yield Static(Content(clean(self._label)), classes="way-label")
 
     def on_click(self) -> None:
-        """A click chooses."""
-        self.post_message(self.Chosen(self._index))
+        """A click is what the key is."""
+        self.screen.call_later(self.screen.run_action, f"choose({self._index})")
 
 
 class Panel(Vertical):

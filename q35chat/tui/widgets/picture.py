@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from rich.color import Color
 from rich.segment import Segment
@@ -11,17 +11,13 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from q35chat.tui.application import application
 from q35chat.tui.images.gallery import Placed
-from q35chat.tui.images.thumbnail import Cells, Pixel, Pixels, coarse, grid, half_blocks, thumbnail
+from q35chat.tui.images.graphics import PictureDisplay
+from q35chat.tui.images.thumbnail import Cells, Pixel, coarse, grid, half_blocks
 
 if TYPE_CHECKING:
-    from q35chat.tui.images.graphics import PictureDisplay
-
-
-class ShowsPictures(Protocol):
-    """An application that knows how its terminal draws pictures."""
-
-    picture_display: PictureDisplay
+    from PIL import Image
 
 
 class Picture(Widget):
@@ -38,7 +34,7 @@ class Picture(Widget):
 
     @property
     def _screen_display(self) -> PictureDisplay:
-        return cast("ShowsPictures", self.app).picture_display
+        return application(self).picture_display
 
     def on_mount(self) -> None:
         """Decode what was given."""
@@ -77,20 +73,22 @@ class Picture(Widget):
             cells = half_blocks(data, self._columns, self._rows)
             self.call_later(self._put, cells, None, data)
         else:
-            width, height = display.cell
-            pixels = thumbnail(data, self._columns * width, self._rows * height)
-            self.call_later(self._put, (), pixels, data)
+            from q35chat.chat.prompt.pictures import thumbnail  # noqa: PLC0415 - as in `half_blocks`
 
-    def _put(self, cells: Cells, pixels: Pixels | None, data: bytes) -> None:
+            width, height = display.cell
+            small = thumbnail(data, self._columns * width, self._rows * height)
+            self.call_later(self._put, (), small, data)
+
+    def _put(self, cells: Cells, small: Image.Image | None, data: bytes) -> None:
         if data != self._data or not self.is_attached:
             return
         self._take_back()
         self._cells = cells
-        if pixels is not None:
+        if small is not None:
             display = self._screen_display
-            size = grid(pixels, self._columns, self._rows, display.cell)
-            self._placed = display.gallery.add(pixels, *size)
-            self._cells = coarse(pixels, *size) if self._placed is None else ()
+            size = grid(small, self._columns, self._rows, display.cell)
+            self._placed = display.gallery.add(small, *size)
+            self._cells = coarse(small, *size) if self._placed is None else ()
         self.refresh(layout=True)
 
     def _take_back(self) -> None:

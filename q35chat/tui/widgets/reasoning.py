@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from q35chat.text import pluralise
-from q35chat.tui.commands import key_of
+from q35chat.tui.application import key_of
 from q35chat.tui.text import clean, seconds
 from q35chat.tui.widgets.containers import FollowScroll
 
@@ -24,10 +24,10 @@ _CHUNK: Final = 1_500
 class Reasoning(Vertical):
     """Plain text in bounded chunks, so that a long thought costs no more per token."""
 
-    def __init__(self, text: str = "", *, folded: bool = True) -> None:
+    def __init__(self, text: str = "") -> None:
         super().__init__()
         self._chunks = _chunks(clean(text))
-        self._folded = folded
+        self._folded = True
         self._by_reader = self._into_view = False
         self._tokens = 0
         self._seconds = 0.0
@@ -64,7 +64,7 @@ class Reasoning(Vertical):
             self.display = True
             self.add_class("-growing")
             self._set_folded(False)
-            body.follow()
+            body.anchor()
         self._tokens, self._seconds = self._tokens + tokens, spent_s
         text = (self._chunks.pop() if self._chunks else "") + clean(fragment)
         fresh = _chunks(text)
@@ -118,7 +118,7 @@ class Reasoning(Vertical):
             parts.append(pluralise(self._tokens, "token"))
         if self._seconds:
             parts.append(seconds(self._seconds))
-        key = key_of(self.app, "reasoning")
+        key = key_of(self, "reasoning")
         if key:
             parts.append(key)
         self.query_one(".reasoning-head", Static).update(Content(" · ".join(parts)))

@@ -5,7 +5,7 @@ Checks what can be checked without looking at a model; asks nobody itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -31,17 +31,9 @@ _CHOSEN, _OTHER = "●", "○"
 _APART: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """What is chosen, and how it is called."""
-
-    value: str
-    label: str
-
-
 class Choices(Widget, can_focus=True):
-    """A few choices, all on screen, one chosen: a line each, or `across` side by side, without
-    details. Arrow keys and clicks choose; Enter is left to the screen."""
+    """A few values by their labels, all on screen, one chosen: a line each, or `across` side by
+    side, without details. Arrow keys and clicks choose; Enter is left to the screen."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("up,left", "move(-1)", "Previous", show=False),
@@ -61,23 +53,23 @@ class Choices(Widget, can_focus=True):
 
     def __init__(
         self,
-        options: Sequence[Option],
+        options: Mapping[str, str],
         chosen: str,
         *,
         id: str,  # noqa: A002 - Textual's name
         across: bool = False,
     ) -> None:
         super().__init__(id=id)
-        self._options = tuple(options)
+        self._options = options
         self._details: Mapping[str, str] = {}
         self._across = across
         self.value = chosen
 
-    def offer(self, options: Sequence[Option]) -> None:
+    def offer(self, options: Mapping[str, str]) -> None:
         """Offer other choices; the chosen one stays chosen where it is among them."""
-        self._options = tuple(options)
-        if self.value not in [option.value for option in options]:
-            self.value = options[0].value
+        self._options = options
+        if self.value not in options:
+            self.value = next(iter(options))
         self.refresh(layout=True)
 
     def describe(self, details: Mapping[str, str]) -> None:
@@ -92,41 +84,32 @@ class Choices(Widget, can_focus=True):
     def render(self) -> Content:
         """Marks, labels, details."""
         if self._across:
-            return Content(" " * _APART).join([self._choice(option) for option in self._options])
-        width = max(len(option.label) for option in self._options)
-        return Content("\n").join([
-            Content.assemble(
-                self._choice(option, width), (f"  {clean(self._details.get(option.value, ''))}",
-                                              "$foreground 60%")
-            )
-            for option in self._options
-        ])  # fmt: skip
+            return Content(" " * _APART).join(map(self._choice, self._options))
+        width = max(map(len, self._options.values()))
+        details = (clean(self._details.get(value, "")) for value in self._options)
+        return Content("\n").join(
+            Content.assemble(self._choice(value, width), (f"  {detail}", "$foreground 60%"))
+            for value, detail in zip(self._options, details, strict=True)
+        )
 
-    def _choice(self, option: Option, width: int = 0) -> Content:
-        chosen = option.value == self.value
+    def _choice(self, value: str, width: int = 0) -> Content:
+        chosen = value == self.value
         mark = (f"{_CHOSEN} ", "$primary bold") if chosen else (f"{_OTHER} ", "$foreground 60%")
-        return Content.assemble(mark, (option.label.ljust(width), "bold" if chosen else ""))
+        return Content.assemble(mark, (self._options[value].ljust(width), "bold" if chosen else ""))
 
     def action_move(self, by: int) -> None:
         """The one before or after, around the ends."""
-        values = [option.value for option in self._options]
+        values = [*self._options]
         self._choose(values[(values.index(self.value) + by) % len(values)])
 
     def on_click(self, event: events.Click) -> None:
         """A click chooses."""
-        option = self._at(event.x, event.y)
-        if option is not None:
-            self._choose(option.value)
-
-    def _at(self, x: int, y: int) -> Option | None:
-        if not self._across:
-            return self._options[y] if y < len(self._options) else None
         edge = self.gutter.left
-        for option in self._options:
-            edge += len(option.label) + len(_CHOSEN) + 1 + _APART
-            if x < edge:
-                return option
-        return None
+        for row, (value, label) in enumerate(self._options.items()):
+            edge += len(label) + len(_CHOSEN) + 1 + _APART
+            if event.x < edge if self._across else event.y == row:
+                self._choose(value)
+                return
 
     def _choose(self, value: str) -> None:
         if value != self.value:
@@ -135,8 +118,7 @@ class Choices(Widget, can_focus=True):
             self.post_message(self.Chosen(self))
 
 
-_HUBS: Final = (Option("huggingface", "Hugging Face"), Option("modelscope", "ModelScope"))
-_PRECISIONS: Final = tuple(Option(name, name) for name in ("int4", "int8", "fp32"))
+_HUBS: Final = {"huggingface": "Hugging Face", "modelscope": "ModelScope"}
 _WORDS: Final = {"int4": "smallest", "int8": "closer", "fp32": "exact"}
 _CAPACITY: Final = 2048
 _MOST: Final = 1_048_576
@@ -169,7 +151,7 @@ class SetupForm(Vertical):
             yield Choices(_HUBS, "huggingface", id="hub", across=True)
         with Horizontal(classes="row"):
             yield Label("Precision")
-            yield Choices(_PRECISIONS, "int4", id="precision")
+            yield Choices({name: name for name in _WORDS}, "int4", id="precision")
         with Horizontal(classes="row"):
             yield Label("Capacity")
             yield LineField(str(_CAPACITY), id="capacity")
@@ -204,7 +186,7 @@ class SetupForm(Vertical):
         """Where the bundle goes."""
         return typed_path(self._text("folder"))
 
-    def wish(self, *, replace: bool = False) -> BundleWish:
+    def wish(self) -> BundleWish:
         """What the form says. Raises ValueError with a line for people."""
         if not self._text("model"):
             raise ValueError(f"Model: give a hub id such as {REAL_MODEL}, or a folder")
@@ -216,7 +198,6 @@ class SetupForm(Vertical):
             self._choices("precision").value,
             self._capacity(),
             self.folder,
-            replace,
         )
 
     def refusal(self) -> str:
@@ -248,8 +229,7 @@ class SetupForm(Vertical):
     def know(self, estimate: Estimate) -> None:
         """Somebody looked at the model."""
         self._estimate = estimate
-        names = [cost.precision for cost in estimate.costs]
-        self._choices("precision").offer([Option(name, name) for name in names])
+        self._choices("precision").offer({it.precision: it.precision for it in estimate.costs})
         self._describe()
 
     def know_place(self, room: int, standing: Standing | None) -> None:
@@ -277,7 +257,7 @@ class SetupForm(Vertical):
         self.post_message(self.Changed())
 
     def _describe(self) -> None:
-        details = {name: _WORDS.get(name, "") for name in _WORDS}
+        details = dict(_WORDS)
         most = _MOST if self._estimate is None else self._estimate.longest
         hint = self.query_one("#capacity-help", Static)
         try:

@@ -5,18 +5,17 @@ The views of turns are imported with the first one: the first paint must not wai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Static
 
 from q35chat.chat.service import Step
 from q35chat.chat.values import HEADING, Turn
 from q35chat.text import pluralise
-from q35chat.tui.commands import key_of
+from q35chat.tui.application import key_of
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.containers import FollowScroll
 
@@ -30,29 +29,22 @@ MOST_MOUNTED: Final = 36
 class Edge(Static):
     """A line that stands for turns outside the window."""
 
-    class Asked(Message):
-        """Show more turns on this side."""
-
-        def __init__(self, side: Literal["earlier", "later"]) -> None:
-            super().__init__()
-            self.side = side
-
-    def __init__(self, side: Literal["earlier", "later"]) -> None:
+    def __init__(self, side: str, ask: Callable[[], Awaitable[None]]) -> None:
         super().__init__(classes="edge")
-        self.side = side
+        self.side, self._ask = side, ask
         self.display = False
 
     def show(self, hidden: int) -> None:
         """Say how many turns are hidden; vanish when none are."""
         self.display = hidden > 0
         arrow, command = ("↑", "earliest") if self.side == "earlier" else ("↓", "follow")
-        key = key_of(self.app, command)
+        key = key_of(self, command)
         turns = pluralise(hidden, f"{self.side} turn")
         self.update(Content(f"{arrow} {turns} · {f'{key} or ' if key else ''}click"))
 
     def on_click(self) -> None:
         """A click asks for more."""
-        self.post_message(self.Asked(self.side))
+        self.screen.call_later(self._ask)
 
 
 class Transcript(FollowScroll):
@@ -70,13 +62,13 @@ class Transcript(FollowScroll):
     def compose(self) -> ComposeResult:
         """What was said before, then the edges; turns are mounted between them."""
         yield Static(id="summary", markup=False)
-        yield Edge("earlier")
-        yield Edge("later")
+        yield Edge("earlier", self.earlier)
+        yield Edge("later", self.later)
 
     def on_mount(self) -> None:
         """Follow from the beginning."""
         self._refresh_edges()
-        self.follow()
+        self.anchor()
 
     @property
     def views(self) -> Sequence[TurnView]:
@@ -110,7 +102,7 @@ class Transcript(FollowScroll):
             self._views = []
             await self._mount_at_end(self._steps[self._start :])
         self._refresh_edges()
-        self.follow()
+        self.anchor()
 
     async def synchronise(self, steps: Sequence[Step]) -> None:
         """Make the window agree with the conversation, touching only what differs."""
@@ -138,7 +130,7 @@ class Transcript(FollowScroll):
     async def begin(self, question: Turn | None, instead_of: str | None = None) -> AnswerView:
         """Put a draft answer at the end, after a question if there is a new one. The turn with
         the id `instead_of` and all later ones go first."""
-        from q35chat.tui.widgets.turns import AnswerView, Question, draft_step  # noqa: PLC0415
+        from q35chat.tui.widgets.turns import AnswerView, Question  # noqa: PLC0415
 
         if instead_of is not None:
             await self._cut_from(instead_of)
@@ -146,11 +138,11 @@ class Transcript(FollowScroll):
             await self.show(self._steps)
         fresh: list[TurnView] = []
         if question is not None:
-            fresh.append(Question(draft_step(question)))
-        answer = AnswerView(draft_step(Turn("assistant", "")), self.model_name)
+            fresh.append(Question(Step("", question)))
+        answer = AnswerView(Step("", Turn("assistant", "")), self.model_name)
         fresh.append(answer)
         await self._mount_views(fresh)
-        self.follow()
+        self.anchor()
         return answer
 
     async def reopen_last(self) -> AnswerView:
@@ -163,7 +155,7 @@ class Transcript(FollowScroll):
         if not isinstance(last, AnswerView):
             return await self.begin(None)
         last.reopen()
-        self.follow()
+        self.anchor()
         return last
 
     async def _cut_from(self, step_id: str) -> None:
@@ -210,7 +202,7 @@ class Transcript(FollowScroll):
         """Show the newest turns and follow them."""
         if self.hidden_after:
             await self.show(self._steps)
-        self.follow()
+        self.anchor()
 
     def turn_reasoning(self) -> bool:
         """Open the reasoning of the answers in sight, or fold it where all of it is open; whether
@@ -226,7 +218,7 @@ class Transcript(FollowScroll):
         for box in folded or boxes:
             box.toggle(into_view=box in folded[-1:])
         if self._followed and not folded:
-            self.follow()
+            self.anchor()
         return bool(boxes)
 
     async def _trim_start(self) -> None:

@@ -13,13 +13,14 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
+from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
 from q35chat.chat.events import Finished
 from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
-from q35chat.tui.commands import key_of
+from q35chat.tui.application import key_of
 from q35chat.tui.markdown.wrapping import breaks
 from q35chat.tui.text import (
     MARKS,
@@ -38,39 +39,15 @@ from q35chat.tui.widgets.reasoning import Reasoning
 _DIM = "$foreground 55%"
 
 
-def foot_lines(
-    mark: str, note: str, numbers: Sequence[str], place: str, width: int
-) -> list[Content]:
-    """The lines at this width; numbers are never torn apart."""
-    lines = [Content.styled(line, "$warning") for line in _wrapped(mark, width)]
-    lines += [Content.styled(line, _DIM) for line in _wrapped(note, width)]
-    lines += [Content.styled(line, _DIM) for line in packed(numbers, width)]
-    return lines + [Content.styled(line, _DIM) for line in _wrapped(place, width)]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    lines: list[str] = []
-    for line in text.split("\n") if text else []:
-        places = [0, *breaks(line, width), len(line)]
-        lines += [line[start:end].rstrip() for start, end in pairwise(places)]
-    return lines
-
-
 class TurnFoot(Widget):
-    """Dim lines that fit their column; nothing while there is nothing to say."""
+    """Dim lines that fit their column: how the turn ended, a note, numbers, which are never torn
+    apart, and a place; nothing while there is nothing to say. Texts are clean already."""
 
-    def __init__(self) -> None:
-        super().__init__(classes="turn-foot")
-        self._mark = self._note = self._place = ""
-        self._numbers: tuple[str, ...] = ()
-        self.display = False
+    parts: reactive[tuple[str, str, tuple[str, ...], str]] = reactive(("", "", (), ""), layout=True)
 
-    def show(self, mark: str, note: str, numbers: Sequence[str], place: str) -> None:
-        """Say something else; texts are clean already."""
-        self._mark, self._note, self._place = mark, note, place
-        self._numbers = tuple(numbers)
-        self.display = bool(mark or note or numbers or place)
-        self.refresh(layout=True)
+    def watch_parts(self, parts: tuple[object, ...]) -> None:
+        """Show them, or nothing."""
+        self.display = any(parts)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """The number of lines at this width."""
@@ -81,12 +58,19 @@ class TurnFoot(Widget):
         return Content("\n").join(self._lines(self.content_size.width))
 
     def _lines(self, width: int) -> list[Content]:
-        return foot_lines(self._mark, self._note, self._numbers, self._place, max(1, width))
+        width = max(1, width)
+        mark, note, numbers, place = self.parts
+        dim = [*_wrapped(note, width), *packed(numbers, width), *_wrapped(place, width)]
+        marked = [Content.styled(line, "$warning") for line in _wrapped(mark, width)]
+        return marked + [Content.styled(line, _DIM) for line in dim]
 
 
-def draft_step(turn: Turn) -> Step:
-    """A turn on screen that the conversation has not named yet."""
-    return Step("", turn)
+def _wrapped(text: str, width: int) -> list[str]:
+    lines: list[str] = []
+    for line in text.split("\n") if text else []:
+        places = [0, *breaks(line, width), len(line)]
+        lines += [line[start:end].rstrip() for start, end in pairwise(places)]
+    return lines
 
 
 class TurnView(CachedHeight, Vertical):
@@ -118,10 +102,10 @@ class TurnView(CachedHeight, Vertical):
         """These, and which version of the chat ends with this turn, where there are several."""
         step, place = self.step, ""
         if step.branches > 1:
-            keys = [key_of(self.app, command) for command in ("branch_back", "branch_forward")]
+            keys = [key_of(self, command) for command in ("branch_back", "branch_forward")]
             ways = " ".join(filter(None, keys))
             place = f"version {count(step.branch + 1)} of {count(step.branches)}  {ways}".rstrip()
-        self.query_one(TurnFoot).show(mark, note, numbers, place)
+        self.query_one(TurnFoot).parts = (mark, note, tuple(numbers), place)
 
 
 class Question(TurnView):
@@ -153,6 +137,7 @@ class AnswerView(TurnView):
 
     def __init__(self, step: Step, name: str) -> None:
         super().__init__(step)
+        self.reasoning, self.answer = Reasoning(step.turn.reasoning), Answer(step.turn.text)
         self._model_name = name
         self._numbers: list[str] = []
         self._mark = MARKS.get(step.turn.finish, "") if step.turn.finish else ""
@@ -160,19 +145,9 @@ class AnswerView(TurnView):
     def compose(self) -> ComposeResult:
         """Name, reasoning, answer, marks and numbers."""
         yield Static(Content(one_line(self._model_name, 60)), classes="answer-name")
-        yield Reasoning(self.step.turn.reasoning)
-        yield Answer(self.step.turn.text)
+        yield self.reasoning
+        yield self.answer
         yield TurnFoot()
-
-    @property
-    def answer(self) -> Answer:
-        """The Markdown part."""
-        return self.query_one(Answer)
-
-    @property
-    def reasoning(self) -> Reasoning:
-        """The box above it."""
-        return self.query_one(Reasoning)
 
     def reopen(self) -> None:
         """More text will follow."""

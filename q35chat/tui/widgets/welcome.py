@@ -7,6 +7,7 @@ from textual.widgets import Static
 
 from q35chat.chat.service import ModelInfo
 from q35chat.processes import export_command, program
+from q35chat.tui.chat.session import Session
 from q35chat.tui.text import clean, count, model_facts
 
 _DIM = "$foreground 60%"
@@ -21,18 +22,11 @@ _TIPS = (
 class Welcome(Static):
     """A few quiet lines in the middle; a banner when only the demo model is there."""
 
-    def show(
-        self,
-        model: ModelInfo | None,
-        setup_key: str,
-        *,
-        failed: bool = False,
-        earlier: int = 0,
-        chats_key: str = "",
-    ) -> None:
-        """Say what is known about the model, which key gets a real one, and which one of the
-        `earlier` chats."""
-        lines = [*_lines(model, setup_key, failed=failed), *map(_tip, _TIPS)]
+    def show(self, session: Session, setup_key: str, chats_key: str) -> None:
+        """Say what is known about the model, which key gets a real one, and which one lists the
+        earlier chats."""
+        model, earlier = session.model, session.earlier
+        lines = [*_lines(model, setup_key, failed=session.state == "failed"), *map(_tip, _TIPS)]
         if earlier:
             chats = "your earlier chat" if earlier == 1 else f"your {count(earlier)} earlier chats"
             lines.append(_tip((chats_key or "/sessions", f"lists {chats}")))

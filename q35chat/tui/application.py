@@ -1,0 +1,57 @@
+"""What screens and widgets ask of the application that they are part of. Knows none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+from textual.message_pump import MessagePump
+from textual.screen import Screen
+
+from q35chat.tui.commands import Keymap
+from q35chat.tui.images.graphics import GraphicsPreference, PictureDisplay
+
+if TYPE_CHECKING:
+    from q35chat.tui.exporting import Exporter
+
+T = TypeVar("T")
+
+
+class Application(Protocol):
+    """An application with keys of the user's own and a way to draw pictures; without an
+    `exporter` it exports no models."""
+
+    keymap: Keymap
+    picture_display: PictureDisplay
+    exporter: Exporter | None
+
+    def painted(self) -> None:
+        """The first paint is on the terminal."""
+
+    def push_screen(self, screen: Screen[T], callback: Callable[[T | None], None]) -> object:
+        """Open a dialog; `callback` gets what it gives."""
+
+    def action_command_palette(self) -> None:
+        """Open the command palette."""
+
+    def copy(self, text: str, what: str) -> None:
+        """Copy a text, and say of `what` it was."""
+
+    def choose_theme(self, theme: str) -> None:
+        """Use a theme from now on."""
+
+    def choose_pictures(self, preference: GraphicsPreference) -> None:
+        """Draw pictures another way from now on."""
+
+    def exit(self) -> None:
+        """End."""
+
+
+def application(part: MessagePump) -> Application:
+    """The application that a screen or a widget is part of."""
+    return cast("Application", part.app)
+
+
+def key_of(part: MessagePump, command_id: str) -> str:
+    """The key of a command in this application, as it is written for people; empty for none."""
+    return application(part).keymap.label(command_id)
