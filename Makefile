@@ -4,9 +4,9 @@ BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.11 python3.12 python3.13,\
   $(shell $(name) -c 'import sys; print("$(name)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 SOURCES := q35chat export tools tests
-# A file stays in one worker: its bundles are made once. Many tests wait for a screen, so three
-# workers fill two cores.
-PYTEST := $(BIN)/python -m pytest --dist loadfile
+# A worker that is done takes tests from another: no long file keeps the others waiting. Many tests
+# wait for a screen, so three workers fill two cores.
+PYTEST := $(BIN)/python -m pytest --dist worksteal
 
 .PHONY: chat test test-parity test-tmux screens check format goldens clean
 

@@ -44,6 +44,11 @@ def own_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where parity is deselected as a whole, torch need not even be installed."""
-    left_out = "not parity" in config.getoption("markexpr")
-    return True if left_out and collection_path.name == "parity" else None
+    """Where parity is deselected as a whole, torch need not even be installed; where only the tests
+    of one mark run, files that do not name it are not imported."""
+    marks = config.getoption("markexpr")
+    if "not parity" in marks:
+        return True if collection_path.name == "parity" else None
+    if marks not in {"parity", "tmux"} or not collection_path.match("test_*.py"):
+        return None
+    return True if f"mark.{marks}" not in collection_path.read_text(encoding="utf-8") else None

@@ -25,10 +25,8 @@ from q35chat.errors import CapacityError
 from q35chat.tui.chat.meter import Capacity, Reading
 from q35chat.tui.text import usage_items
 from q35chat.tui.widgets import meters
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
 from tests.support.checkpoints import make_checkpoint
+from tests.support.exported import export_bundle
 from tests.support.imports import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -84,11 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(folder: Path) -> Path:
-    request = ExportRequest(
-        str(folder / LOCAL), folder / "bundle", precision="fp32", max_seq_len=512
-    )
-    export(request, PlainReporter(sys.stderr))
-    return request.out
+    return export_bundle(folder / LOCAL, folder / "bundle", precision="fp32", max_seq_len=512)
 
 
 @pytest.fixture
@@ -135,6 +129,14 @@ def test_nothing_but_our_own_files_is_left_in_the_users_folders(command: str, pl
     result = run(command, place)
     assert result.returncode == 0, result.stderr
     assert list((place / "cache").glob("*")) == []
+
+
+@pytest.mark.parametrize("command", [f"q35chat verify out --against {LOCAL}"])
+def test_verify_without_torch_says_in_one_line_how_to_install_it(command: str, place: Path) -> None:
+    result = run(command, place)
+    assert result.returncode == 1
+    assert "-m pip install torch" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_what_is_replaced_is_in_the_readme() -> None:

@@ -12,33 +12,34 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.commands.model import graph_opener
 from q35export.ascend.graphs import AscendOptions
-from tests.ascend.chatting import Bundles, OpenChat, converted_bundle
+from tests.ascend.chatting import DEMO, Bundles, OpenChat
 from tests.ascend.decoding import GEARS, SHAPE, Open
 from tests.doubles.mindspore_lite.npu import Npu
-from tests.support.ascend import Exported, export_ascend
+from tests.support.ascend import Exported, open_ascend, write_ascend
 from tests.support.checkpoints import make_checkpoint
+from tests.support.exported import converted_bundle
 from tests.support.lite import LiteGraphs
+from tests.support.shared import made_once
 
 Export = Callable[..., Exported]
 
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """Graphs of a shape with options, built once a session; capacity 64 unless it is given."""
-    made: dict[str, Exported] = {}
-    checkpoints: dict[str, Path] = {}
+    """Graphs of a shape with options, made once; capacity 64 unless it is given."""
+    opened: dict[str, Exported] = {}
 
     def export(shape: str, **options: Any) -> Exported:
-        key = f"{shape} {sorted(options.items())}"
-        if key not in made:
-            if shape not in checkpoints:
-                folder = tmp_path_factory.mktemp("checkpoint")
-                checkpoints[shape] = make_checkpoint(folder, shape, seed=5)
-            settings = AscendOptions(**{"capacity": 64, "image_gears": (4, 16), **options})
-            made[key] = export_ascend(
-                checkpoints[shape], tmp_path_factory.mktemp("graphs"), settings
-            )
-        return made[key]
+        settings = AscendOptions(**{"capacity": 64, "image_gears": (4, 16), **options})
+
+        def make(folder: Path) -> None:
+            write_ascend(make_checkpoint(folder / "checkpoint", shape, seed=5), folder, settings)
+
+        key = f"ascend {shape} {settings}"
+        if key not in opened:
+            folder = made_once(tmp_path_factory, key, make)
+            opened[key] = open_ascend(folder / "checkpoint", folder, settings)
+        return opened[key]
 
     return export
 
@@ -61,13 +62,18 @@ def graphs(exported: Export, tmp_path: Path, npu: Npu) -> Iterator[Open]:
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
-    """Exported and converted bundles by name, each made once a session."""
-    made: dict[str, Path] = {}
+    """Exported and converted bundles by name, each made once; one whose name begins with "demo" is
+    of the demo model, any other of random weights."""
 
     def bundle(name: str, **options: object) -> Path:
-        if name not in made:
-            made[name] = converted_bundle(tmp_path_factory.mktemp(name), name, **options)
-        return made[name]
+        settings = {"max_seq_len": 192, "gears": (16, 64, 128), "image_gears": (16, 64), **options}
+
+        def make(folder: Path) -> None:
+            demo = name.startswith("demo")
+            model = DEMO if demo else make_checkpoint(folder / "model", seed=5)
+            converted_bundle(model, folder / "out", **settings)
+
+        return made_once(tmp_path_factory, f"converted {name}", make) / "out"
 
     return bundle
 

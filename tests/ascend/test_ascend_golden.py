@@ -15,6 +15,7 @@ from q35export.verify.metrics import difference
 from tests.support.ascend import Array, AscendChat, Exported, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint
 from tests.support.golden import SAMPLES, TOKENS, Golden, GoldenCase, load
+from tests.support.pairs import in_turn
 from tests.support.patchify import patchify
 
 SHAPES = ("plain", "even", "full_first", "narrow_key", "mostly_linear", "true_heads")
@@ -81,12 +82,19 @@ def test_unfused_fp32_graphs_give_the_tokens_of_transformers(
     assert tuple(chat.greedy(logits, TOKENS)) == sample.tokens
 
 
-@pytest.mark.parametrize(
-    ("gear", "chunk", "count"), [(None, 512, TOKENS), (512, 512, 8), (128, 33, 8), (32, 32, 8)]
-)
-def test_fused_fp16_graphs_follow_transformers(
-    case: Case, sample: GoldenCase, gear: int | None, chunk: int, count: int
+def test_fused_fp16_graphs_follow_transformers(case: Case, sample: GoldenCase) -> None:
+    follows(case, sample, None, 512, TOKENS)
+
+
+def test_fused_fp16_graphs_read_a_prompt_through_every_gear_and_in_pieces(
+    case: Case, sample: GoldenCase
 ) -> None:
+    places = SHAPES.index(case.golden.shape), case.golden.cases.index(sample)
+    gear, chunk = in_turn([(512, 512), (128, 33), (32, 32)], *places)
+    follows(case, sample, gear, chunk, 8)
+
+
+def follows(case: Case, sample: GoldenCase, gear: int | None, chunk: int, count: int) -> None:
     chat, logits = case.read(case.fused, sample, gear=gear, chunk=chunk)
     first, last = case.golden.numbers[f"{sample.sample} logits"]
     apart = difference(logits, first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +18,6 @@ from q35chat.chat.workspace import Workspace
 from q35chat.commands.model import graph_opener
 from q35chat.errors import CapacityError, RuntimeFailure
 from q35chat.store import Store
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
 from tests.ascend.chatting import (
     DEMO,
     GREEDY,
@@ -34,6 +30,7 @@ from tests.ascend.chatting import (
     run,
 )
 from tests.doubles.mindspore_lite.npu import Npu
+from tests.support.exported import export_bundle
 
 SWAP, MOVED = NpuOptions(residency="swap"), NpuOptions(host_state_roundtrip=True)
 
@@ -61,9 +58,8 @@ def test_residency_and_the_host_round_trip_change_no_token(open_chat: OpenChat, 
 def test_the_demo_answers_as_on_the_cpu(open_chat: OpenChat, tmp_path: Path) -> None:
     from q35chat.runtimes import cpu  # noqa: PLC0415
 
-    request = ExportRequest(str(DEMO), tmp_path / "cpu", target="cpu", precision="fp32")
-    export(request, PlainReporter(sys.stderr))
-    on_cpu = ChatEngine.open(Bundle.open(tmp_path / "cpu"), cpu(threads=1))
+    out = export_bundle(DEMO, tmp_path / "cpu", target="cpu", precision="fp32")
+    on_cpu = ChatEngine.open(Bundle.open(out), cpu(threads=1))
     npu = open_chat("demo")
 
     for turns in dialogue(npu, on_cpu):

@@ -1,15 +1,24 @@
-"""What the exported graphs declare: names, dtypes, shapes, operators, node counts."""
+"""What the exported graphs declare: names, dtypes, shapes, operators, golden nodes."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 import pytest
 
+from q35export.ascend.census import census
 from q35export.ascend.reference import GraphExecutor
 from q35export.ascend.targets.standard import readable_operators
+from q35export.pipeline import ExportRequest, export
 from tests.ascend.conftest import Export
+from tests.ascend.nodes import GOLDEN, KINDS, dump, graphs_of
+from tests.export.recorder import Recorder
+from tests.support.checkpoints import make_checkpoint
 
 SHAPES = ("plain", "even", "full_first", "mostly_full")
 VARIANTS: tuple[dict[str, bool], ...] = (
@@ -164,3 +173,42 @@ def test_metadata_says_what_the_graph_is(exported: Export) -> None:
         "q35chat.gears": "32",
         "q35chat.image_gears": "4,16",
     }
+
+
+def test_every_kind_of_graph_says_what_its_golden_file_says(tmp_path: Path) -> None:
+    graphs = graphs_of(tmp_path)
+    assert {file.stem for file in GOLDEN.glob("*.json")} == KINDS.keys()
+    for kind, graph in graphs.items():
+        golden = json.loads((GOLDEN / f"{kind}.json").read_text(encoding="utf-8"))
+        assert json.loads(json.dumps(dump(graph))) == golden, kind
+
+
+SCOPES = ("layer_", "block_")
+
+
+def test_every_node_is_counted_once(exported: Export) -> None:
+    for name, graph in exported("even").graphs.items():
+        model = ir.load(graph.path)
+        counted = census(model)
+        assert sum(counted.total.values()) == len(model.graph)
+        outside = [node for node in model.graph if not (node.name or "").startswith(SCOPES)]
+        assert sum(counted.outside.values()) == len(outside), name
+
+
+def test_a_decode_layer_holds_its_kernels_once(exported: Export) -> None:
+    counted = census(ir.load(exported("even").graphs["decode"].path))
+    linear, full = counted.layers["linear"], counted.layers["full"]
+    assert (linear[0], full[0]) == (4, 2)
+    assert linear[1]["RecurrentGatedDeltaRule"] == 1
+    assert (full[1]["Scatter"], full[1]["IncreFlashAttention"]) == (2, 1)
+
+
+def test_an_export_tells_the_nodes_of_every_layer_by_type(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=3)
+    request = ExportRequest(model=str(checkpoint), out=tmp_path / "out", max_seq_len=64)
+    recorder = Recorder()
+    export(replace(request, target="ascend-310p"), recorder)
+    told = "\n".join(recorder.notes)
+    assert "decode: 3 linear layers of" in told
+    assert "1 RecurrentGatedDeltaRule" in told
+    assert "prefill: outside of layers" in told

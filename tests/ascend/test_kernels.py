@@ -25,7 +25,10 @@ from q35export.ascend.targets.chunked_delta_rule import ChunkedRule
 from q35export.ascend.targets.standard import OPSET
 from q35export.graph import Graph
 from q35export.targets.base import AttentionHeads, DeltaHeads, DeltaOperands
+from q35export.verify.metrics import difference
 from q35export.weights import WeightSink
+from tests.ascend.conftest import Export
+from tests.support.ascend import AscendChat
 
 HALF, FLOAT, BOOL = ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.BOOL
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
@@ -182,3 +185,30 @@ def test_the_chunked_rule_in_standard_operators_agrees_with_the_kernels_token_by
     found = one_node(tmp_path, fed, build).run(fed)
     np.testing.assert_allclose(found["result_0"], out, atol=4e-3)
     np.testing.assert_allclose(found["result_1"].swapaxes(2, 3), final, atol=4e-3)
+
+
+SHAPES = ("plain", "even", "full_first", "mostly_linear")
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_tensor_of_fused_graphs_is_near_its_unfused_one(
+    exported: Export, shape: str, dtype: str
+) -> None:
+    fused = exported(shape, dtype=dtype)
+    unfused = exported(shape, dtype=dtype, fused_prefill=False, fused_decode=False)
+    ids = np.random.default_rng(3).integers(0, fused.config.text.vocab_size - 20, 40).tolist()
+    chats = [AscendChat(fused), AscendChat(unfused)]
+    for step in range(-1, 8):
+        logits = [
+            chat.prefill(ids[:30]) if step < 0 else chat.step(ids[30 + step]) for chat in chats
+        ]
+        found, wanted = (
+            {"logits": row, **chat.by_layer()} for chat, row in zip(chats, logits, strict=True)
+        )
+        assert found.keys() == wanted.keys()
+        for name, tensor in wanted.items():
+            apart = difference(found[name], tensor)
+            assert apart.cosine >= 0.999, f"step {step} {name}: {apart}"
+            assert apart.nrmse <= 0.02, f"step {step} {name}: {apart}"
+            assert apart.max_abs <= 1.0, f"step {step} {name}: {apart}"

@@ -20,6 +20,7 @@ from q35export.staging import exclusive
 from tests.export.bundles import names
 from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
+from tests.support.exported import export_bundle
 from tests.support.imports import ROOT
 
 CONVERTED = {
@@ -219,8 +220,7 @@ def test_little_room_is_told_and_tried(
 
 
 def test_a_bundle_for_the_cpu_needs_no_conversion(exported: Path, tmp_path: Path) -> None:
-    cpu = ExportRequest(str(exported / "checkpoint"), tmp_path / "cpu", target="cpu")
-    export(cpu, PlainReporter(sys.stderr))
+    export_bundle(exported / "checkpoint", tmp_path / "cpu", target="cpu")
 
     with pytest.raises(ExportError, match="is for the target cpu, which needs no conversion"):
         convert(tmp_path / "cpu", None, reporter())

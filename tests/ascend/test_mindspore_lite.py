@@ -12,14 +12,13 @@ import pytest
 from q35chat.ascend.mindspore_lite import GearError, LiteRun, LiteSession
 from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.options import NpuOptions
-from q35chat.ascend.residency import Mode, Residency
+from q35chat.ascend.residency import Mode, Residency, decided
 from q35chat.ascend.runtime import graph_kind
 from q35chat.ascend.tensors import DeviceMemoryError
 from q35chat.engine.session import Array, Buffer
 from q35chat.errors import RuntimeFailure
 from tests.doubles.mindspore_lite.modelfile import variables_of, write_model
 from tests.doubles.mindspore_lite.npu import Npu
-from tests.doubles.numpy_session import NumpyBuffer
 
 TOY = "tests.doubles.toy_graphs:"
 FLOAT = np.dtype(np.float32)
@@ -165,30 +164,6 @@ def test_a_model_that_failed_is_built_again(make: Maker, npu: Npu) -> None:
     assert buffers["present_sum"].host().tolist() == [[3, 3, 3, 3]]
 
 
-def test_a_buffer_read_and_written_in_one_run_is_refused(make: Maker) -> None:
-    session = make()
-    buffers = {name: session.allocate((1, 4), FLOAT) for name in ("past_sum", "double")}
-    numbers = session.allocate((1, 2), FLOAT)
-
-    with pytest.raises(ValueError, match="past_sum would be read and written in one run"):
-        session.bind(
-            {"numbers": numbers, "past_sum": buffers["past_sum"]},
-            {"double": buffers["double"], "present_sum": buffers["past_sum"]},
-        )
-
-
-def test_what_is_not_bound_is_named(make: Maker) -> None:
-    session = make()
-
-    with pytest.raises(ValueError, match="not bound one to one: numbers, past_sum"):
-        session.bind({}, {})
-    with pytest.raises(TypeError, match="buffer of MindSpore Lite is needed, got NumpyBuffer"):
-        session.bind(
-            {name: NumpyBuffer(np.zeros((1, 4), FLOAT)) for name in ("numbers", "past_sum")},
-            {name: NumpyBuffer(np.zeros((1, 4), FLOAT)) for name in ("double", "present_sum")},
-        )
-
-
 def test_outputs_bear_the_names_the_graph_gives_them(make: Maker) -> None:
     _, buffers = bound(make())
 
@@ -305,6 +280,30 @@ def test_both_that_do_not_fit_are_an_error_with_advice(make: Maker, npu: Npu) ->
 
     with pytest.raises(DeviceMemoryError, match="use --residency swap"):
         make(residency=residency, weights=1000)
+
+
+@pytest.mark.parametrize("mode", ["auto", "swap", "both"])
+def test_a_graph_too_large_alone_is_an_error(make: Maker, npu: Npu, mode: Mode) -> None:
+    npu.limit = npu.used + 500
+
+    with pytest.raises(DeviceMemoryError):
+        make(residency=Residency(mode), weights=1000)
+
+
+@pytest.mark.parametrize(
+    ("mode", "needed", "free", "taken"),
+    [
+        ("auto", 10, 20, "auto"),
+        ("auto", 30, 20, "swap"),
+        ("auto", 30, None, "auto"),
+        ("both", 30, 20, "both"),
+        ("swap", 10, 20, "swap"),
+    ],
+)
+def test_measured_memory_decides_auto(
+    mode: Mode, needed: int, free: int | None, taken: Mode
+) -> None:
+    assert decided(mode, needed, free) == taken
 
 
 def test_buffers_that_do_not_fit_make_another_graph_leave(make: Maker, npu: Npu) -> None:

@@ -30,7 +30,6 @@ from tests.doubles.chat_model import (
     user,
 )
 
-LETTERS = ThinkTags(open=1, close=2)
 ONCE = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
 )

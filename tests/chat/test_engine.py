@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import BytesIO
@@ -23,27 +22,16 @@ from q35chat.engine.one_graph import OneGraphRuntime
 from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError
 from q35chat.runtimes import cpu
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
 from tests.doubles.chat_model import GREEDY, answered, never, user
 from tests.doubles.vision_session import VisionSession
-from tests.support.checkpoints import make_checkpoint
+from tests.support.exported import random_bundle
 
 SETTINGS = replace(GREEDY, max_new_tokens=12)
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    folder = tmp_path_factory.mktemp("engine")
-    request = ExportRequest(
-        str(make_checkpoint(folder / "checkpoint")),
-        folder / "out",
-        precision="fp32",
-        max_seq_len=256,
-    )
-    export(request, PlainReporter(sys.stderr))
-    return Bundle.open(request.out)
+    return Bundle.open(random_bundle(tmp_path_factory, precision="fp32", max_seq_len=256))
 
 
 @pytest.fixture(scope="module")

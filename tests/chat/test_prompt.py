@@ -13,16 +13,14 @@ from q35chat.chat.prompt.template import ConversationTemplate, Prompt
 from q35chat.chat.prompt.tokenizer import (
     ChatTokenizer,
     Message,
-    ThinkTags,
     token_bytes,
     whole_characters,
 )
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import BundleError
 from q35chat.vision.positions import mrope_positions
-from tests.doubles.chat_model import END, PICTURE, THINK, UNTHINK, user
+from tests.doubles.chat_model import END, PICTURE, user
 
-TAGS = ThinkTags(THINK, UNTHINK)
 SYSTEM = Turn("system", "Be brief.")
 
 

@@ -9,21 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.bundles import npu_bundle
 from tests.cli.processes import PATIENCE_S
+from tests.support.checkpoints import make_checkpoint
+from tests.support.exported import converted_bundle
 from tests.support.imports import ROOT
 
 
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a converted bundle, and the stand-in as a package for children."""
-    npu_bundle(tmp_path, monkeypatch, max_seq_len=128, gears=(64,), image_gears=(4,))
-    package = tmp_path / "packages" / "mindspore_lite"
+    folder = tmp_path_factory.mktemp("npu")
+    model = make_checkpoint(folder / "checkpoint", seed=5)
+    sizes = {"max_seq_len": 128, "gears": (64,), "image_gears": (4,)}
+    converted_bundle(model, folder / "out", **sizes)
+    package = folder / "packages" / "mindspore_lite"
     package.mkdir(parents=True)
     double = "from tests.doubles.mindspore_lite import"
     text = f"{double} *\n{double} __version__\n"
     (package / "__init__.py").write_text(text, encoding="utf-8")
-    return tmp_path
+    return folder
 
 
 def ask(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -15,17 +15,18 @@ from q35chat.commands import bench
 from q35chat.commands.bench import BenchOptions, run_bench
 from q35chat.errors import BundleError, CapacityError, OutputError, UsageError
 from q35chat.files import replace_file
-from tests.cli.bundles import export_bundle, npu_bundle
 from tests.cli.scripted import recorded
 from tests.doubles.mindspore_lite.npu import Npu
+from tests.support.checkpoints import make_checkpoint
 from tests.support.disk import full_after
+from tests.support.exported import converted_bundle, random_bundle
 
 SMALL = BenchOptions(prompt=20, tokens=4, contexts=[6, 30], repeat=2, threads=1)
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_bundle(tmp_path_factory.mktemp("bench"), precision="int4", max_seq_len=64)
+    return random_bundle(tmp_path_factory, precision="int4", max_seq_len=64)
 
 
 def steady(_threads: int) -> float:
@@ -209,10 +210,13 @@ def test_a_bundle_for_the_npu_is_measured_without_a_ceiling(
     tmp_path: Path, npu: Npu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    npu_bundle(tmp_path, monkeypatch, max_seq_len=64, gears=(16, 32), image_gears=(4,))
+    out = converted_bundle(
+        make_checkpoint(tmp_path / "checkpoint"), tmp_path / "out", max_seq_len=64, gears=(16, 32),
+        image_gears=(4,),
+    )  # fmt: skip
     seen = recorded()
     try:
-        options = replace(SMALL, model_dir=tmp_path / "out", as_json=True, threads=None)
+        options = replace(SMALL, model_dir=out, as_json=True, threads=None)
         assert run_bench(options, seen.console, steady) == 0
         with pytest.raises(UsageError, match="--threads is for bundles for the CPU, and this one"):
             run_bench(replace(options, threads=1), recorded().console, steady)

@@ -1,25 +1,23 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from q35chat import cli
 from q35chat.commands.convert import NO_CONVERTER
-from tests.cli.bundles import export_bundle
 from tests.support.converter import install_converter
+from tests.support.exported import random_bundle
 
 
 @pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    return export_bundle(
-        tmp_path,
-        target="ascend-310p",
-        max_seq_len=32,
-        gears=(16,),
-        image_gears=(4,),
+def bundle(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = random_bundle(
+        tmp_path_factory, target="ascend-310p", max_seq_len=32, gears=(16,), image_gears=(4,),
         component="decode",
-    )
+    )  # fmt: skip
+    return Path(shutil.copytree(made, tmp_path / "out"))
 
 
 def run(capture: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

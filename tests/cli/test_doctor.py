@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,15 @@ from q35chat.processes import program
 from q35export.ascend.mindir import convert
 from q35export.ascend.operator_cases import OperatorCase, operator_cases
 from q35export.progress import PlainReporter
-from tests.cli.bundles import export_bundle
 from tests.cli.scripted import recorded
 from tests.diagnosis.test_probes import vendor
 from tests.doubles.mindspore_lite.npu import Npu
+from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
 from tests.support.disk import full_after
+from tests.support.exported import export_bundle
 
+LOOK = cache(machine.look)
 TABLE = """\
 | 1       310P3                 | OK              | NA           43          0     / 0             |
 | 0       0                     | 0000:01:00.0    | 0            1702 / 21527                      |
@@ -43,9 +46,16 @@ TABLE = """\
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("doctor")
     gears: dict[str, Any] = {"gears": (16,), "image_gears": (4,)}
-    export_bundle(folder, "cpu", target="cpu", max_seq_len=32, precision="fp32")
-    export_bundle(folder, "ascend-310p", target="ascend-310p", max_seq_len=32, **gears)
+    model = make_checkpoint(folder / "checkpoint", seed=5)
+    export_bundle(model, folder / "cpu", target="cpu", max_seq_len=32, precision="fp32")
+    export_bundle(model, folder / "ascend-310p", target="ascend-310p", max_seq_len=32, **gears)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def looked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed is the same for every test here, and a process to look takes its time."""
+    monkeypatch.setattr(machine, "look", LOOK)
 
 
 @pytest.fixture

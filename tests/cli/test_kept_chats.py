@@ -11,8 +11,8 @@ import pytest
 
 from q35chat.cli import run
 from q35chat.store.folder import data_folder, states_folder
-from tests.cli.bundles import export_bundle
 from tests.cli.processes import running
+from tests.support.exported import random_bundle
 
 LONG = "Tell me about the red picture and the blue one. " * 5
 AGAIN = 32
@@ -21,7 +21,7 @@ AGAIN = 32
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_bundle(tmp_path_factory.mktemp("bundle"), precision="fp32", max_seq_len=512)
+    return random_bundle(tmp_path_factory, precision="fp32", max_seq_len=512)
 
 
 class Shell:

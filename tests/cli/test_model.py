@@ -18,7 +18,7 @@ from q35chat.settings import Settings
 from q35export import pipeline
 from q35export.components import builders_for
 from q35export.request import COMPONENTS, ExportRequest
-from tests.cli.bundles import export_bundle
+from tests.support.exported import random_bundle
 
 DEMO = Path("/cache/demo")
 
@@ -59,7 +59,7 @@ SETTINGS = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_toke
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_bundle(tmp_path_factory.mktemp("bundle"), precision="int4", max_seq_len=256)
+    return random_bundle(tmp_path_factory, precision="int4", max_seq_len=256)
 
 
 def test_a_graph_that_cannot_be_loaded_names_the_command_that_finds_damage(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.commands.console import forget_impossible_size
 from tests.cli.processes import PATHS, PATIENCE_S, SCRIPTED, running
 
 ASK = ("ask", "Hello", "--model-dir", "scripted")
@@ -117,9 +118,21 @@ def test_a_reader_that_left_before_the_output_was_written_is_141_too(
     assert (result.returncode, result.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("size", ["9" * 20, "0", "-5", "x", "٣", "99999"])
-def test_a_size_that_no_terminal_has_is_not_believed(size: str) -> None:
-    sizes = {"COLUMNS": size, "LINES": size, "TERMINAL_WIDTH": size}
+SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
+
+
+@pytest.mark.parametrize("size", ["9" * 20, "0", "-5", "x", "٣", "99999", "120"])
+def test_a_size_that_no_terminal_has_is_forgotten(
+    size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in SIZES:
+        monkeypatch.setenv(name, size)
+    forget_impossible_size()
+    assert {os.environ.get(name) for name in SIZES} == {"120" if size == "120" else None}
+
+
+def test_a_size_that_no_terminal_has_is_not_believed() -> None:
+    sizes = dict.fromkeys(SIZES, "9" * 20)
     with running([*SCRIPTED, "brief", "--help"], environment=sizes) as process:
         out, err = process.communicate()
     assert (process.returncode, err) == (0, b"")

@@ -14,7 +14,7 @@ import pytest
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.cli import run
 from q35chat.text import safe_text
-from tests.cli.bundles import export_bundle
+from tests.support.exported import random_bundle
 from tests.vision.files import encoded, noise, png_claiming
 
 CAPACITY = 128
@@ -22,7 +22,7 @@ CAPACITY = 128
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_bundle(tmp_path_factory.mktemp("bundle"), precision="fp32", max_seq_len=CAPACITY)
+    return random_bundle(tmp_path_factory, precision="fp32", max_seq_len=CAPACITY)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ tensors lose their names.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from q35export.ascend.converter_config import read_inputs
@@ -62,17 +63,17 @@ def checked_shapes(model: Path, options: dict[str, str]) -> tuple[str, str]:
     return template, dims
 
 
-def convert(model: Path, output: Path, config_file: Path) -> str:
+def convert(model: Path, output: Path, config_file: Path, fakes: Mapping[str, str]) -> str:
     """Write the model file of `output`; the log where it fails."""
-    only = os.environ.get("FAKE_CONVERTER_ONLY", output.name)
-    failure = os.environ.get("FAKE_CONVERTER_FAILS", "no-memory" if only != output.name else "")
+    only = fakes.get("FAKE_CONVERTER_ONLY", output.name)
+    failure = fakes.get("FAKE_CONVERTER_FAILS", "no-memory" if only != output.name else "")
     if failure:
         return FAILURES[failure] + "\n"
     config = sections(config_file)
     assert config["acl_init_options"] == {"ge.exec.precision_mode": "force_fp32"}
     template, dims = checked_shapes(model, config.get("acl_build_options", {}))
-    loader = "load_renamed" if "FAKE_CONVERTER_RENAMES" in os.environ else "load"
-    split = os.environ.get("FAKE_CONVERTER_WHOLE") is None
+    loader = "load_renamed" if "FAKE_CONVERTER_RENAMES" in fakes else "load"
+    split = "FAKE_CONVERTER_WHOLE" not in fakes
     write_model(
         output.with_name(output.name + ("_graph" if split else "") + ".mindir"),
         f"tests.doubles.mindspore_lite.onnx_graph:{loader}",
@@ -84,17 +85,19 @@ def convert(model: Path, output: Path, config_file: Path) -> str:
     return ""
 
 
-def main() -> None:
+def run(folder: Path, arguments: Sequence[str], fakes: Mapping[str, str]) -> tuple[int, str, str]:
+    """What a start of the program in `folder` ends with: exit code, output and errors."""
     parser = argparse.ArgumentParser()
     for option in ("fmk", "optimize", "saveType", "modelFile", "outputFile", "configFile"):
         parser.add_argument(f"--{option}", required=True)
-    given = parser.parse_args()
-    assert (given.fmk, given.optimize, given.saveType) == ("ONNX", "ascend_oriented", "MINDIR")
-    if log := convert(Path(given.modelFile), Path(given.outputFile), Path(given.configFile)):
-        sys.stderr.write(log)
-        sys.exit(1)
-    sys.stdout.write("CONVERT RESULT SUCCESS:0\n")
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        given = parser.parse_args(arguments)
+        assert (given.fmk, given.optimize, given.saveType) == ("ONNX", "ascend_oriented", "MINDIR")
+        log = convert(
+            folder / given.modelFile, folder / given.outputFile, folder / given.configFile, fakes
+        )
+    except SystemExit as refused:
+        log = str(refused)
+    except Exception:  # noqa: BLE001 - of a thread nobody would hear
+        log = traceback.format_exc()
+    return (1, "", log) if log else (0, "CONVERT RESULT SUCCESS:0\n", "")

@@ -9,18 +9,26 @@ from q35export.pipeline import export
 from tests.export.bundles import request_for
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
+from tests.support.shared import made_once
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("checkpoint"), "plain", seed=3, with_mtp=True)
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make(folder: Path) -> None:
+        checkpoint = make_checkpoint(folder / "checkpoint", "plain", seed=3, with_mtp=True)
+        export(request_for(checkpoint, folder / "out"), Recorder())
+
+    return made_once(tmp_path_factory, "export", make)
 
 
-@pytest.fixture(scope="module")
-def exported(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("exported") / "out"
-    export(request_for(checkpoint, out), Recorder())
-    return out
+@pytest.fixture(scope="session")
+def checkpoint(made: Path) -> Path:
+    return made / "checkpoint"
+
+
+@pytest.fixture(scope="session")
+def exported(made: Path) -> Path:
+    return made / "out"
 
 
 @pytest.fixture
@@ -31,5 +39,5 @@ def own_checkpoint(checkpoint: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bundle(exported: Path, tmp_path: Path) -> Path:
-    """A copy of the module's `exported` bundle that a test may change."""
+    """A copy of the `exported` bundle that a test may change."""
     return Path(shutil.copytree(exported, tmp_path / "out"))

@@ -1,15 +1,16 @@
-"""`python -m tests.export.killed_export SIGNAL MOMENT CHECKPOINT OUT`: an export of 48 slots that
-sends itself SIGNAL at MOMENT, or, for SIGNAL 0, waits there for a line on stdin.
+"""An export of 48 slots in a process of its own, that at a moment sends itself a signal or waits.
 
 A moment is a progress event ("begin text"), or "before rename N" of the final renames, or
-"while removing" the old bundle.
+"while removing" the old bundle. The processes are forks of one that has imported all of this.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from q35export.pipeline import export
 from tests.export.bundles import request_for
 from tests.export.recorder import Recorder
 
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+
 
 class Killer(Recorder):
-    def __init__(self, signal: int, moment: str) -> None:
+    def __init__(self, signal: int | Connection[str, str], moment: str) -> None:
         super().__init__()
         self._signal = signal
         self._moment = moment
@@ -29,12 +33,11 @@ class Killer(Recorder):
         if moment != self._moment:
             return
         self._moment = ""
-        if self._signal:
-            os.kill(os.getpid(), self._signal)
+        if isinstance(self._signal, Connection):
+            self._signal.send("waiting")
+            self._signal.recv()
         else:
-            sys.stdout.write("waiting\n")
-            sys.stdout.flush()
-            sys.stdin.readline()
+            os.kill(os.getpid(), self._signal)
 
     def begin(self, component: str, total: int) -> None:
         super().begin(component, total)
@@ -65,11 +68,15 @@ class Killer(Recorder):
         shutil.rmtree = removed  # type: ignore[assignment]
 
 
-def main(signal: str, moment: str, checkpoint: str, out: str) -> None:
-    killer = Killer(int(signal), moment)
+def run(signal: int | Connection[str, str], moment: str, checkpoint: Path, out: Path) -> None:
+    killer = Killer(signal, moment)
     killer.watch_the_exchange()
-    export(request_for(checkpoint, Path(out), precision="fp32", max_seq_len=48, force=True), killer)
+    export(request_for(checkpoint, out, precision="fp32", max_seq_len=48, force=True), killer)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def start(
+    signal: int | Connection[str, str], moment: str, checkpoint: Path, out: Path
+) -> ForkServerProcess:
+    process = FORKS.Process(target=run, args=(signal, moment, checkpoint, out))
+    process.start()
+    return process

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,8 @@ from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.errors import ExportError
 from q35export.pipeline import export
 from tests.export.bundles import names, request_for
+from tests.export.killed_export import FORKS, start
 from tests.export.recorder import Recorder
-from tests.support.imports import ROOT
 
 OLD, NEW = 32, 48
 MOMENTS = ["begin vision", "inside vision", "begin text", "inside text", "end text"]
@@ -35,25 +32,10 @@ def run(checkpoint: Path, out: Path, capacity: int, *, force: bool = False) -> N
     )
 
 
-def start(number: int, moment: str, checkpoint: Path, out: Path) -> subprocess.Popen[str]:
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "export")])
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.export.killed_export"),
-            *(str(number), moment, str(checkpoint), str(out)),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": paths},
-    )
-
-
-def killed(number: int, moment: str, checkpoint: Path, out: Path) -> int:
+def killed(number: int, moment: str, checkpoint: Path, out: Path) -> int | None:
     process = start(number, moment, checkpoint, out)
-    process.communicate()
-    return process.returncode
+    process.join()
+    return process.exitcode
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, "before rename 1"])
@@ -69,7 +51,7 @@ def test_killed_before_there_was_a_bundle_there_is_none_and_the_next_run_makes_i
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, *EXCHANGE])
-def test_killed_while_a_bundle_was_replaced_there_is_the_old_one_or_the_new_one_or_none(
+def test_killed_while_a_bundle_was_replaced_there_is_the_old_or_the_new_and_the_next_run_is_right(
     checkpoint: Path, old_bundle: Path, tmp_path: Path, moment: str
 ) -> None:
     out = tmp_path / "out"
@@ -81,15 +63,6 @@ def test_killed_while_a_bundle_was_replaced_there_is_the_old_one_or_the_new_one_
     else:
         assert moment == "before rename 2"
         assert not out.exists()
-
-
-@pytest.mark.parametrize("moment", EXCHANGE)
-def test_the_run_after_a_kill_puts_the_folder_right(
-    checkpoint: Path, old_bundle: Path, tmp_path: Path, moment: str
-) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(old_bundle, out)
-    killed(signal.SIGKILL, moment, checkpoint, out)
     standing = NEW if moment == "while removing" else OLD
     run(checkpoint, out, standing)
     assert Bundle.open(out, check="full").manifest.capacity == standing
@@ -122,11 +95,12 @@ def test_ctrl_c_leaves_nothing_beside_the_old_bundle(
 
 def test_an_export_at_work_is_left_alone(checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    process = start(0, "inside text", checkpoint, out)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "waiting\n"
+    ours, theirs = FORKS.Pipe()
+    process = start(theirs, "inside text", checkpoint, out)
+    assert ours.recv() == "waiting"
     with pytest.raises(ExportError, match=rf"an export \(process {process.pid}\) is writing"):
         run(checkpoint, out, OLD)
-    process.communicate("go on\n")
-    assert process.returncode == 0
+    ours.send("go on")
+    process.join()
+    assert process.exitcode == 0
     assert Bundle.open(out, check="full").manifest.capacity == NEW

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from q35export.calibration.rotation import rotation_of
 from q35export.checkpoint import Checkpoint
-from q35export.config import ModelConfig, load_config
+from q35export.config import load_config
 from q35export.graphs.mtp import build_text_and_head
-from q35export.graphs.text import build_text_graph
 from q35export.precision import FLOAT_PLAN
 from q35export.weights import FileSink
 from tests.export.test_text_graph import CAPACITY, Decoder
 from tests.support.checkpoints import SHAPES, make_checkpoint
+from tests.support.text_graph import write_text_graph
 
 
 @settings(deadline=None, max_examples=30)
@@ -39,17 +39,8 @@ def test_a_channel_that_stands_out_is_spread_over_all() -> None:
     assert np.allclose(np.abs(rotation_of(1024).turn(row)), 100 / 32)
 
 
-def _decoder(folder: Path, config: ModelConfig, checkpoint: Path, *, turned: bool) -> Decoder:
-    folder.mkdir()
-    with FileSink(folder / "model.bin", lambda _: None) as sink:
-        model = build_text_graph(
-            config,
-            Checkpoint.open(checkpoint),
-            sink,
-            capacity=CAPACITY,
-            plan=replace(FLOAT_PLAN, turned=turned),
-        )
-    ir.save(model, folder / "model.onnx")
+def _decoder(folder: Path, checkpoint: Path, *, turned: bool) -> Decoder:
+    write_text_graph(checkpoint, folder, CAPACITY, replace(FLOAT_PLAN, turned=turned))
     return Decoder(folder)
 
 
@@ -57,8 +48,8 @@ def _decoder(folder: Path, config: ModelConfig, checkpoint: Path, *, turned: boo
 def test_a_turned_graph_computes_what_the_plain_one_does(tmp_path: Path, shape: str) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", shape, seed=5)
     config = load_config(checkpoint)
-    plain = _decoder(tmp_path / "plain", config, checkpoint, turned=False)
-    turned = _decoder(tmp_path / "turned", config, checkpoint, turned=True)
+    plain = _decoder(tmp_path / "plain", checkpoint, turned=False)
+    turned = _decoder(tmp_path / "turned", checkpoint, turned=True)
     pictures = np.random.default_rng(0).normal(size=(3, config.text.hidden_size))
     prompt = [1, 2, *[config.image_token_id] * 3, 7, 8, 9]
     for ids, images in ((prompt, pictures), ([4], pictures[:0]), ([5, 6], pictures[:0])):

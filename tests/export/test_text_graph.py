@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
@@ -16,8 +15,9 @@ from q35export.config import ModelConfig, load_config
 from q35export.graphs.text import build_text_graph
 from q35export.precision import precision_plan
 from q35export.request import Precision
-from q35export.weights import FileSink, WeightSink
+from q35export.weights import WeightSink
 from tests.support.checkpoints import make_checkpoint
+from tests.support.text_graph import write_text_graph
 
 CAPACITY = 24
 
@@ -64,20 +64,9 @@ class Decoder:
 def export(
     folder: Path, shape: str, precision: Precision = "fp32", block_size: int | None = None
 ) -> tuple[ModelConfig, Path]:
-    checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=3)
-    config = load_config(checkpoint)
-    out = folder / precision
-    out.mkdir()
-    with FileSink(out / "model.bin", lambda _: None) as sink:
-        model = build_text_graph(
-            config,
-            Checkpoint.open(checkpoint),
-            sink,
-            capacity=CAPACITY,
-            plan=precision_plan(precision, block_size),
-        )
-    ir.save(model, out / "model.onnx")
-    return config, out
+    checkpoint, out = make_checkpoint(folder / "checkpoint", shape, seed=3), folder / precision
+    write_text_graph(checkpoint, out, CAPACITY, precision_plan(precision, block_size))
+    return load_config(checkpoint), out
 
 
 def _no_images(config: ModelConfig) -> np.ndarray:

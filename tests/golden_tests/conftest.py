@@ -12,7 +12,7 @@ from tests.support.golden import SAMPLES, GoldenCase
 
 @pytest.fixture(scope="session", params=SHAPES)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    return export_golden(request.param, tmp_path_factory.mktemp(request.param))
+    return export_golden(request.param, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ import pytest
 from q35chat.bundle.bundle import Bundle
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
-from q35export.request import Precision
 from q35export.verify.candidate import Candidate, exact_copy
 from q35export.verify.metrics import WEIGHTS, difference
 from q35export.verify.reference import Float32
@@ -46,16 +44,12 @@ class Pair:
 @pytest.fixture(scope="module", params=[(s, p) for s in SHAPES for p in ("int8", "int4")], ids=str)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     shape, precision = request.param
-    folder = tmp_path_factory.mktemp(f"{shape}-{precision}")
-    return make_pair(shape, precision, folder)
-
-
-def make_pair(shape: str, precision: Precision, folder: Path) -> Pair:
-    exported = export_golden(shape, folder, precision)
+    exported = export_golden(shape, tmp_path_factory, precision)
+    folder = tmp_path_factory.mktemp("rounded")
     stored = dict(stored_weights(exported.bundle, load_config(exported.checkpoint)))
     weights = {name: tensor.values for name, tensor in stored.items()}
-    rounded = rewrite_checkpoint(exported.checkpoint, folder / "rounded", weights)
-    return Pair(exported, stored, export_checkpoint(rounded, folder / "rounded-out"))
+    rounded = rewrite_checkpoint(exported.checkpoint, folder / "in", weights)
+    return Pair(exported, stored, export_checkpoint(rounded, folder / "out"))
 
 
 def follow(candidate: Candidate, exported: Exported, sample: str) -> Float32:
@@ -82,7 +76,9 @@ def test_the_graph_adds_no_error_of_its_own(pair: Pair) -> None:
 
 
 def test_rounded_inputs_cost_no_more_than_the_model_of_them_says(pair: Pair) -> None:
-    rounded, running = Candidate(pair.rounded, threads=1), Candidate(pair.exported.bundle)
+    rounded, running = (
+        Candidate(bundle, threads=1) for bundle in (pair.rounded, pair.exported.bundle)
+    )
     samples = ("text", "long text", "three pictures")
     wanted = np.concatenate([follow(rounded, pair.exported, sample) for sample in samples])
     found = np.concatenate([follow(running, pair.exported, sample) for sample in samples])

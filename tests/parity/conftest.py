@@ -8,17 +8,11 @@ from q35export.verify.candidate import Candidate
 from tests.parity.live import Live
 from tests.support.checkpoints import SHAPES
 from tests.support.exported import export_golden
-from tests.support.reference import LiveReference, answer
+from tests.support.reference import LiveReference
 
 
 @pytest.fixture(scope="session", params=SHAPES)
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Live:
-    folder = tmp_path_factory.mktemp(request.param)
-    exported = export_golden(request.param, folder)
+    exported = export_golden(request.param, tmp_path_factory)
     reference = LiveReference(exported.checkpoint, threads=1)
-    return Live(
-        exported=exported,
-        reference=reference,
-        answers=answer(reference, request.param, exported.golden.seed),
-        candidate=Candidate(exported.bundle, threads=1),
-    )
+    return Live(exported, reference, Candidate(exported.bundle, threads=1))

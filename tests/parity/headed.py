@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +16,10 @@ from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.speculation import Odds, Speculator, speculator
 from q35chat.runtimes import cpu
 from q35chat.user_input import Speculate
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest
 from q35export.verify.candidate import Candidate
 from q35export.verify.reference import EncodedPrompt, Float32, Int64
 from tests.parity.head_reference import HeadReference
+from tests.support.exported import export_checkpoint
 from tests.support.reference import LiveReference
 
 
@@ -39,12 +36,8 @@ class Headed:
     @classmethod
     def make(cls, checkpoint: Path, out: Path, capacity: int = 512) -> Headed:
         """Export `checkpoint` in FP32 and load it everywhere."""
-        request = ExportRequest(
-            model=str(checkpoint), out=out, target="cpu", precision="fp32",
-            max_seq_len=capacity, mtp=True,
-        )  # fmt: skip
-        export(request, PlainReporter(io.StringIO()))
-        bundle, reference = Bundle.open(out), LiveReference(checkpoint, threads=1)
+        bundle = export_checkpoint(checkpoint, out, max_seq_len=capacity, mtp=True)
+        reference = LiveReference(checkpoint, threads=1)
         runtime = cpu(threads=1)
         decoder = open_decoder(bundle, runtime, runtime.open_graph, with_head=True)
         assert isinstance(decoder, OneGraphDecoder)

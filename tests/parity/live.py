@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 from q35export.verify.candidate import Candidate
 from tests.support.exported import Exported
-from tests.support.golden import Golden
 from tests.support.reference import LiveReference
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """One checkpoint: exported, in transformers with its answers, and in the engine."""
+    """One checkpoint: exported, in transformers, and in the engine."""
 
     exported: Exported
     reference: LiveReference
-    answers: Golden
     candidate: Candidate
+
+    def tokens(self, sample: str) -> tuple[int, ...]:
+        """What `generate` answers; `test_goldens` proves that it still does."""
+        return self.exported.golden.case(sample).tokens

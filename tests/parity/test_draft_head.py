@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,7 @@ import pytest
 from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.user_input import Speculate
-from q35export.pipeline import export
-from q35export.progress import PlainReporter
-from q35export.request import ExportRequest, Precision
+from q35export.request import Precision
 from q35export.verify import verify
 from q35export.verify.reference import EncodedPrompt
 from q35export.verify.samples import Sample
@@ -21,7 +18,8 @@ from tests.parity.head_reference import HeadInputs
 from tests.parity.headed import Headed, RawHead, write
 from tests.parity.test_fp32 import assert_same
 from tests.support.checkpoints import SHAPES, make_checkpoint
-from tests.support.golden import SAMPLES, TOKENS, load
+from tests.support.exported import export_checkpoint
+from tests.support.golden import SAMPLES, TOKENS, Golden, load
 from tests.support.right_head import make_head_right
 
 pytestmark = pytest.mark.parity
@@ -34,10 +32,15 @@ APT = [("even", RIGHT), ("narrow_key", RIGHT), ("even", PARTLY), ("plain", PARTL
 
 
 @pytest.fixture(scope="module", params=SHAPES)
-def headed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Headed:
-    folder = tmp_path_factory.mktemp(request.param)
-    seed = load(request.param).seed
-    checkpoint = make_checkpoint(folder / "checkpoint", request.param, seed=seed, with_mtp=True)
+def golden(request: pytest.FixtureRequest) -> Golden:
+    return load(request.param)
+
+
+@pytest.fixture(scope="module")
+def headed(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Headed:
+    """The golden checkpoint and a head: that changes no weight of the decoder."""
+    folder = tmp_path_factory.mktemp(golden.shape)
+    checkpoint = make_checkpoint(folder / "in", golden.shape, seed=golden.seed, with_mtp=True)
     return Headed.make(checkpoint, folder / "out")
 
 
@@ -93,20 +96,18 @@ def test_the_decoder_tells_the_hidden_states_of_transformers(
 
 
 @SAMPLE
-@pytest.mark.parametrize("whole", [True, False], ids=["prefill", "steps"])
-def test_the_graph_of_the_head_agrees_with_pytorch(
-    headed: Headed, sample: Sample, whole: bool
-) -> None:
+def test_the_graph_of_the_head_agrees_with_pytorch(headed: Headed, sample: Sample) -> None:
     pairs = headed.head.inputs(headed.reference.encode(sample))
     hidden = headed.head.run(pairs.embeddings, pairs.hidden, pairs.positions)
     logits = headed.head.logits(hidden)
-    graph = RawHead(headed.bundle)
     count = len(pairs.ids)
-    for end in [count] if whole else range(max(1, count - 24), count + 1):
-        draft, made, said = _run(headed, graph, pairs, end)
-        assert_same(made, hidden[end - 1])
-        assert_same(said, logits[end - 1])
-        assert draft == said.argmax()
+    for ends in ([count], range(max(1, count - 24), count + 1)):  # whole, and in steps
+        graph = RawHead(headed.bundle)
+        for end in ends:
+            draft, made, said = _run(headed, graph, pairs, end)
+            assert_same(made, hidden[end - 1])
+            assert_same(said, logits[end - 1])
+            assert draft == said.argmax()
 
 
 def _run(
@@ -135,14 +136,11 @@ def test_chained_drafts_are_those_of_pytorch(headed: Headed, sample: Sample) -> 
 
 @SAMPLE
 def test_greedy_tokens_with_a_random_head_are_those_of_generate(
-    headed: Headed, sample: Sample
+    headed: Headed, golden: Golden, sample: Sample
 ) -> None:
-    prompt = headed.reference.encode(sample)
-    wanted = headed.reference.greedy(prompt, TOKENS).tokens
+    tokens, steps = write(headed.read(headed.reference.encode(sample)), TOKENS)
 
-    tokens, steps = write(headed.read(prompt), TOKENS)
-
-    assert tokens == tuple(wanted.tolist())
+    assert tokens == golden.case(sample.name).tokens
     assert steps.drafted > TOKENS / 2
 
 
@@ -219,14 +217,10 @@ def test_what_was_drafted_before_leaves_no_trace_in_later_drafts(
 @pytest.mark.parametrize("precision", ["fp32", "int4"])
 def test_a_bundle_with_a_head_can_be_compared(tmp_path: Path, precision: Precision) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=1, with_mtp=True)
-    request = ExportRequest(
-        str(checkpoint), tmp_path / "out", target="cpu", precision=precision, max_seq_len=512,
-        mtp=True,
-    )  # fmt: skip
-    export(request, PlainReporter(io.StringIO()))
+    bundle = export_checkpoint(checkpoint, tmp_path / "out", precision, mtp=True)
     notes: list[str] = []
 
-    report = verify(request.out, checkpoint, tokens=8, threads=1, note=notes.append)
+    report = verify(bundle.path, checkpoint, tokens=8, threads=1, note=notes.append)
 
     assert report.passed
     assert any("not compared: transformers has none" in note for note in notes)

@@ -5,25 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.decoder import extend
 from q35export.verify.compare import aligned
 from q35export.verify.metrics import difference
 from q35export.verify.reference import Float32
 from q35export.verify.samples import Sample
 from tests.parity.live import Live
-from tests.support.exported import greedy_tokens
-from tests.support.golden import SAMPLES, TOKENS
+from tests.support.golden import SAMPLES
 
 pytestmark = pytest.mark.parity
 
 SAMPLE = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-
-
-@SAMPLE
-def test_64_greedy_tokens_are_those_of_generate(live: Live, sample: Sample) -> None:
-    prompt = live.reference.encode(sample)
-    greedy = greedy_tokens(live.candidate, prompt, TOKENS)
-    assert tuple(greedy.tokens.tolist()) == live.answers.case(sample.name).tokens
 
 
 @SAMPLE
@@ -46,18 +37,6 @@ def test_q35chat_prepares_pictures_as_the_reference_processor_does(
     for mine, theirs in zip(found.pictures, wanted.pictures, strict=True):
         assert (mine.grid_h, mine.grid_w) == (theirs.grid_h, theirs.grid_w)
         np.testing.assert_array_equal(mine.values, theirs.values)
-
-
-def test_a_prompt_in_chunks_of_every_length_reads_as_transformers_reads_it_whole(
-    live: Live,
-) -> None:
-    prompt = live.reference.encode(SAMPLES[2])
-    wanted = live.reference.prefill(prompt).logits
-    positions, embeds = live.candidate.positions(prompt), live.candidate.embeds(prompt)
-    for chunk in range(1, len(prompt.ids) + 1):
-        found = extend(live.candidate.new_decoder(chunk), prompt.ids, positions, embeds)
-        assert found is not None
-        assert_same(found, wanted)
 
 
 def assert_same(found: Float32, wanted: Float32) -> None:

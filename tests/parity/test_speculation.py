@@ -24,6 +24,7 @@ from tests.parity.test_fp32 import assert_same
 from tests.support.checkpoints import SHAPES
 from tests.support.exported import export_golden
 from tests.support.golden import SAMPLES, TOKENS
+from tests.support.pairs import in_turn
 
 pytestmark = pytest.mark.parity
 
@@ -31,7 +32,11 @@ SAMPLE = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.na
 # A projection rounds its inputs by 0.54 % of themselves; these checkpoints have up to 29 in a row.
 INT8_INPUTS = 0.0054 * 29**0.5 * 1.5
 RULES = SamplingSettings(top_k=40, top_p=0.95, presence_penalty=0.3, repetition_penalty=1.1)
-WRONG = pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
+WRONG = (0.0, 0.3, 1.0)
+
+
+def share_of_wrong(live: Live, sample: Sample) -> float:
+    return in_turn(WRONG, list(SHAPES).index(live.exported.golden.shape), SAMPLES.index(sample))
 
 
 class Greedy:
@@ -63,9 +68,8 @@ def write(
 
 
 @SAMPLE
-@WRONG
-def test_greedy_tokens_are_those_of_generate(live: Live, sample: Sample, wrong: float) -> None:
-    wanted = live.answers.case(sample.name).tokens
+def test_greedy_tokens_are_those_of_generate(live: Live, sample: Sample) -> None:
+    wanted, wrong = live.tokens(sample.name), share_of_wrong(live, sample)
     decoder = read(live.candidate, live.reference.encode(sample))
 
     tokens, steps = write(decoder, Greedy(), Guesses(wanted, wrong))
@@ -78,7 +82,7 @@ def test_greedy_tokens_are_those_of_generate(live: Live, sample: Sample, wrong: 
 @SAMPLE
 def test_prompt_lookup_gives_the_tokens_of_generate(live: Live, sample: Sample) -> None:
     prompt = live.reference.encode(sample)
-    wanted = live.answers.case(sample.name).tokens
+    wanted = live.tokens(sample.name)
     history = [*wanted[::2], *wanted[5:40], *prompt.ids.tolist()]
 
     tokens, steps = write(read(live.candidate, prompt), Greedy(), PromptLookup(history))
@@ -92,7 +96,7 @@ def test_the_state_after_right_and_wrong_guesses_is_that_of_steps(
     live: Live, sample: Sample
 ) -> None:
     prompt = live.reference.encode(sample)
-    wanted = live.answers.case(sample.name).tokens
+    wanted = live.tokens(sample.name)
     plain, ahead = (read(live.candidate, prompt) for _ in range(2))
     write(plain, Greedy(), None)
     write(ahead, Greedy(), Guesses(wanted, 0.3))
@@ -105,9 +109,8 @@ def test_the_state_after_right_and_wrong_guesses_is_that_of_steps(
 
 
 @SAMPLE
-@WRONG
-def test_seeded_samples_are_those_of_steps(live: Live, sample: Sample, wrong: float) -> None:
-    prompt = live.reference.encode(sample)
+def test_seeded_samples_are_those_of_steps(live: Live, sample: Sample) -> None:
+    prompt, wrong = live.reference.encode(sample), share_of_wrong(live, sample)
     ids = prompt.ids.tolist()
     wanted, _ = write(read(live.candidate, prompt), Sampler(RULES, ids, 7), None)
 
@@ -139,7 +142,7 @@ def quantised(
     shape: str
     precision: Precision
     shape, precision = request.param
-    exported = export_golden(shape, tmp_path_factory.mktemp(f"{shape}-{precision}"), precision)
+    exported = export_golden(shape, tmp_path_factory, precision)
     prompts = [exported.prompt(exported.golden.case(sample.name)) for sample in SAMPLES]
     return Candidate(exported.bundle, threads=1), prompts
 
@@ -168,7 +171,7 @@ def tried(decoder: OneGraphDecoder, tokens: Sequence[int], count: int) -> Array:
 
 def test_logits_of_several_tokens_differ_from_those_of_steps_by_rounding_only(live: Live) -> None:
     prompt = live.reference.encode(SAMPLES[0])
-    wanted = live.answers.case(SAMPLES[0].name).tokens
+    wanted = live.tokens(SAMPLES[0].name)
     plain, ahead = (read(live.candidate, prompt) for _ in range(2))
     ahead.try_ahead(wanted[:8])
     for token in wanted[:8]:

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from q35chat.bundle.bundle import Bundle
-from q35export.pipeline import export
-from q35export.request import PRECISIONS, ExportRequest, Precision
+from q35export.request import PRECISIONS, Precision
 from q35export.verify import Report, verify
 from q35export.verify.reference import Encoder
 from q35export.verify.samples import SAMPLES
-from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
 from tests.support.exported import Exported, export_checkpoint, export_golden
 from tests.support.golden import load
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.parity
 
 @pytest.fixture(scope="module", params=PRECISIONS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    return export_golden("narrow_key", tmp_path_factory.mktemp("verify"), request.param)
+    return export_golden("narrow_key", tmp_path_factory, request.param)
 
 
 @pytest.mark.parametrize("precision", ["int4", "int8"])
@@ -71,10 +69,7 @@ def test_what_does_not_fit_the_capacity_is_left_out_of_a_comparison_that_holds(
     encoder, out = Encoder(checkpoint), tmp_path / "out"
     needs = {sample.name: len(encoder.encode(sample).ids) + 8 - 1 for sample in SAMPLES}
     slots = sorted(needs.values())[1]
-    export(
-        ExportRequest(str(checkpoint), out, target="cpu", precision="fp32", max_seq_len=slots),
-        Recorder(),
-    )
+    export_checkpoint(checkpoint, out, max_seq_len=slots)
     notes: list[str] = []
     report = verify(out, checkpoint, tokens=8, threads=1, note=notes.append)
     assert report.passed, report.table()

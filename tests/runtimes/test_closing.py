@@ -1,5 +1,5 @@
-"""What a closed session leaves: nothing, however much still refers to it, and one line to whoever
-uses it."""
+"""What every runtime refuses to bind, and what a closed session leaves: nothing, however much still
+refers to it, and one line to whoever uses it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.onnxruntime import OrtSession
 from tests.doubles.mindspore_lite.modelfile import write_model
 from tests.doubles.mindspore_lite.npu import Npu
-from tests.doubles.onnx_text import VOCAB, write_text_graph
+from tests.doubles.numpy_session import NumpyBuffer
+from tests.support.shapes import SHAPES
 
 FLOAT = np.dtype(np.float32)
 IDS, POSITIONS = np.array([3, 9, 1, 30]), np.tile(np.arange(4), (3, 1))
@@ -77,6 +78,29 @@ def bound(session: GraphSession, *owners: GraphSession) -> tuple[BoundRun, dict[
     if "double" in outputs:
         outputs["double"] = session.allocate((1, 1), FLOAT)
     return session.bind(inputs, outputs), inputs | outputs
+
+
+def test_a_buffer_read_and_written_in_one_run_is_refused(open_graph: Open) -> None:
+    session = open_graph()
+    _, buffers = bound(session)
+    inputs = {spec.name: buffers[spec.name] for spec in session.inputs}
+    outputs = {spec.name: buffers[spec.name] for spec in session.outputs}
+
+    with pytest.raises(ValueError, match="past_sum would be read and written in one run"):
+        session.bind(inputs, outputs | {"present_sum": buffers["past_sum"]})
+
+
+def test_tensors_are_bound_one_to_one_to_buffers_of_their_runtime(open_graph: Open) -> None:
+    session = open_graph()
+    inputs, outputs = (
+        {spec.name: NumpyBuffer(np.zeros((1, 4), FLOAT)) for spec in specs}
+        for specs in (session.inputs, session.outputs)
+    )
+
+    with pytest.raises(ValueError, match="not bound one to one: numbers, past_sum"):
+        session.bind({}, {})
+    with pytest.raises(TypeError, match=r"buffer of .* is needed, got NumpyBuffer"):
+        session.bind(inputs, outputs)
 
 
 def told(use: Callable[[], object]) -> str:
@@ -139,8 +163,8 @@ def test_what_a_run_is_bound_to_stays_as_long_as_the_run(open_graph: Open) -> No
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> OrtSession:
-    return OrtSession(write_text_graph(tmp_path / "text" / "model.onnx"), threads=1)
+def text(text_graph: Path) -> OrtSession:
+    return OrtSession(text_graph, threads=1)
 
 
 def native(session: OrtSession) -> weakref.ref[object]:
@@ -167,14 +191,14 @@ def test_a_closed_decoder_frees_the_native_graph_while_everything_still_refers_t
 def test_the_error_of_a_run_that_failed_keeps_no_graph(text: OrtSession) -> None:
     graph, decoder = native(text), OneGraphDecoder(text)
     with pytest.raises(RuntimeFailure, match="out of data bounds") as kept:
-        decoder.step(VOCAB + 5)
+        decoder.step(SHAPES["narrow_key"].vocab + 5)
     decoder.close()
 
     assert (graph(), kept.value.__cause__ is None) == (None, False)
 
 
 def test_a_graph_that_cannot_be_described_is_freed_while_the_error_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text_graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[weakref.ref[object]] = []
     describe = OrtSession._describe
@@ -186,7 +210,7 @@ def test_a_graph_that_cannot_be_described_is_freed_while_the_error_is_kept(
     monkeypatch.setattr(OrtSession, "_describe", seen)
     monkeypatch.setattr("q35chat.runtimes.onnxruntime._DTYPES", {})
     with pytest.raises(RuntimeFailure, match="cannot hold") as kept:
-        OrtSession(write_text_graph(tmp_path / "text" / "model.onnx"))
+        OrtSession(text_graph)
 
     assert ([graph() for graph in made], kept.value.__traceback__ is None) == ([None], False)
 

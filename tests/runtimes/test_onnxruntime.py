@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,30 @@ import pytest
 
 from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
-from q35chat.engine.session import Array, Buffer, Lifetime
+from q35chat.engine.session import Array, Lifetime
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import cpu
 from q35chat.runtimes.onnxruntime import OrtBuffer, OrtSession
-from tests.doubles.numpy_session import FLOAT, NumpyBuffer
-from tests.doubles.onnx_text import CAPACITY, STATES, VOCAB, WIDTH, write_text_graph
+from tests.doubles.numpy_session import FLOAT
+from tests.runtimes.conftest import CAPACITY
+from tests.support.shapes import SHAPES
 
 IDS = np.array([3, 9, 1, 30, 22, 8])
 POSITIONS = np.tile(np.arange(6), (3, 1))
 
 
+SHAPE = SHAPES["narrow_key"]
+
+
 @pytest.fixture
-def session(tmp_path: Path) -> OrtSession:
-    return OrtSession(write_text_graph(tmp_path / "text" / "model.onnx"), threads=1)
+def session(text_graph: Path) -> OrtSession:
+    return OrtSession(text_graph, threads=1)
+
+
+@pytest.fixture
+def own_graph(text_graph: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(text_graph.parent, tmp_path / "text")) / text_graph.name
 
 
 def read(session: OrtSession, chunk: int = 128) -> Array:
@@ -38,8 +49,8 @@ def test_declared_tensors_and_metadata_are_those_of_the_file(session: OrtSession
     assert [spec.name for spec in session.inputs][:2] == ["input_ids", "attention_mask"]
     assert inputs["input_ids"].shape == (1, None)
     assert inputs["attention_mask"].dtype == np.int32
-    assert inputs["past_conv_0"].shape == (1, WIDTH, 3)
-    assert session.outputs[0].shape == (1, 1, VOCAB)
+    assert inputs["past_conv_0"].shape == (1, SHAPE.kernel - 1, SHAPE.conv_channels)
+    assert session.outputs[0].shape == (1, None, SHAPE.vocab)
     assert session.metadata["q35chat.in_place"] == "past_key_1,past_value_1"
 
 
@@ -81,13 +92,6 @@ def test_every_slot_can_be_used(session: OrtSession) -> None:
     assert engine.used == engine.capacity == CAPACITY
 
 
-def test_weights_beside_the_graph_are_found(tmp_path: Path, session: OrtSession) -> None:
-    path = write_text_graph(tmp_path / "external" / "model.onnx", external=True)
-
-    assert (path.parent / "weights.data").stat().st_size > 0
-    np.testing.assert_array_equal(read(OrtSession(path)), read(session))
-
-
 def test_a_step_makes_no_value_and_no_binding(
     session: OrtSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,8 +107,8 @@ def test_a_step_makes_no_value_and_no_binding(
         engine.step(token)
     assert made == []
     extend(engine, IDS[:2], POSITIONS[:, :2])
-    assert made.count("OrtValue.__init__") == 3
-    assert made.count("IOBinding.__init__") == 2
+    assert made.count("OrtValue.__init__") == 4
+    assert made.count("IOBinding.__init__") == 1
 
 
 def pluralise(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, made: list[str]) -> None:
@@ -117,41 +121,6 @@ def pluralise(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, made: list
     monkeypatch.setattr(owner, name, call)
 
 
-def test_a_state_read_and_written_in_one_run_is_refused(tmp_path: Path) -> None:
-    session = OrtSession(write_text_graph(tmp_path / "model.onnx", in_place=False))
-    inputs, outputs = buffers(session)
-    outputs["present_key_1"] = inputs["past_key_1"]
-
-    with pytest.raises(ValueError, match="past_key_1 would be read and written in one run"):
-        session.bind(inputs, outputs)
-
-
-def buffers(session: OrtSession) -> tuple[dict[str, Buffer], dict[str, Buffer]]:
-    """One for each input, one for each output."""
-    inputs, outputs = (
-        {spec.name: session.allocate(concrete(spec.shape), spec.dtype) for spec in specs}
-        for specs in (session.inputs, session.outputs)
-    )
-    return inputs, outputs
-
-
-def concrete(shape: tuple[int | None, ...]) -> tuple[int, ...]:
-    return tuple(axis or 1 for axis in shape)
-
-
-def test_a_forgotten_tensor_is_named(session: OrtSession) -> None:
-    with pytest.raises(ValueError, match="not bound one to one: attention_mask"):
-        session.bind({"input_ids": session.allocate((1, 1), np.dtype(np.int64))}, {})
-
-
-def test_a_buffer_of_another_runtime_is_refused(session: OrtSession) -> None:
-    inputs = {spec.name: NumpyBuffer(np.zeros(concrete(spec.shape))) for spec in session.inputs}
-    outputs = {spec.name: NumpyBuffer(np.zeros(concrete(spec.shape))) for spec in session.outputs}
-
-    with pytest.raises(TypeError, match="buffer of ONNX Runtime is needed, got NumpyBuffer"):
-        session.bind(inputs, outputs)
-
-
 def test_a_failing_run_gives_its_cause_on_one_line_and_nothing_on_the_screen(
     session: OrtSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,7 +129,7 @@ def test_a_failing_run_gives_its_cause_on_one_line_and_nothing_on_the_screen(
     with pytest.raises(
         RuntimeFailure, match=r"the text graph failed: .*out of data bounds"
     ) as error:
-        engine.step(VOCAB + 5)
+        engine.step(SHAPE.vocab + 5)
     assert "\n" not in str(error.value)
     assert capfd.readouterr() == ("", "")
     assert engine.used == 0
@@ -180,9 +149,9 @@ def test_a_damaged_file_is_one_line(
 
 
 def test_a_graph_that_does_not_hold_together_is_told_without_the_librarys_own_words(
-    tmp_path: Path,
+    own_graph: Path,
 ) -> None:
-    path = write_text_graph(tmp_path / "model.onnx", external=True)
+    path = own_graph
     path.write_bytes(path.read_bytes().replace(b"input_ids", b"input_idz", 1))
 
     with pytest.raises(RuntimeFailure) as error:
@@ -192,12 +161,11 @@ def test_a_graph_that_does_not_hold_together_is_told_without_the_librarys_own_wo
     assert (said.count(str(path)), "ONNXRuntimeError" in said, ".cc:" in said) == (1, False, False)
 
 
-def test_missing_weights_are_one_line(tmp_path: Path) -> None:
-    path = write_text_graph(tmp_path / "model.onnx", external=True)
-    (tmp_path / "weights.data").unlink()
+def test_missing_weights_are_one_line(own_graph: Path) -> None:
+    (own_graph.parent / "model.bin").unlink()
 
-    with pytest.raises(RuntimeFailure, match=r"weights\.data"):
-        OrtSession(path)
+    with pytest.raises(RuntimeFailure, match=r"model\.bin"):
+        OrtSession(own_graph)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -215,15 +183,14 @@ def test_a_closed_session_refuses_everything(session: OrtSession) -> None:
         session.allocate((1,), FLOAT)
 
 
-def test_the_runtime_of_the_cpu_opens_graphs_here(tmp_path: Path) -> None:
-    path = write_text_graph(tmp_path / "model.onnx")
-
-    assert isinstance(cpu(threads=1).open_graph(path), OrtSession)
+def test_the_runtime_of_the_cpu_opens_graphs_here(text_graph: Path) -> None:
+    assert isinstance(cpu(threads=1).open_graph(text_graph), OrtSession)
 
 
 def test_states_have_the_shapes_of_the_contract(session: OrtSession) -> None:
     snapshot = OneGraphDecoder(session).snapshot()
 
     assert {name: array.shape for name, array in snapshot.states.items()} == {
-        f"past_{name}": shape for name, shape in STATES.items()
+        "past_conv_0": (1, SHAPE.kernel - 1, SHAPE.conv_channels),
+        "past_recurrent_0": (1, SHAPE.nv, SHAPE.dk, SHAPE.dv),
     }

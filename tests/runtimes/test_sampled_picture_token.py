@@ -5,26 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx_ir as ir
 
 from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.runtimes.onnxruntime import OrtSession
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
-from q35export.graphs.text import build_text_graph
-from q35export.precision import FLOAT_PLAN
-from q35export.weights import FileSink
 from tests.support.checkpoints import make_checkpoint
+from tests.support.text_graph import write_text_graph
 
 
 def test_a_picture_token_in_decode_keeps_its_own_embedding(tmp_path: Path) -> None:
     folder = make_checkpoint(tmp_path / "checkpoint")
     config, checkpoint = load_config(folder), Checkpoint.open(folder)
-    with FileSink(tmp_path / "model.bin", lambda _: None) as sink:
-        model = build_text_graph(config, checkpoint, sink, capacity=8, plan=FLOAT_PLAN)
-    ir.save(model, tmp_path / "model.onnx")
-    session = OrtSession(tmp_path / "model.onnx", threads=1)
+    session = OrtSession(write_text_graph(folder, tmp_path, capacity=8), threads=1)
     image = config.image_token_id
     start, places = np.array([3, 5]), np.broadcast_to(np.arange(2), (3, 2))
     own = checkpoint.rows("model.language_model.embed_tokens.weight", image, image + 1)

@@ -36,16 +36,35 @@ def export_ascend(
     components: Sequence[str] = tuple(BUILDERS),
 ) -> Exported:
     """Build the graphs into `out`, one folder each, and open them."""
+    write_ascend(checkpoint, out, options, components)
+    return open_ascend(checkpoint, out, options, components)
+
+
+def open_ascend(
+    checkpoint: Path,
+    out: Path,
+    options: AscendOptions,
+    components: Sequence[str] = tuple(BUILDERS),
+) -> Exported:
+    """Open the graphs in `out`."""
+    graphs = {name: GraphExecutor(out / name / "model.onnx") for name in components}
+    return Exported(load_config(checkpoint), options, graphs)
+
+
+def write_ascend(
+    checkpoint: Path,
+    out: Path,
+    options: AscendOptions,
+    components: Sequence[str] = tuple(BUILDERS),
+) -> None:
+    """Build the graphs into `out`, one folder each."""
     config = load_config(checkpoint)
-    graphs = {}
     for component in components:
         folder = out / component
         folder.mkdir(parents=True)
         with FileSink(folder / "model.bin", lambda _: None) as sink:
             model = BUILDERS[component](config, Checkpoint.open(checkpoint), sink, options)
         ir.save(model, folder / "model.onnx")
-        graphs[component] = GraphExecutor(folder / "model.onnx")
-    return Exported(config, options, graphs)
 
 
 class AscendChat(GraphChat):

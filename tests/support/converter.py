@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import socketserver
 import sys
+import tempfile
+import threading
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.doubles import fake_converter
 from tests.support.imports import ROOT
+
+
+class Request(socketserver.StreamRequestHandler):
+    """One start of the program: its folder, its arguments, what it is to fake."""
+
+    def handle(self) -> None:
+        """Convert, and answer with exit code, output and errors."""
+        folder, arguments, fakes = json.loads(self.rfile.read())
+        told = fake_converter.run(Path(folder), arguments, fakes)
+        self.wfile.write(json.dumps(told).encode())
+
+
+@cache
+def serving() -> str:
+    """The socket at which this process converts."""
+    path = f"{tempfile.mkdtemp(prefix='q35chat-')}/converter"
+    server = socketserver.UnixStreamServer(path, Request)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return path
 
 
 def install_converter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put `converter_lite` into `folder` and that folder in front of PATH."""
     folder.mkdir(parents=True, exist_ok=True)
     tool = folder / "converter_lite"
-    path = f"PYTHONPATH={ROOT}:{ROOT / 'export'}"
-    program = f"{sys.executable} -m tests.doubles.fake_converter"
-    tool.write_text(
-        f'#!/bin/sh\n{path} exec {program} "$@"\n',
-        encoding="utf-8",
-    )
+    program = f"'{sys.executable}' -IS '{ROOT}/tests/doubles/converter_lite.py' '{serving()}'"
+    tool.write_text(f'#!/bin/sh\nexec {program} "$@"\n', encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return tool

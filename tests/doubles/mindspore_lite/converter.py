@@ -56,7 +56,7 @@ class Converter:
             raise RuntimeError("Perform convert method failed, model_file does not exist!")
         if config_file and not Path(config_file).exists():
             raise RuntimeError("Perform convert method failed, config_file does not exist!")
-        if log := convert(Path(model_file), Path(output_file), Path(config_file)):
+        if log := convert(Path(model_file), Path(output_file), Path(config_file), os.environ):
             os.write(2, log.encode())
             raise RuntimeError(
                 f"Converter model failed! model_file is {model_file}, error is Common error code."
