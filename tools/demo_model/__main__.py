@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import tokenizer
+from .checkpoint import load_tokenizer
 from .evaluate import measured
 from .report import card
 from .train import Plan, Trainer
@@ -17,12 +18,20 @@ from .train import Plan, Trainer
 WORK = Path("build/demo-model")
 
 
-def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
-    """Train (or go on from `work/resume.pt`), measure, and write the folder with its card."""
+def make(
+    seed: int, steps: int | None, out: Path, work: Path, base: Path | None, threads: int
+) -> None:
+    """Train (or go on from `work/resume.pt`), measure, and write the folder with its card.
+
+    With the folder `base` only the last round is trained, from its weights.
+    """
     plan = Plan(seed=seed)
-    if steps is not None:
+    if base is not None:
+        plan = plan.going_on(steps)
+    elif steps is not None:
         plan = replace(plan, rounds=(replace(plan.rounds[0], steps=steps),))
-    trainer = Trainer(plan, tokenizer.train(seed), work)
+    words = tokenizer.train(seed) if base is None else load_tokenizer(base)
+    trainer = Trainer(plan, words, work, threads, base)
     trainer.run()
     out.mkdir(parents=True, exist_ok=True)
     for file in (work / "checkpoint").iterdir():
@@ -33,7 +42,7 @@ def make(seed: int, steps: int | None, out: Path, work: Path) -> None:
         "steps": plan.steps,
         "minutes": round(trainer.seconds / 60),
         "processor_minutes": round(trainer.processor_seconds / 60),
-        "history": "One run of this command.",
+        "history": f"It went on from {base}, with the last round alone." if base else "One run.",
     }
     (work / "report.json").write_text(
         json.dumps({"training": training, "results": results}, indent=2) + "\n"
@@ -49,6 +58,8 @@ def main() -> None:
     making = commands.add_parser("make", help="train from a seed, measure and write the folder")
     making.add_argument("--seed", type=int, default=7)
     making.add_argument("--steps", type=int, help="fewer steps, for a trial")
+    making.add_argument("--base", type=Path, help="go on from this folder, with the last round")
+    making.add_argument("--threads", type=int, default=2)
     making.add_argument("--out", type=Path, default=Path("assets/demo-model"))
     making.add_argument("--work", type=Path, default=WORK, help="resume file, log and checkpoints")
     measuring = commands.add_parser("evaluate", help="measure a folder on held-out questions")
@@ -58,7 +69,14 @@ def main() -> None:
     arguments = parser.parse_args()
     started = time.monotonic()
     if arguments.command == "make":
-        make(arguments.seed, arguments.steps, arguments.out, arguments.work)
+        make(
+            arguments.seed,
+            arguments.steps,
+            arguments.out,
+            arguments.work,
+            arguments.base,
+            arguments.threads,
+        )
     elif arguments.command == "evaluate":
         print(json.dumps(measured(arguments.folder), indent=2))
     else:

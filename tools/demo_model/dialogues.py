@@ -13,15 +13,17 @@ from typing import Any
 
 from PIL import Image
 
-from . import memory_talk, small_talk
+from . import memory_talk, pictures, small_talk, wider_pictures
 from .chinese_pictures import ask_chinese
 from .one_picture import CANNOT_SEE, ask_one
 from .phrases import Turn, expand, made_up_word, typed
-from .pictures import Scene, draw, photo_like, random_scene
+from .pictures import Scene, photo_like
 from .sight import View
 from .two_pictures import ask_two
 from .words import FAVOURITES, SYSTEM_PROMPTS
 
+WIDER_SHARE = 0.6
+"""Of the messages with pictures in training, so many show pictures as others draw them."""
 PAIRED = (1, 1, 1, 2, 2, 2, 3)
 """Shapes in each of two pictures."""
 PHOTO_QUESTION = (
@@ -78,6 +80,8 @@ SEEING = Mix(0.6, 0.605, 0.8, 0.84, 0.92, pairs=0.4, astray=0.2)
 """To see well again, when what is told is remembered."""
 FINISH = Mix(0.5, 0.505, 0.66, 0.7, 0.76, pairs=0.35, astray=0.2)
 """For the end: above all long conversations of everything."""
+WIDER = Mix(0.55, 0.56, 0.82, 0.87, 0.92, pairs=0.3, astray=0.15)
+"""To go on from weights that know all of it: pictures of any kind, and facts told in any words."""
 
 
 class Writer:
@@ -99,13 +103,16 @@ class Writer:
 
     def show(self, count: int, shapes: int | None = None) -> Turn:
         """A message with one or two new pictures (of `shapes` shapes) and a question about them."""
+        wider = not self.measuring and self.rng.random() < WIDER_SHARE
+        source = wider_pictures if wider else pictures
         self.scenes = tuple(
-            random_scene(self.rng, self.rng.choice(PAIRED) if count == 2 else shapes)
+            source.random_scene(self.rng, self.rng.choice(PAIRED) if count == 2 else shapes)
             for _ in range(count)
         )
         self.seen_any = True
         return replace(
-            self.about_shown(), pictures=tuple(draw(scene, self.rng) for scene in self.scenes)
+            self.about_shown(),
+            pictures=tuple(source.draw(scene, self.rng) for scene in self.scenes),
         )
 
     def about_shown(self) -> Turn:

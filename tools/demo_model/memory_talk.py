@@ -9,8 +9,8 @@ import random
 from dataclasses import dataclass, field
 
 from . import meaning
-from .phrases import Turn, expand, kept_for_measuring, made_up_word, typed
-from .words import ASK, CHANGE, FAVOURITES, NAMES, TELL
+from .phrases import Turn, expand, filled, kept_for_measuring, made_up_word, typed
+from .words import AROUND, ASK, CHANGE, FAVOURITES, NAMES, TELL, TELL_MORE
 
 KINDS = ("name",) * 3 + ("number",) * 3 + tuple(FAVOURITES)
 """Kinds of facts, as often as they are told."""
@@ -58,8 +58,13 @@ def tell(rng: random.Random, facts: Facts, kind: str, measuring: bool = False) -
     """The user tells or changes a fact; the answer repeats it."""
     value = new_value(rng, kind, measuring)
     changes = kind in facts.told and rng.random() < 0.7
-    pattern = rng.choice(worded(kind, CHANGE if changes else TELL))
-    question = typed(rng, expand(rng, pattern.replace("{value}", VALUE)), slips=0.03)
+    patterns = worded(kind, CHANGE if changes else TELL)
+    if not measuring and not changes and rng.random() < 0.6:
+        patterns = TELL_MORE.get(kind, patterns)
+    told = expand(rng, rng.choice(patterns).replace("{value}", VALUE))
+    if not measuring and rng.random() < 0.3:
+        told = around(rng, told)
+    question = typed(rng, told, slips=0.03)
     if question == question.lower() and rng.random() < 0.4:
         value = value.lower()
     if VALUE not in question:
@@ -71,6 +76,18 @@ def tell(rng: random.Random, facts: Facts, kind: str, measuring: bool = False) -
     }.get(kind, f"Noted: your favourite {kind} is {value}.")
     thought = f"The user tells me the {kind}: {value}. I remember it."
     return Turn(question.replace(VALUE, value), answer, thought)
+
+
+def around(rng: random.Random, told: str) -> str:
+    """What is told inside a longer message."""
+    counts = rng.choice(((1, 0), (0, 1), (1, 1), (2, 0), (2, 1), (1, 2)))
+    before, after = (
+        [expand(rng, filled(rng, pattern)) for pattern in rng.sample(AROUND[side], count)]
+        for side, count in zip(("before", "after"), counts, strict=True)
+    )
+    end = "" if not after or told[-1:] in ".!?" else "."
+    said = [*before, told + end, *after]
+    return " ".join(part[:1].upper() + part[1:] for part in said)
 
 
 def tell_two(rng: random.Random, facts: Facts, measuring: bool = False) -> Turn:

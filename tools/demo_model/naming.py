@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Qwen3_5ForConditionalGeneration
 
+from . import pictures as pictures_of_cells
+from . import wider_pictures
 from .optimise import optimisers, step_all
-from .pictures import COLOURS, FORMS, draw, names_of_tokens, patches, random_scene
+from .pictures import COLOURS, FORMS, names_of_tokens, patches
 
 PICTURES = 32
 """Pictures in a step of the first stage."""
@@ -63,15 +65,24 @@ class Naming:
 
 
 def learn_to_see(
-    model: Qwen3_5ForConditionalGeneration, naming: Naming, seed: int, steps: int, peak: float
+    model: Qwen3_5ForConditionalGeneration,
+    naming: Naming,
+    seed: int,
+    steps: int,
+    peak: float,
+    fixed: int = 0,
 ) -> None:
-    """The first stage: `steps` steps on the tower alone, the rate falling in the second half."""
+    """The first stage: `steps` steps on the tower alone, the rate falling in the second half.
+
+    In the first `fixed` steps only the heads learn, what a tower sees that has been trained.
+    """
     tower = model.model.visual
     patch_matrix = nn.Parameter(tower.patch_embed.proj.weight.data.flatten(1))
     trained = optimisers(tower, patch_matrix, naming.heads)
     for step in range(steps):
         pixels, grids, names = picture_batch(random.Random(f"train/sight/{seed}/{step}"))
-        features = tower(pixels, grid_thw=grids).pooler_output
+        with torch.set_grad_enabled(step >= fixed):
+            features = tower(pixels, grid_thw=grids).pooler_output
         loss = naming.loss(features, names)
         loss.backward()
         step_all(
@@ -88,8 +99,10 @@ def learn_to_see(
 
 def picture_batch(rng: random.Random) -> tuple[Tensor, Tensor, Tensor]:
     """Patches `[P, 1536]`, grids `[PICTURES, 3]` and names `[3, P / 4]` of random pictures."""
-    scenes = [random_scene(rng, rng.choice((1, 2, 3, 3, 4))) for _ in range(PICTURES)]
-    pictures = [draw(scene, rng) for scene in scenes]
+    pictures = []
+    for number in range(PICTURES):
+        source = wider_pictures if number % 5 < 3 else pictures_of_cells
+        pictures.append(source.draw(source.random_scene(rng, rng.choice((1, 2, 3, 3, 4))), rng))
     seen = [patches(picture) for picture in pictures]
     names = np.concatenate([names_of_tokens(picture) for picture in pictures], axis=1)
     pixels = torch.from_numpy(np.concatenate([values for values, _ in seen]))

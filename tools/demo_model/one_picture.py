@@ -129,18 +129,20 @@ def where(rng: random.Random, view: View) -> Turn:
 
 def what_at(rng: random.Random, view: View) -> Turn:
     """What lies at a place, which may be empty."""
-    taken = {shape.place: shape for shape in view.scene.shapes}
-    place = rng.choice(list(taken) * 5 + list(PLACES))
+    places = [shape.place for shape in view.scene.shapes]
+    place = rng.choice(places * 5 + list(PLACES))
+    here = [shape for shape in view.scene.shapes if shape.place == place]
     side = "{side|}" if place in ("left", "right") else "{corner|}" if " " in place else ""
     spot = at(place).replace(" middle", " {middle|centre|center}")
     question = ask(rng, "what_at", spot=spot, side=side, of_it=view.of_it)
-    if place not in taken:
+    if not here:
         answer = f"There is nothing {at(place)}."
         return Turn(question, answer, view.thought, check=meaning.is_no)
-    truth = {(taken[place].colour, taken[place].form)}
+    truth = {(shape.colour, shape.form) for shape in here}
+    verb = "is" if len(here) == 1 else "are"
     return Turn(
         question,
-        f"There is {found([taken[place]])}.",
+        f"There {verb} {found(here)}.",
         view.thought,
         check=lambda said: {named[:2] for named in meaning.shapes_named(said)} == truth,
     )

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from .words import THINGS
+
 NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 ONSETS = (
     *"bcdfghjklmnprstvwz", *"bcdfghjklmnprstvwz", "y", "br", "ch", "cl", "dr", "gr", "pr", "qu",
@@ -47,6 +49,16 @@ def expand(rng: random.Random, pattern: str) -> str:
             pattern[: found.start()] + rng.choice(found[1].split("|")) + pattern[found.end() :]
         )
     return re.sub(r"\s+([?.!,])", r"\1", " ".join(pattern.split()))
+
+
+def filled(rng: random.Random, pattern: str) -> str:
+    """The pattern with a thing, a word that nobody knows or a number for each place of one."""
+    while "{thing}" in pattern or "{word}" in pattern or "{number}" in pattern:
+        pattern = pattern.replace("{thing}", rng.choice(THINGS), 1)
+        pattern = pattern.replace("{word}", made_up_word(rng), 1)
+        number = rng.randint(0, 10 ** rng.randint(1, 4))
+        pattern = pattern.replace("{number}", str(number), 1)
+    return pattern
 
 
 def typed(rng: random.Random, sentence: str, slips: float = 0.12) -> str:

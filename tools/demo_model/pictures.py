@@ -56,14 +56,20 @@ class Shape:
         return f"{ROWS[self.row]} {COLUMNS[self.column]}".strip() or "middle"
 
 
+Spot = tuple[float, float, float]
+"""Where a shape lies: its centre in shares of width and height, its radius in pixels."""
+
+
 @dataclass(frozen=True)
 class Scene:
-    """What a picture shows: shapes in reading order, no two alike and no two in a cell."""
+    """What a picture shows: shapes in reading order, no two alike; `spots` where they do not lie in
+    the middles of cells of their own."""
 
     ground: str
     shapes: tuple[Shape, ...]
     width: int
     height: int
+    spots: tuple[Spot, ...] = ()
 
 
 def draw_size(rng: random.Random) -> tuple[int, int]:
@@ -98,8 +104,11 @@ def random_scene(rng: random.Random, count: int | None = None) -> Scene:
     return Scene(rng.choice(tuple(GROUNDS)), shapes, width, height)
 
 
-def outline(form: str, x: float, y: float, radius: float, turn: float) -> list[tuple[float, float]]:
-    """Corner points of a polygon form around (x, y); `turn` in radians."""
+def outline(
+    form: str, x: float, y: float, radius: float, turn: float, inner: float = 0.42
+) -> list[tuple[float, float]]:
+    """Corner points of a polygon form around (x, y); `turn` in radians, `inner` the share of the
+    radius at which the inner corners of a star lie."""
     corners, start = {
         "square": (4, math.pi / 4),
         "triangle": (3, -math.pi / 2),
@@ -107,7 +116,7 @@ def outline(form: str, x: float, y: float, radius: float, turn: float) -> list[t
     }[form]
     points = []
     for index in range(corners):
-        reach = radius * 0.42 if form == "star" and index % 2 else radius
+        reach = radius * inner if form == "star" and index % 2 else radius
         angle = start + turn + 2 * math.pi * index / corners
         points.append((x + reach * math.cos(angle), y + reach * math.sin(angle)))
     return points
@@ -161,7 +170,7 @@ def noisy(image: Image.Image, rng: random.Random) -> Image.Image:
 def names_of_tokens(image: Image.Image) -> npt.NDArray[np.int64]:
     """What lies under each picture token, `[3, tokens]`: form, colour, place.
 
-    0 where no shape has its cell's middle, else 1 + the index in `FORMS`, in `COLOURS`, or of the
+    0 where no shape has its middle, else 1 + the index in `FORMS`, in `COLOURS`, or of the
     cell in reading order; -1 throughout in a picture whose scene is not known.
     """
     width, height = target_size(*image.size)
@@ -170,9 +179,9 @@ def names_of_tokens(image: Image.Image) -> npt.NDArray[np.int64]:
     scene = image.info.get("scene")
     if not isinstance(scene, Scene):
         return names.reshape(3, -1) - 1
-    for shape in scene.shapes:
-        row = int((shape.row + 0.5) / 3 * names.shape[1])
-        column = int((shape.column + 0.5) / 3 * names.shape[2])
+    middles = (((it.column + 0.5) / 3, (it.row + 0.5) / 3, 0) for it in scene.shapes)
+    for shape, (x, y, _) in zip(scene.shapes, scene.spots or middles, strict=True):
+        row, column = int(y * names.shape[1]), int(x * names.shape[2])
         indices = (
             FORMS.index(shape.form),
             tuple(COLOURS).index(shape.colour),

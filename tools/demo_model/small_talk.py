@@ -6,8 +6,7 @@ import random
 
 from . import meaning
 from .knowledge import CHINESE, ENGLISH, NO_PICTURE, UNKNOWN, UNKNOWN_CHINESE, Topic
-from .phrases import Turn, expand, made_up_word, typed
-from .words import THINGS
+from .phrases import Turn, expand, filled, typed
 
 COUNT_LIMIT = 200
 OPENINGS = (
@@ -35,12 +34,7 @@ def unknown(rng: random.Random) -> Turn:
     """A question that the demo cannot answer."""
     if rng.random() < 0.1:
         return about(rng, UNKNOWN_CHINESE, typo=False)
-    pattern = rng.choice(UNKNOWN.patterns)
-    while "{thing}" in pattern or "{word}" in pattern or "{number}" in pattern:
-        pattern = pattern.replace("{thing}", rng.choice(THINGS), 1)
-        pattern = pattern.replace("{word}", made_up_word(rng), 1)
-        number = rng.randint(0, 10 ** rng.randint(1, 4))
-        pattern = pattern.replace("{number}", str(number), 1)
+    pattern = filled(rng, rng.choice(UNKNOWN.patterns))
     return Turn(typed(rng, expand(rng, pattern)), UNKNOWN.answer, UNKNOWN.thought)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as modeling
 
 from .batches import Batch, pool
 from .checkpoint import save_checkpoint
-from .dialogues import FINISH, LESSONS, MEMORY, SEEING, Mix
+from .dialogues import FINISH, LESSONS, MEMORY, SEEING, WIDER, Mix
 from .model import new_model, special_id
 from .naming import Naming, learn_to_see
 from .optimise import optimisers, step_all
@@ -69,6 +69,7 @@ class Plan:
         Round(MEMORY, 1300, 1.2e-3, falling_from=0.0, quantised_from=0.4),
         Round(SEEING, 900, 1.2e-3, falling_from=0.0, quantised_from=0.4),
         Round(FINISH, 400, 8e-4, falling_from=0.0, quantised_from=0.4),
+        Round(WIDER, 1500, 1.2e-3, falling_from=0.0, quantised_from=0.5),
     )
     """The language training: short lessons that grow, then what is hardest."""
     budget: int = 3000
@@ -79,11 +80,19 @@ class Plan:
     """Pools over which conversations grow to full length."""
     averaged: int = 2
     """Rounds, counted from the end, whose last weights are averaged in the end."""
+    known: int = 0
+    """Steps of `seeing` in which only the heads learn: of a tower that has been trained."""
 
     @property
     def steps(self) -> int:
         """Steps of all rounds."""
         return sum(part.steps for part in self.rounds)
+
+    def going_on(self, steps: int | None) -> Plan:
+        """The plan of a model that has all rounds behind it but the last, of `steps` steps."""
+        last = self.rounds[-1]
+        last = replace(last, steps=steps or last.steps)
+        return replace(self, seeing=600, known=150, rounds=(last,), grown_up=0)
 
     def at(self, step: int) -> tuple[Round, int]:
         """The round that a step belongs to, and its number in that round."""
@@ -124,14 +133,27 @@ def loss_of(model: Qwen3_5ForConditionalGeneration, naming: Naming, batch: Batch
 
 
 class Trainer:
-    """One training run in a work folder, which holds `resume.pt`, `log.jsonl` and `checkpoint/`."""
+    """One training run in a work folder, which holds `resume.pt`, `log.jsonl` and `checkpoint/`.
 
-    def __init__(self, plan: Plan, tokenizer: Tokenizer, work: Path, threads: int = 2) -> None:
+    It begins with the weights in the folder `base`, or with random ones.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        tokenizer: Tokenizer,
+        work: Path,
+        threads: int = 2,
+        base: Path | None = None,
+    ) -> None:
         torch.set_num_threads(threads)
         torch.manual_seed(plan.seed)
         self.plan, self.tokenizer, self.work = plan, tokenizer, work
         work.mkdir(parents=True, exist_ok=True)
-        self.model = new_model().train()
+        model = new_model()
+        if base is not None:
+            model = Qwen3_5ForConditionalGeneration.from_pretrained(base, dtype=torch.float32)
+        self.model = model.train()
         self.quantiser = Quantiser(self.model)
         modeling.torch_chunk_gated_delta_rule = partial(DELTA_RULE, chunk_size=32)
         convolution = self.model.model.visual.patch_embed.proj.weight
@@ -179,10 +201,11 @@ class Trainer:
         begun = self.seconds - time.monotonic()
         processor_begun = self.processor_seconds - time.process_time()
         if self.step == 0:
-            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, plan.rounds[0].peak)
+            peak = plan.rounds[0].peak
+            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, peak, plan.known)
         saved = self.seconds
         while self.step < plan.steps:
-            grown = min(1.0, self.pools / plan.grown_up)
+            grown = min(1.0, (self.pools + 1) / (plan.grown_up + 1))
             part, number = plan.at(self.step)
             batches = pool(self.tokenizer, plan.seed, self.pools, grown, part.lessons, plan.budget)
             for batch in batches[: part.steps - number]:
