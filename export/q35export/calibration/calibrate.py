@@ -38,6 +38,8 @@ LOOKED_UP = 1.0
 """Damping of a tied matrix: the rows of an embedding are looked up as they are, so that their own
 errors count as much as those they make in the head."""
 _FLOAT_BYTES = 4
+_TOGETHER = 4
+"""Windows whose moments are taken in one multiplication."""
 _FEW_BITS = 4
 """A matrix of more bits is rounded to nearest: its error does not count beside others."""
 
@@ -168,14 +170,14 @@ def moments_of(
     layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]
 ) -> dict[str, Float32]:
     """`XᵀX` `[K, K]` of what each matrix of few bits in a tapped layer reads, by its name."""
-    wanted = {one.name for one in layer.projections if one.fmt.bits == _FEW_BITS}
-    moments: dict[str, Float32] = {}
-    for window, rows in zip(windows, hidden, strict=True):
-        for name, inputs in layer.run(rows, window.positions).inputs.items():
-            if name in moments:
-                moments[name] += inputs.T @ inputs
-            elif name in wanted:
-                moments[name] = inputs.T @ inputs
+    wanted = [one for one in layer.projections if one.fmt.bits == _FEW_BITS]
+    moments = {one.name: np.zeros((one.weights.k,) * 2, np.float32) for one in wanted if windows}
+    for start in range(0, len(windows), _TOGETHER):
+        some = zip(windows[start : start + _TOGETHER], hidden[start:], strict=False)
+        seen = [layer.run(rows, window.positions).inputs for window, rows in some]
+        for name in moments:
+            inputs = np.concatenate([each[name] for each in seen])
+            moments[name] += inputs.T @ inputs
     return moments
 
 

@@ -1,15 +1,12 @@
 """The rounded matrices of a checkpoint in a folder, each by its name in the graph.
 
-Owns how a matrix is rounded piece by piece on all processors and how its codes lie on the disk;
-knows no model.
+Owns how a matrix is rounded piece by piece and how its codes lie on the disk; knows no model.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -39,15 +36,10 @@ class CodesFolder:
         made = Path(f"{stem}.codes.new")
         codes = np.lib.format.open_memmap(made, mode="w+", dtype=np.uint8, shape=shape)
         scales = np.empty(shape[:2], np.float32)
-
-        def rounded(span: tuple[int, int]) -> None:
-            start, stop = span
+        for start, stop in _spans(weights):
             rows = weights.rows(start, stop)
             found = quantize(rows, fmt) if feedback is None else round_rows(rows, feedback, fmt)
             codes[start:stop], scales[start:stop] = found
-
-        with ThreadPoolExecutor(os.cpu_count()) as threads:  # numpy lets go of the interpreter
-            list(threads.map(rounded, _spans(weights)))
         codes.flush()
         np.save(f"{stem}.scales.npy", scales)
         made.replace(f"{stem}.{fmt.bits}-{fmt.block}-{fmt.accuracy_level}.npy")
