@@ -22,7 +22,9 @@ from q35export.request import COMPONENTS, ExportRequest
 from q35export.weights import WeightSink
 
 # What components have that were exported before there was such an option.
-OLDER_OPTIONS: dict[str, str | int] = {"mtp": "none", "block_size": 32, "rounding": "nearest"}
+OLDER_OPTIONS: dict[str, str | int] = {
+    "mtp": "none", "block_size": 32, "rounding": "nearest", "bits": "auto"
+}  # fmt: skip
 # Fields of a request that only one target reads.
 _OPTIONS_OF = {
     "cpu": {
@@ -98,8 +100,8 @@ def component_options(request: ExportRequest, component: str) -> dict[str, str |
         from q35export.calibration.text import text_digest  # noqa: PLC0415
 
         weights["calibration"] = text_digest(request.calibration)
-    if request.bits is not None:
-        weights["bits"] = f"{request.bits:g}"
+    if request.stored_as == "int4":
+        weights["bits"] = OLDER_OPTIONS["bits"] if request.bits is None else f"{request.bits:g}"
     mtp = "head" if request.mtp else OLDER_OPTIONS["mtp"]
     return {**weights, "max_seq_len": request.max_seq_len, "mtp": mtp}
 

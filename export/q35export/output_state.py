@@ -37,6 +37,7 @@ from q35export.progress import Reporter
 from q35export.request import COMPONENT_CHOICES, ExportRequest
 from q35export.staging import LOCK_INSIDE, is_leftover
 
+_OF_PRECISION = {"bits", "block_size", "calibration", "rounding"}
 _Difference = tuple[object, object]
 _NOTED_BYTES = 256 << 20
 _OURS = {MANIFEST_NAME, PROCESSOR_FOLDER, *COMPONENT_CHOICES, LOCK_INSIDE, ".DS_Store"} - {"all"}
@@ -247,7 +248,10 @@ def _differences(manifest: Manifest, request: ExportRequest, fingerprint: str) -
         if component not in manifest.options:
             continue
         there = OLDER_OPTIONS | dict(manifest.options[component])
-        for name, wanted in component_options(request, component).items():
+        asked = component_options(request, component)
+        for name, wanted in asked.items():
+            if name in _OF_PRECISION and there.get("precision") != asked["precision"]:
+                continue
             difference = (there.get(name, wanted), wanted)
             found.setdefault(name, {})[component] = difference
     return _said(found)

@@ -64,7 +64,7 @@ def _options(manifest: Manifest, component: str | None = None) -> Iterator[str]:
         block_size = options.get("block_size", _OLD_BLOCK_SIZE)
         if manifest.precision != "fp32" and block_size != "auto":
             yield f"--block-size {block_size}"
-        if "bits" in options and component != "vision":
+        if options.get("bits", "auto") != "auto" and component != "vision":
             yield f"--bits {options['bits']}"
         if manifest.precision != "fp32" and component != "vision" and _is_nearest(manifest):
             yield "--no-calibrate"

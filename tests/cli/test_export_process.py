@@ -33,7 +33,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def wish(checkpoint: Path, tmp_path: Path) -> BundleWish:
-    return BundleWish(str(checkpoint), "huggingface", "int8", 64, tmp_path / "out")
+    return BundleWish(str(checkpoint), "huggingface", "fp32", 64, tmp_path / "out")
 
 
 def child(script: str) -> ChildExporter:
@@ -42,6 +42,7 @@ def child(script: str) -> ChildExporter:
 
 
 def test_an_estimate_is_what_the_export_then_writes(wish: BundleWish) -> None:
+    wish = replace(wish, precision="int8")
     estimate = ChildExporter().job().estimate(wish)
     assert [cost.precision for cost in estimate.costs] == ["int4", "int8", "fp32"]
     assert estimate.longest == 262_144
@@ -65,7 +66,7 @@ def test_a_bundle_in_the_way_is_told_apart_and_can_be_replaced(wish: BundleWish)
     assert exporter.job().export(wish, lambda _: None).size > 0
     assert exporter.job().export(wish, lambda _: None).size == 0
     other = replace(wish, precision="int4")
-    with pytest.raises(Occupied, match=r"out holds an int8 bundle, not int4$"):
+    with pytest.raises(Occupied, match=r"out holds an fp32 bundle, not int4$"):
         exporter.job().export(other, lambda _: None)
     exporter.job().export(replace(other, replace=True), lambda _: None)
     assert Bundle.open(wish.folder).manifest.precision == "int4"
@@ -78,7 +79,7 @@ def test_a_damaged_bundle_in_the_way_can_be_replaced(wish: BundleWish) -> None:
     with pytest.raises(Occupied, match=r"is not valid JSON .*; replace it$"):
         exporter.job().export(wish, lambda _: None)
     exporter.job().export(replace(wish, replace=True), lambda _: None)
-    assert Bundle.open(wish.folder).manifest.precision == "int8"
+    assert Bundle.open(wish.folder).manifest.precision == "fp32"
 
 
 @pytest.mark.parametrize(

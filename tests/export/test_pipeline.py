@@ -99,7 +99,9 @@ def test_a_copy_of_the_checkpoint_is_the_same_source(own_checkpoint: Path, bundl
         ({"max_seq_len": 64}, "holds a bundle of 32 slots, not 64; add"),
         ({"precision": "int8"}, "holds an int4 bundle, not int8; add"),
         ({"precision": "int8", "max_seq_len": 64}, "int4 bundle, not int8, of 32 slots, not 64;"),
+        ({"precision": "int8", "calibrate": True}, "holds an int4 bundle, not int8; add"),
         ({"block_size": 64}, "holds a bundle with block_size auto, not 64; add"),
+        ({"bits": 6.0}, "holds a bundle with bits auto, not 6; add"),
     ],
 )
 def test_other_options_need_force(

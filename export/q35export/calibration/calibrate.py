@@ -247,18 +247,14 @@ def _embedded(
     config: TextConfig, plan: PrecisionPlan, embedding: Projection, texts: Texts
 ) -> _Streams:
     """What goes into the first layer: embeddings, exact and rounded, and pictures."""
-    exact, fmt = looked_up(embedding, texts.held_out), embedding.fmt
-
-    def rounded(rows: list[Float32]) -> list[Float32]:
-        return [dequantize(*quantize(some, fmt), embedding.weights.k, fmt) for some in rows]
-
-    calibration = rounded(looked_up(embedding, texts.calibration))
+    exact = looked_up(embedding, texts.held_out)
+    calibration = looked_up_rounded(embedding, texts.calibration)
     for window, rows in zip(texts.calibration, calibration, strict=True):
         if window.places is not None and window.pictures is not None:
             rotation = rotation_of(config.hidden_size)
             pictures = window.pictures
             rows[window.places] = rotation.turn(pictures) if plan.turned else pictures
-    return _Streams(calibration, rounded(exact), exact)
+    return _Streams(calibration, looked_up_rounded(embedding, texts.held_out), exact)
 
 
 def looked_up(embedding: Projection, windows: Sequence[Window]) -> list[Float32]:
@@ -266,6 +262,13 @@ def looked_up(embedding: Projection, windows: Sequence[Window]) -> list[Float32]
     ids = sorted({token for window in windows for token in window.ids.tolist()})
     rows = {token: embedding.weights.rows(token, token + 1) for token in ids}
     return [np.concatenate([rows[token] for token in w.ids.tolist()]) for w in windows]
+
+
+def looked_up_rounded(embedding: Projection, windows: Sequence[Window]) -> list[Float32]:
+    """As `looked_up`, each row rounded to nearest."""
+    fmt, width = embedding.fmt, embedding.weights.k
+    exact = looked_up(embedding, windows)
+    return [dequantize(*quantize(rows, fmt), width, fmt) for rows in exact]
 
 
 def _layers_done(work: Path) -> int:

@@ -2,8 +2,8 @@
 
 A kind of matrix, such as the `down` of linear layers, is rounded in every layer while all else
 stays exact: the divergence behind the head is what this kind costs. It is shared out among its
-layers by the error of their outputs. All kinds go through the layers side by side, so that each
-layer is read once.
+layers by the error of their outputs. A tied matrix costs what it does as embedding and as head.
+All kinds go through the layers side by side, so that each layer is read once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from q35export.calibration.calibrate import (
+    EMBEDDING,
     Window,
     end_matrices,
     head_feedback,
     head_reader,
     looked_up,
+    looked_up_rounded,
     moments_of,
     run,
 )
@@ -64,9 +66,12 @@ def sensitivity(
     if plan.turned:
         source = TurnedWeights(source, config)
     codes = CodesFolder(work)
-    exact = looked_up(end_matrices(config, source, plan)[0], windows)
+    embedding = end_matrices(config, source, plan)[0]
+    exact = looked_up(embedding, windows)
     longest = max(len(window.ids) for window in windows)
     streams: dict[str, list[Float32]] = {}
+    if config.tied:  # its rows are looked up as they are rounded
+        streams[EMBEDDING] = looked_up_rounded(embedding, windows)
     errors: dict[str, dict[str, float]] = {}
     reporter.begin(MEASURING, sum(one.size for one in budgeted(config, source, plan)))
     for index, mixer in enumerate(config.layer_types):
@@ -123,7 +128,8 @@ def _shared_out(
         costs |= {name: cost * share / total for name, share in shares.items()}
     codes.round(head.name, head.weights, head.fmt, head_feedback(config, head, read, exact))
     beside = codes.beside(head.name, head.weights)
-    costs[head.name] = compare(wanted, wanted, following, beside).divergence
+    found = reads(streams[EMBEDDING]) if config.tied else wanted
+    costs[head.name] = compare(wanted, found, following, beside).divergence
     codes.forget(head.name)
     return costs
 
