@@ -13,6 +13,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,8 @@ _MAGIC: Final = b"q35chat state 1\n"
 _ALIGNMENT: Final = 64
 _NUMBER: Final = 8
 """Bytes of the index's length, and of the checksum behind it."""
+_AT_ONCE: Final = getattr(mmap, "MAP_POPULATE", 0)
+"""Maps all pages in one go, where the system can."""
 _MOST_INDEX: Final = 1 << 20
 _KINDS: Final = ("f2", "f4", "f8", "b1", "i1", "u1", "i4", "i8")
 _DTYPES: Final = {np.dtype(kind).str: np.dtype(kind) for kind in _KINDS}
@@ -46,9 +49,9 @@ def write_state(
     part = path.with_name(f"{path.name}.{os.urandom(4).hex()}{PART}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
+        with os.fdopen(descriptor, "wb", buffering=0) as file, ThreadPoolExecutor(1) as other:
             files.lock(descriptor)  # as long as it is held, this is not what a dead process left
-            whole = _write(_Checked(file.write), arrays, may_go_on)
+            whole = _write(_Checked(file.write, other), arrays, may_go_on)
             if whole:
                 part.replace(path)
     finally:
@@ -67,7 +70,8 @@ def read_state(path: Path, *, checked: bool = True) -> Mapping[str, Array]:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size < len(_MAGIC) + 2 * _NUMBER:
             raise ValueError("it is no file, or too short")
-        mapped = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        flags = mmap.MAP_SHARED | (_AT_ONCE if checked else 0)
+        mapped = memoryview(mmap.mmap(descriptor, 0, flags=flags, prot=mmap.PROT_READ))
     body, checksum = mapped[:-_NUMBER], int.from_bytes(mapped[-_NUMBER:], "little")
     if checked and zlib.crc32(body) != checksum:
         raise ValueError("its checksum is not that of its content")
@@ -75,18 +79,20 @@ def read_state(path: Path, *, checked: bool = True) -> Mapping[str, Array]:
 
 
 class _Checked:
-    """Writes, and counts bytes and checksum of what is written."""
+    """Writes, and counts the bytes; the checksum is computed in another thread meanwhile."""
 
-    def __init__(self, write: Callable[[memoryview], int]) -> None:
+    def __init__(self, write: Callable[[memoryview], int], other: ThreadPoolExecutor) -> None:
         self._write = write
+        self._other = other
         self.count = self.checksum = 0
 
     def write(self, data: memoryview | bytes) -> None:
-        self.checksum = zlib.crc32(data, self.checksum)
+        checksum = self._other.submit(zlib.crc32, data, self.checksum)
         self.count += len(data)
         rest = memoryview(data)
         while rest:
             rest = rest[self._write(rest) :]
+        self.checksum = checksum.result()
 
 
 def _write(
