@@ -36,6 +36,7 @@ class Option(Enum):
     PLAIN = "the plain chat"
     PRECISION = "the precision"
     PROMPT = "the prompt"
+    PYTHON = "the Python of CANN"
     SOURCE = "the hub"
     STATELESS_PREFILL = "the stateless prefill"
     TARGET = "the target"

@@ -13,15 +13,19 @@ from q35chat.ascend.npu_smi import npus
 from q35chat.diagnosis.checks import Check, Status
 from q35chat.diagnosis.machine import Library, look
 
+LEAST_LITE = (2, 9)
+SELF_CONTAINED_LITE = (2, 11)
+"""The first wheel that has the delta rules' kernels and sets their path by itself."""
 KERNELS = ("ChunkGatedDeltaRule", "RecurrentGatedDeltaRule")
 _ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _VERSION_FILES = ("version.cfg", "*/ascend_toolkit_install.info", "compiler/version.info")
 _ADVICE = {
     ("mindspore_lite", "missing"): (
-        "install the wheel of 2.7 or newer that belongs to your CANN and Python"
+        "install the vendor's wheel of 2.9 or newer for your CANN; wheels are for CPython 3.11, "
+        "some for 3.12: make this program's environment with that"
     ),
     ("mindspore_lite", "warning"): (
-        "2.7 or newer is needed: device tensors and outputs in place came later"
+        "2.9 or newer is needed: it is the first that this model is published for"
     ),
     ("converter", "info"): (
         "only needed to convert here: put converter_lite on PATH, or set MSLITE_HOME"
@@ -70,6 +74,8 @@ def mindspore_lite(found: Library) -> Iterator[Check]:
     """What the NPU needs."""
     if found.version is None:
         yield _check("mindspore_lite", "missing", found.note)
+    elif not found.missing and (0,) < _release(found.version) < LEAST_LITE:
+        yield _check("mindspore_lite", "warning", found.version)
     elif found.missing:
         lacks = f"{found.version}, which has no {', '.join(found.missing)}"
         yield _check("mindspore_lite", "warning", lacks)
@@ -84,14 +90,25 @@ def converter(name: str | None) -> Iterator[Check]:
 
 def cann(places: Places) -> Iterator[Check]:
     """The toolkit, and whether its environment was set."""
-    named = next((places.environment[name] for name in _ROOTS if name in places.environment), None)
+    named = _set_up(places)
     root = Path(named) if named else places.toolkit
     if not root.is_dir():
         yield _check("CANN", "missing", f"{named} does not exist" if named else "not found")
     elif named is None:
         yield Check("CANN", "warning", f"{root}, not set up", f"source {root.parent}/set_env.sh")
     else:
-        yield _check("CANN", "ok", f"{_version(root)} ({root})")
+        yield _check("CANN", "ok", f"{_version(root) or 'of unknown version'} ({root})")
+
+
+def cann_version(places: Places) -> str | None:
+    """The version of the toolkit whose environment was set; None without one, or where it does not
+    tell."""
+    named = _set_up(places)
+    return _version(Path(named)) if named else None
+
+
+def _set_up(places: Places) -> str | None:
+    return next((places.environment[name] for name in _ROOTS if name in places.environment), None)
 
 
 def driver(places: Places) -> Iterator[Check]:
@@ -122,14 +139,23 @@ def npu() -> Iterator[Check]:
         yield Check(f"NPU {chip.device_id}", "ok" if healthy else "warning", found, advice)
 
 
-def kernels(places: Places) -> Iterator[Check]:
-    """The vendor package: both delta rules, from one checkout."""
-    yield Check("operators", *_kernels(places.environment.get("ASCEND_CUSTOM_OPP_PATH", "")))
+def kernels(places: Places, lite: Library) -> Iterator[Check]:
+    """The vendor package: both delta rules, from one checkout. The library `lite` may bring them
+    for itself, not for its converter."""
+    value = places.environment.get("ASCEND_CUSTOM_OPP_PATH", "")
+    yield Check("operators", *_kernels(value, _release(lite.version or "")))
 
 
-def _kernels(value: str) -> tuple[Status, str, str]:
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _kernels(value: str, lite: tuple[int, ...]) -> tuple[Status, str, str]:
     """How the packages are that `value` names, what was found, and what to do."""
     folders = [Path(part) for part in value.split(":") if part]
+    if not folders and lite >= SELF_CONTAINED_LITE:
+        found = "ASCEND_CUSTOM_OPP_PATH is not set: a chat finds those of MindSpore Lite's wheel"
+        return "info", found, "for convert set it to the folder mslite_custom_ops of that wheel"
     if not folders:
         advice = "set it to the vendor package of the delta rules before q35chat starts"
         return "missing", "ASCEND_CUSTOM_OPP_PATH is not set", advice
@@ -138,7 +164,10 @@ def _kernels(value: str) -> tuple[Status, str, str]:
     where = {kernel: _packages_with(folders, kernel) for kernel in KERNELS}
     if absent := [kernel for kernel, packages in where.items() if not packages]:
         found = f"{value} has no {' and no '.join(absent)}"
-        return "missing", found, "build and install both from one checkout"
+        advice = "build and install both from one checkout of 2026, or use the wheel of 2.11"
+        if older := [name for name in absent if _packages_with(folders, f"{name}310P")]:
+            found += f", but {' and '.join(f'{name}310P' for name in older)} of an older revision"
+        return "missing", found, advice
     together = set(where[KERNELS[0]]) & set(where[KERNELS[1]])
     if not together:
         found = f"from different packages: {', '.join(str(each[0]) for each in where.values())}"
@@ -161,13 +190,18 @@ def _packages_with(folders: list[Path], kernel: str) -> list[Path]:
     return found
 
 
-def _version(root: Path) -> str:
+def _version(root: Path) -> str | None:
+    """The release that a file of the toolkit tells: `version=8.5.0`, or `[7.7.0.5:8.5.0]`, where it
+    follows the number of a build."""
     for pattern in _VERSION_FILES:
         for file in sorted(root.glob(pattern)):
-            found = re.search(r"(?i)version\s*=\s*\[?([0-9][\w.]*)|\[([0-9][\w.]*)", _read(file))
+            text = _read(file)
+            found = re.search(r"\[[\w.]+:(\d[\w.]*)\]", text) or re.search(
+                r"(?i)version\s*=\s*\[?(\d[\w.]*)", text
+            )
             if found:
-                return found[1] or found[2]
-    return "of unknown version"
+                return found[1]
+    return None
 
 
 def _read(path: Path) -> str:

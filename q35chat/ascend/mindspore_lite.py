@@ -72,13 +72,13 @@ def load_library() -> Any:  # noqa: ANN401  (untyped)
         library = import_module("mindspore_lite")
     except ImportError as error:
         raise RuntimeFailure(
-            "MindSpore Lite is not installed for this Python: install the wheel of 2.7 or newer "
+            "MindSpore Lite is not installed for this Python: install the wheel of 2.9 or newer "
             f"that belongs to your CANN ({error})"
         ) from error
     if missing := missing_calls(library):
         raise RuntimeFailure(
             f"mindspore_lite {library_version(library)} has no {', '.join(missing)}: "
-            "install 2.7 or newer"
+            "install 2.9 or newer"
         )
     return library
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
+from q35chat.errors import UsageError
 
 NO_CONVERTER = 3
 
@@ -19,6 +21,24 @@ def convert(
         str | None,
         typer.Option(help="The converter_lite to use. Default: that of PATH or MSLITE_HOME."),
     ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            help="The python3 that CANN compiles with. Default: the first on PATH that is not ours."
+        ),
+    ] = None,
+    precision_mode: Annotated[
+        Literal["force_fp32", "must_keep_origin_dtype", "allow_mix_precision"],
+        typer.Option(help="How CANN computes; another than before converts again."),
+    ] = "force_fp32",
+    mixed_list: Annotated[
+        Path | None,
+        typer.Option(parser=opt.path, help="For allow_mix_precision: a JSON file of operators."),
+    ] = None,
+    plugin_custom_ops: Annotated[
+        str,
+        typer.Option(help="MindSpore Lite's fused operators to use: All, BatchMatmulToMatmul, ..."),
+    ] = "",
     drop_onnx: Annotated[
         bool, typer.Option("--drop-onnx", help="Delete the ONNX files of converted graphs.")
     ] = False,
@@ -28,15 +48,23 @@ def convert(
     from q35chat.commands.next_command import chat_command
     from q35chat.text import quoted
     from q35export.ascend.converter import find_converter
+    from q35export.ascend.converter_config import CompilerSettings
     from q35export.ascend.mindir import convert as convert_graphs
     from q35export.progress import reporter_for
 
+    if mixed_list is not None and precision_mode != "allow_mix_precision":
+        raise UsageError("--mixed-list is read by --precision-mode allow_mix_precision only")
+    if mixed_list is not None and not mixed_list.is_file():
+        raise UsageError(f"--mixed-list {mixed_list} is no file")
+    if not re.fullmatch(r"(\w+(,\w+)*)?", plugin_custom_ops, re.ASCII):
+        raise UsageError("--plugin-custom-ops takes names with commas between them")
+    settings = CompilerSettings(precision_mode, mixed_list, plugin_custom_ops)
     console = Console.standard()
-    tool = find_converter(converter)
+    tool = find_converter(converter, python)
     if tool is not None:
         console.note(f"converting with {tool.name}")
     with reporter_for(console.err) as reporter:
-        result = convert_graphs(bundle, tool, reporter, drop_onnx=drop_onnx)
+        result = convert_graphs(bundle, tool, reporter, settings, drop_onnx=drop_onnx)
     if result.status == "no-converter":
         console.note(
             "no converter here: copy the bundle to the NPU host, source CANN's set_env.sh there, "

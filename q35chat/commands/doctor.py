@@ -8,6 +8,8 @@ kernel is tried: one that ends the process is the one that it names as started.
 from __future__ import annotations
 
 import datetime
+import platform
+import re
 import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -95,7 +97,7 @@ def diagnose(path: Path | None, console: Console) -> list[Group]:
         run_probe("CANN", lambda: ascend.cann(places)),
         run_probe("Driver", lambda: ascend.driver(places)),
         run_probe("NPU", ascend.npu),
-        run_probe("Custom operators", lambda: ascend.kernels(places)),
+        run_probe("Custom operators", lambda: ascend.kernels(places, library)),
         run_probe("Conversion", lambda: ascend.converter(_converter_name())),
     ]
     line, read = StatusLine(console), dict[str, int]()
@@ -267,7 +269,7 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> O
     """Convert, run, compare; whatever fails at any stage is an outcome."""
     from q35chat.ascend.native_log import native_log
     from q35export.ascend.converter import Job, run_converter
-    from q35export.ascend.converter_config import PRECISION
+    from q35export.ascend.converter_config import DEFAULT_SETTINGS
     from q35export.verify.metrics import difference, worst
 
     folder.mkdir()
@@ -276,7 +278,7 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> O
     mark, log = native.mark(), folder / "convert.log"
     try:
         case.save(folder / "model.onnx")
-        (folder / "converter.ini").write_text(PRECISION, encoding="ascii")
+        (folder / "converter.ini").write_text(DEFAULT_SETTINGS.text(), encoding="ascii")
         made = folder / "operator"
         job = Job(case.name, folder / "model.onnx", folder / "converter.ini", made, log)
         run_converter(tool, job, lambda: None)
@@ -351,7 +353,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converter) -> str:
-    """Everything that whoever reads it must know; paths of this machine are in it."""
+    """Everything that whoever reads it must know, without names of the user and the machine."""
     import json
 
     facts = {
@@ -361,4 +363,10 @@ def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converte
         "outcomes": [asdict(outcome) for outcome in outcomes],
         "machine": [asdict(group) for group in groups],
     }
-    return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(facts, indent=2, ensure_ascii=False)
+    for path, word in ((Path.cwd(), "."), (Path.home(), "~")):
+        text = text.replace(f"{path}/", f"{word}/") if path != Path("/") else text
+    for name, word in ((Path.home().name, "USER"), (platform.node(), "HOST")):
+        if name not in {"", "root", "localhost"}:
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", word, text)
+    return text + "\n"

@@ -181,6 +181,14 @@ def test_an_unknown_failure_is_told_by_its_first_error(log: str, cause: str) -> 
             "E19010: No parser is registered for Op [Custom_1, optype RecurrentGatedDeltaRule]",
             "a Custom operator has no kernel: install its vendor package",
         ),
+        (
+            "ModuleNotFoundError: No module named 'decorator'",
+            "compiles with has no module decorator",
+        ),
+        (
+            "the cmd python3-config --prefix, Unable to load a valid Python SO",
+            "first python3 on PATH",
+        ),
         ("dlopen libascend_acl_plugin.so failed: libgraph.so", "CANN or the NPU was not found"),
         ("Get soc version failed", "CANN or the NPU was not found"),
         ("OSError: [Errno 28] No space left on device", "the disk is full"),

@@ -11,7 +11,9 @@ import pytest
 
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.errors import BundleError, ExportError, UsageError
+from q35export.ascend import lite_worker
 from q35export.ascend.converter import find_converter
+from q35export.ascend.converter_config import CompilerSettings
 from q35export.ascend.mindir import convert, converted_graph
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
@@ -116,12 +118,49 @@ def test_a_run_goes_on_with_the_graphs_that_are_left(
     assert (result.before, result.converted) == (("vision",), ("prefill", "decode"))
 
 
+def test_a_python_that_cann_cannot_use_is_told_before_anything_is_converted(
+    out: Path, tool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tool.with_name("python3")).symlink_to("/usr/bin/python3")
+    (tmp_path / "cann").mkdir()
+    (tmp_path / "cann" / "version.cfg").write_text("version=[7.7.0.5:8.5.0]\n", encoding="utf-8")
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path / "cann"))
+
+    with pytest.raises(ExportError, match=r"CANN 8\.5\.0 compiles with .*no sympy.* --python"):
+        convert(out, find_converter(), reporter())
+    assert not list(out.rglob("convert.log"))
+
+
+def test_other_settings_convert_again_and_are_recorded(
+    out: Path, tool: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mixed.json").write_text("{}", encoding="utf-8")
+    convert(out, find_converter(), reporter())
+    mixed = CompilerSettings("allow_mix_precision", tmp_path / "mixed.json", "All")
+
+    assert len(convert(out, find_converter(), reporter(), mixed).converted) == 3
+    text = (out / "decode" / "converter.ini").read_text(encoding="ascii")
+    assert "ge.exec.precision_mode=allow_mix_precision\n" in text
+    assert f"ge.exec.modify_mixlist={tmp_path / 'mixed.json'}\n" in text
+    assert "[ascend_context]\nplugin_custom_ops=All\n" in text
+    assert convert(out, find_converter(), reporter(), mixed).status == "up-to-date"
+    assert Bundle.open(out, check="full").manifest.graphs == CONVERTED
+
+
+def test_other_settings_need_the_onnx_files(out: Path, tool: Path) -> None:
+    convert(out, find_converter(), reporter(), drop_onnx=True)
+    kept = CompilerSettings("must_keep_origin_dtype")
+
+    with pytest.raises(ExportError, match="converted with other settings and its ONNX file was"):
+        convert(out, find_converter(), reporter(), kept)
+
+
 @pytest.mark.parametrize(
     ("failure", "advice"),
     [
         ("no-cann", "CANN or the NPU was not found: convert on the NPU host"),
-        ("unknown-operator", "does not know Einsum2: use MindSpore Lite 2.7 or newer"),
-        ("too-old", "has no Custom operators: use MindSpore Lite 2.7 or newer"),
+        ("unknown-operator", "does not know Einsum2: use MindSpore Lite 2.9 or newer"),
+        ("too-old", "has no Custom operators: use MindSpore Lite 2.9 or newer"),
         ("no-vendor", "install its vendor package and name it in ASCEND_CUSTOM_OPP_PATH"),
         ("disk-full", "the disk is full: free space"),
         ("no-memory", "ran out of memory"),
@@ -245,17 +284,11 @@ def test_the_tool_of_an_unpacked_package_finds_its_libraries(
         (str(tool),), (tmp_path / "tools" / "converter" / "lib").resolve())  # fmt: skip
 
 
-def test_without_a_tool_the_python_package_converts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from q35export.ascend import converter  # noqa: PLC0415
-
+def test_without_tool_and_package_there_is_no_converter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("MSLITE_HOME", raising=False)
-    assert find_converter() is None
-    monkeypatch.setattr(converter, "find_spec", lambda name: object())
-    found = find_converter()
 
-    assert found is not None
-    assert found.command[1:] == ("-P", "-m", "q35export.ascend.lite_worker")
+    assert find_converter() is None
 
 
 @pytest.fixture
@@ -274,7 +307,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_python_package_converts_in_a_process_of_its_own(out: Path, package: None) -> None:
-    result = convert(out, find_converter(), reporter())
+    found = find_converter()
+    assert found is not None
+    assert found.command == (sys.executable, lite_worker.__file__)
+    result = convert(out, found, reporter())
 
     assert result.converted == ("vision", "prefill", "decode")
     assert Bundle.open(out, check="full").manifest.graphs == CONVERTED

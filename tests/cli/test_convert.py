@@ -78,3 +78,20 @@ def test_with_one_its_progress_is_shown_and_the_end_says_what_next(
     code, _, err = run(capsys, bundle)
     assert code == 0
     assert "is converted already" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--mixed-list", __file__], "--precision-mode allow_mix_precision"),
+        (["--plugin-custom-ops", "All;x=1"], "names with commas"),
+        (["--precision-mode", "fast"], "force_fp32"),
+    ],
+)
+def test_wrong_compiler_settings_are_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    code, out, err = run(capsys, tmp_path, *arguments)
+
+    assert (code, out) == (2, "")
+    assert said in err

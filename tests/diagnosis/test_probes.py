@@ -12,6 +12,7 @@ from q35chat.ascend import diagnosis as ascend
 from q35chat.ascend.diagnosis import KERNELS, Places
 from q35chat.diagnosis import bundle, machine
 from q35chat.diagnosis.checks import Check, Group, run_probe
+from q35chat.diagnosis.machine import Library
 
 LIST = "op_impl/ai_core/tbe/config/ascend310p/aic-ascend310p-ops-info.json"
 
@@ -81,7 +82,7 @@ def test_a_package_with_all_calls_is_good(package: Path) -> None:
     double = "from tests.doubles.mindspore_lite import"
     package.write_text(f"{double} *\n{double} __version__\n", encoding="utf-8")
 
-    assert lite() == Check("mindspore_lite", "ok", "2.7.0")
+    assert lite() == Check("mindspore_lite", "ok", "2.9.0")
 
 
 def test_an_old_package_is_named_with_what_it_lacks(package: Path) -> None:
@@ -95,7 +96,7 @@ def test_an_old_package_is_named_with_what_it_lacks(package: Path) -> None:
     check = lite()
     assert check.status == "warning"
     assert check.found == "2.0.0, which has no Model.get_outputs, Model.get_model_info"
-    assert "2.7 or newer" in check.advice
+    assert "2.9 or newer" in check.advice
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,8 @@ def test_cann_is_found_with_its_version(tmp_path: Path) -> None:
     )
     here = places(tmp_path, ASCEND_HOME_PATH=str(tmp_path / "cann"))
 
-    assert only(ascend.cann(here)).found.startswith("7.7.0.5 (")
+    assert only(ascend.cann(here)).found.startswith("8.5.0 (")
+    assert ascend.cann_version(here) == "8.5.0"
 
 
 def test_cann_that_is_installed_but_not_set_up_says_how(tmp_path: Path) -> None:
@@ -182,7 +184,8 @@ def vendor(folder: Path, *kernels: str) -> Path:
 
 def kernels(tmp_path: Path, *folders: Path) -> Check:
     value = ":".join(map(str, folders))
-    return only(ascend.kernels(places(tmp_path, ASCEND_CUSTOM_OPP_PATH=value)))
+    here = places(tmp_path, ASCEND_CUSTOM_OPP_PATH=value)
+    return only(ascend.kernels(here, Library("2.9.0")))
 
 
 def test_both_kernels_of_one_package_are_good(tmp_path: Path) -> None:
@@ -205,6 +208,26 @@ def test_a_missing_kernel_is_named(tmp_path: Path) -> None:
     check = kernels(tmp_path, vendor(tmp_path / "half", KERNELS[0]))
 
     assert (check.status, KERNELS[1] in check.found) == ("missing", True)
+
+
+def test_an_older_revisions_kernel_is_told(tmp_path: Path) -> None:
+    check = kernels(tmp_path, vendor(tmp_path / "old", KERNELS[0], f"{KERNELS[1]}310P"))
+
+    assert check.status == "missing"
+    assert check.found.endswith(f"but {KERNELS[1]}310P of an older revision")
+
+
+def test_a_wheel_that_has_the_kernels_needs_no_path_to_chat(tmp_path: Path) -> None:
+    check = only(ascend.kernels(places(tmp_path), Library("2.11.0")))
+
+    assert check.status == "info"
+    assert "for convert" in check.advice
+
+
+def test_a_package_before_this_model_is_a_warning() -> None:
+    check = only(ascend.mindspore_lite(Library("2.8.1")))
+
+    assert (check.status, check.found) == ("warning", "2.8.1")
 
 
 def test_no_path_and_a_wrong_path_are_missing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from q35export.ascend.converter_config import read_inputs
+from q35export.ascend.converter_config import PRECISION_MODES, read_inputs
 from tests.doubles.mindspore_lite.modelfile import write_model
 
 FAILURES = {
@@ -70,7 +70,11 @@ def convert(model: Path, output: Path, config_file: Path, fakes: Mapping[str, st
     if failure:
         return FAILURES[failure] + "\n"
     config = sections(config_file)
-    assert config["acl_init_options"] == {"ge.exec.precision_mode": "force_fp32"}
+    compiler = config["acl_init_options"]
+    assert compiler.pop("ge.exec.precision_mode") in PRECISION_MODES
+    assert all(Path(mixed).is_file() for mixed in compiler.values())
+    assert set(compiler) <= {"ge.exec.modify_mixlist"}
+    assert set(config.get("ascend_context", {})) <= {"plugin_custom_ops"}
     template, dims = checked_shapes(model, config.get("acl_build_options", {}))
     loader = "load_renamed" if "FAKE_CONVERTER_RENAMES" in fakes else "load"
     split = "FAKE_CONVERTER_WHOLE" not in fakes

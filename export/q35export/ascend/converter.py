@@ -11,16 +11,17 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
+from q35chat.ascend.diagnosis import Places, cann_version
 from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import quoted
 from q35chat.user_input import typed_path
+from q35export.ascend import lite_worker
+from q35export.ascend.cann_python import CannPython, environment, find_python, own_python
 from q35export.staging import sigterm_raises, undisturbed
 
 TOOL = "converter_lite"
@@ -57,6 +58,20 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         ),
     ),
     (
+        r"No module named '(?P<module>[\w.]+)'",
+        (
+            "the Python that CANN compiles with has no module {module}: install it there, or name "
+            "another with {python}"
+        ),
+    ),
+    (
+        r"valid Python SO|executing the cmd python3",
+        (
+            "CANN cannot open the shared library of the first python3 on PATH: name one that has "
+            "its libpython with {python}"
+        ),
+    ),
+    (
         r"dynamicDims|dynamic_dims|input_shape.*(mismatch|not|invalid)|SetGraphInputShape",
         "the converter did not take the shapes or gears in its configuration file",
     ),
@@ -83,11 +98,21 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """A way to convert: the beginning of a command line, and what it is for messages."""
+    """A way to convert: the beginning of a command line, what it is for messages, the folder of its
+    libraries, and the Python that CANN compiles operators with."""
 
     command: tuple[str, ...]
     name: str
     libraries: Path | None = None
+    python: CannPython | None = None
+
+    def check(self) -> None:
+        """Refuse a Python that the CANN of this shell cannot use. Raises ExportError."""
+        cann = cann_version(Places.here())
+        if cann is not None and self.python is not None:
+            self.python.check(cann)
+        elif cann is not None:
+            raise ExportError(f"CANN {cann} needs a python3 on PATH; name one with {Option.PYTHON}")
 
     def arguments(self, graph: Path, config: Path, output: Path) -> list[str]:
         """The whole command line."""
@@ -102,25 +127,31 @@ class Converter:
         ]
 
 
-def find_converter(option: str | None = None) -> Converter | None:
-    """The tool that was named, or that of PATH or MSLITE_HOME, or the Python package's; None
-    where there is none. Raises UsageError for a named tool that is not there."""
-    if option is not None:
-        tool = shutil.which(option) or shutil.which(typed_path(option))
-        if tool is None:
-            raise UsageError(
-                f"{Option.CONVERTER} {option} is no program; name the {TOOL} of your package"
-            )
-        return _tool(Path(tool))
-    if found := shutil.which(TOOL):
-        return _tool(Path(found))
+def find_converter(option: str | None = None, python: str | None = None) -> Converter | None:
+    """The tool that was named, or that of PATH or MSLITE_HOME, or the Python package's; None where
+    there is none. It runs with the Python that was named, else with the first one on PATH that is
+    not this program's. Raises UsageError for a named one that is not there, and ExportError."""
+    path = find_python(python)
+    outside = CannPython.probe(path) if path is not None else None
     home = os.environ.get("MSLITE_HOME")
-    if home and (Path(home) / _IN_PACKAGE).is_file():
-        return _tool(Path(home) / _IN_PACKAGE)
-    if find_spec("mindspore_lite") is not None:
-        return Converter(
-            (sys.executable, "-P", "-m", "q35export.ascend.lite_worker"), "mindspore_lite.Converter"
+    found = shutil.which(option or TOOL)
+    if option is not None and found is None:
+        found = shutil.which(typed_path(option))
+    if option is not None and found is None:
+        raise UsageError(
+            f"{Option.CONVERTER} {option} is no program; name the {TOOL} of your package"
         )
+    if found is None and home and (Path(home) / _IN_PACKAGE).is_file():
+        found = str(Path(home) / _IN_PACKAGE)
+    if found is not None:
+        # The package keeps its libraries beside the tool, and does not find them by itself.
+        libraries = Path(found).resolve().parent.parent / "lib"
+        return Converter((found,), found, libraries if libraries.is_dir() else None, outside)
+    own = None if python else own_python()
+    for one in (outside, own):
+        if one is not None and one.has_lite:
+            command = (str(one.executable), str(lite_worker.__file__))
+            return Converter(command, f"mindspore_lite.Converter of {one.executable}", None, one)
     return None
 
 
@@ -155,10 +186,10 @@ def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
     with sigterm_raises(), job.log.open("wb") as log:
         log.write((_typed(line) + "\n").encode())
         log.flush()
-        environment = dict(os.environ)
+        variables = environment(converter.python)
         if converter.libraries is not None:
-            paths = (str(converter.libraries), environment.get("LD_LIBRARY_PATH", ""))
-            environment["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))
+            paths = (str(converter.libraries), variables.get("LD_LIBRARY_PATH", ""))
+            variables["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))
         try:
             with undisturbed():  # in a group of its own, so that what it starts ends with it
                 process = subprocess.Popen(
@@ -166,7 +197,7 @@ def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=environment,
+                    env=variables,
                     process_group=0,
                 )
             while process.poll() is None:
@@ -191,27 +222,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def _tool(path: Path) -> Converter:
-    """The package keeps its libraries beside the tool, and does not find them by itself."""
-    libraries = path.resolve().parent.parent / "lib"
-    return Converter((str(path),), str(path), libraries if libraries.is_dir() else None)
-
-
 def explain(log: str, code: int) -> str:
     """One line: what happened and what to do; from the converter's `log` and exit `code`."""
     if code in _KILLED:
         return _NO_MEMORY
     unknown = sorted(set(_UNKNOWN.findall(log)))
     if unknown == ["Custom"]:
-        return "this converter has no Custom operators: use MindSpore Lite 2.7 or newer"
+        return "this converter has no Custom operators: use MindSpore Lite 2.9 or newer"
     if unknown:
         return (
-            f"this converter does not know {', '.join(unknown)}: use MindSpore Lite 2.7 or newer, "
+            f"this converter does not know {', '.join(unknown)}: use MindSpore Lite 2.9 or newer, "
             "and export the bundle again if it is older than this program"
         )
     for pattern, advice in _CAUSES:
-        if re.search(pattern, log):
-            return advice
+        if found := re.search(pattern, log):
+            return advice.format(python=Option.PYTHON, **found.groupdict())
     if error := _ERROR.search(log):
         return " ".join(error["message"].split()) + _MORE
     lines = [line for line in log.splitlines() if line.strip()]

@@ -14,10 +14,32 @@ import onnx_ir as ir
 
 from q35chat.errors import ExportError, Remedy
 
-PRECISION = "[acl_init_options]\nge.exec.precision_mode=force_fp32\n"
+PRECISION_MODES = ("force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
 _TOKENS, _ROWS, _PATCHES = "T", "M", "P"
 _GEARS = {_TOKENS: "q35chat.gears", _ROWS: "q35chat.image_gears", _PATCHES: "q35chat.image_gears"}
 _MAX_DIMS, _MAX_GEARS = 128, 100
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerSettings:
+    """How CANN computes: one of `PRECISION_MODES`; for mixed precision its list of operators, a
+    JSON file; and the fused operators of MindSpore Lite's own, such as "All"."""
+
+    precision_mode: str = PRECISION_MODES[0]
+    mixed_list: Path | None = None
+    plugin_custom_ops: str = ""
+
+    def text(self) -> str:
+        """The sections of the file that do not depend on a graph."""
+        lines = ["[acl_init_options]", f"ge.exec.precision_mode={self.precision_mode}"]
+        if self.mixed_list is not None:
+            lines.append(f"ge.exec.modify_mixlist={self.mixed_list.resolve()}")
+        if self.plugin_custom_ops:
+            lines += ["[ascend_context]", f"plugin_custom_ops={self.plugin_custom_ops}"]
+        return "\n".join(lines) + "\n"
+
+
+DEFAULT_SETTINGS = CompilerSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +73,22 @@ def read_inputs(path: Path) -> GraphInputs:
     return GraphInputs(shapes, dict(model.metadata_props))
 
 
-def config_text(graph: GraphInputs, patches_per_token: int) -> str:
+def config_text(
+    graph: GraphInputs, patches_per_token: int, settings: CompilerSettings = DEFAULT_SETTINGS
+) -> str:
     """The file. `patches_per_token` turns gears of picture tokens into patches.
 
     A graph without free axes gets no shapes. Raises ExportError for a graph that the converter
     would not take.
     """
     if not graph.free_axes:
-        return PRECISION
+        return settings.text()
     dims = sum(len(shape) for shape in graph.shapes.values())
     if dims > _MAX_DIMS:
         raise ExportError(f"the graph's inputs have {dims} axes, the converter takes {_MAX_DIMS}")
     input_shape, dynamic_dims = shapes(graph, patches_per_token)
     lines = [
-        PRECISION,
+        settings.text(),
         "[acl_build_options]",
         'input_format="ND"',
         f'input_shape="{input_shape}"',

@@ -1,6 +1,7 @@
 """`converter_lite` for machines that have only the Python package: same options, same last line.
 
-Runs as a process of its own, because the package holds the GIL and writes to descriptors 1 and 2.
+Runs as a process of its own, because the package holds the GIL and writes to descriptors 1 and 2,
+and as a file, because the Python that has the package may not have this program.
 """
 
 from __future__ import annotations
@@ -31,4 +32,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    sys.path.pop(0)  # the folder of this file, whose modules are not for the package
     sys.exit(main())

@@ -16,7 +16,12 @@ from q35chat.bundle.bundle import Bundle, FileEntry, Manifest
 from q35chat.errors import ExportError, Remedy
 from q35chat.text import readable_size
 from q35export.ascend.converter import Converter, Job, command_text, run_converter
-from q35export.ascend.converter_config import config_text, read_inputs
+from q35export.ascend.converter_config import (
+    DEFAULT_SETTINGS,
+    CompilerSettings,
+    config_text,
+    read_inputs,
+)
 from q35export.progress import Reporter
 from q35export.request import COMPONENTS
 from q35export.staging import (
@@ -46,20 +51,25 @@ class ConvertResult:
 
 
 def convert(
-    path: Path, converter: Converter | None, reporter: Reporter, *, drop_onnx: bool = False
+    path: Path,
+    converter: Converter | None,
+    reporter: Reporter,
+    settings: CompilerSettings = DEFAULT_SETTINGS,
+    *,
+    drop_onnx: bool = False,
 ) -> ConvertResult:
-    """Convert what is left of the bundle at `path`.
+    """Convert what is left of the bundle at `path`, and what was converted with other settings.
 
     A result that was made by hand is taken over. `drop_onnx` deletes the ONNX files of converted
     graphs. Raises BundleError, and ExportError, which also tells who else is writing the bundle.
     """
     manifest = Bundle.open(path).manifest
-    if not drop_onnx and all(is_converted(manifest, name) for name in manifest.graphs):
+    if not drop_onnx and all(_is_done(manifest, name, settings) for name in manifest.graphs):
         return ConvertResult("up-to-date", before=tuple(manifest.graphs))
     try:
         with sigterm_raises(), exclusive(path.resolve(), "a conversion"):
             clear_leftovers(path)
-            return _converted(path, converter, reporter, drop_onnx=drop_onnx)
+            return _converted(path, converter, reporter, settings, drop_onnx=drop_onnx)
     except OSError as error:
         place = error.filename or path
         raise ExportError(
@@ -69,7 +79,12 @@ def convert(
 
 
 def _converted(
-    path: Path, converter: Converter | None, reporter: Reporter, *, drop_onnx: bool
+    path: Path,
+    converter: Converter | None,
+    reporter: Reporter,
+    settings: CompilerSettings,
+    *,
+    drop_onnx: bool,
 ) -> ConvertResult:
     bundle = Bundle.open(path)
     if bundle.manifest.target != _TARGET:
@@ -79,19 +94,23 @@ def _converted(
             target=_TARGET,
         )
     names = [name for name in COMPONENTS[_TARGET] if name in bundle.manifest.graphs]
-    before = tuple(name for name in names if is_converted(bundle.manifest, name))
+    before = tuple(name for name in names if _is_done(bundle.manifest, name, settings))
+    if converter is not None and before != tuple(names):
+        converter.check()
     converted, commands = [], []
     for name in names:
         if name in before:
             continue
-        config = _write_config(bundle, name)
+        if is_converted(bundle.manifest, name):
+            _forget(path, name)
+        config = _write_config(bundle, name, settings)
         if converted_graph(path / name, name) is None:
             if converter is None:
-                graph = bundle.manifest.graphs[name]
+                graph = _onnx(name)
                 commands.append(command_text(graph, f"{name}/{CONFIG_FILE}", f"{name}/{name}"))
                 continue
             _convert(bundle, name, config, converter, reporter)
-        _record(path, name, reporter)
+        _record(path, name, settings, reporter)
         converted.append(name)
     if drop_onnx:
         _drop_onnx(path)
@@ -105,9 +124,36 @@ def is_converted(manifest: Manifest, name: str) -> bool:
     return manifest.graphs[name].endswith(".mindir")
 
 
-def _write_config(bundle: Bundle, name: str) -> Path:
-    inputs = read_inputs(bundle.graph_path(name))
-    text = config_text(inputs, bundle.manifest.model.spatial_merge_size**2)
+def _is_done(manifest: Manifest, name: str, settings: CompilerSettings) -> bool:
+    """Whether the graph was converted so, or so that nobody recorded how."""
+    said = manifest.options.get(name, {}).get("compiler", settings.text())
+    return is_converted(manifest, name) and said == settings.text()
+
+
+def _forget(path: Path, name: str) -> None:
+    """Make the ONNX graph `name` the bundle's again and delete what was made of it."""
+    manifest = Bundle.open(path).manifest
+    kept = {_onnx(name), f"{name}/model.bin"}
+    if _onnx(name) not in manifest.files:
+        raise ExportError(
+            f"{name} was converted with other settings and its ONNX file was deleted:",
+            Remedy.EXPORT_AGAIN,
+        )
+    made = [file for file in manifest.files if file.startswith(f"{name}/") and file not in kept]
+    files = {file: entry for file, entry in manifest.files.items() if file not in made}
+    graphs = {**manifest.graphs, name: _onnx(name)}
+    replace_manifest(path, replace(manifest, files=files, graphs=graphs))
+    for file in made:
+        (path / file).unlink()
+
+
+def _onnx(name: str) -> str:
+    return f"{name}/model.onnx"
+
+
+def _write_config(bundle: Bundle, name: str, settings: CompilerSettings) -> Path:
+    inputs = read_inputs(bundle.path / _onnx(name))
+    text = config_text(inputs, bundle.manifest.model.spatial_merge_size**2, settings)
     config = bundle.path / name / CONFIG_FILE
     config.write_text(text, encoding="ascii")
     return config
@@ -134,7 +180,7 @@ def _convert(
     staging.mkdir()
     job = Job(
         name=name,
-        graph=bundle.graph_path(name).resolve(),
+        graph=(bundle.path / _onnx(name)).resolve(),
         config=config.resolve(),
         output=staging / name,
         log=folder / "convert.log",
@@ -160,7 +206,7 @@ def _convert(
     reporter.end(name)
 
 
-def _record(path: Path, name: str, reporter: Reporter) -> None:
+def _record(path: Path, name: str, settings: CompilerSettings, reporter: Reporter) -> None:
     """Put the converted graph into the manifest, in one step."""
     made = converted_files(path / name, name)
     manifest = Bundle.open(path).manifest
@@ -169,7 +215,8 @@ def _record(path: Path, name: str, reporter: Reporter) -> None:
         files[file.relative_to(path).as_posix()] = file_entry(file)
     result = made[0].relative_to(path).as_posix()
     graphs = {**manifest.graphs, name: result}
-    options = {**manifest.options, name: {**manifest.options.get(name, {}), "converted": "mindir"}}
+    how = {"converted": "mindir", "compiler": settings.text()}
+    options = {**manifest.options, name: {**manifest.options.get(name, {}), **how}}
     replace_manifest(path, replace(manifest, files=files, graphs=graphs, options=options))
     reporter.note(f"{name}: {result} recorded")
 
@@ -181,7 +228,7 @@ def _drop_onnx(path: Path) -> None:
         name
         for name in manifest.files
         for graph in manifest.graphs
-        if is_converted(manifest, graph) and name in (f"{graph}/model.onnx", f"{graph}/model.bin")
+        if is_converted(manifest, graph) and name in (_onnx(graph), f"{graph}/model.bin")
     ]
     files: Mapping[str, FileEntry] = {
         name: entry for name, entry in manifest.files.items() if name not in dropped

@@ -1,4 +1,4 @@
-"""A strict stand-in for MindSpore Lite 2.7 and newer: the same calls, errors and bad manners.
+"""A strict stand-in for MindSpore Lite 2.9 and newer: the same calls, errors and bad manners.
 
 It runs graphs on a simulated NPU (`npu.NPU`) that counts allocations and the bytes that cross,
 has a memory limit and fails on request. Put it in place with `tests.doubles.lite.installed`.
@@ -14,7 +14,7 @@ from tests.doubles.mindspore_lite.model import Model
 from tests.doubles.mindspore_lite.tensor import Tensor, TensorMeta
 from tests.doubles.mindspore_lite.types import DataType, FmkType, Format, ModelType
 
-__version__ = "2.7.0"
+__version__ = "2.9.0"
 __all__ = [
     "Context",
     "DataType",
