@@ -347,6 +347,18 @@ def test_an_error_of_any_kind_leaves_the_other_kernels_to_be_tried(
     assert code == 1
 
 
+def test_the_report_names_neither_user_nor_host_nor_home(
+    device: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/wang")
+    monkeypatch.setattr("platform.node", lambda: "lab-7")
+    found = Group("Python", (Check("python", "ok", "/home/wang/q35chat/bin/python of wang@lab-7"),))
+    report = tmp_path / "report.json"
+
+    try_operators(recorded().console, [found], device_id=0, report=report, cases=[first("Scatter")])
+    assert "~/q35chat/bin/python of USER@HOST" in report.read_text(encoding="utf-8")
+
+
 def test_the_report_names_the_kernel_that_is_being_tried(
     device: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
