@@ -45,6 +45,7 @@ def convert(
     _debug: opt.Debug = False,
 ) -> int:
     """Make a bundle for ascend-310p ready for its NPU, or print the commands to do it there."""
+    from q35chat.ascend.diagnosis import Places, cann_version
     from q35chat.commands.next_command import chat_command
     from q35chat.text import quoted
     from q35export.ascend.converter import find_converter
@@ -60,7 +61,7 @@ def convert(
         raise UsageError("--plugin-custom-ops takes names with commas between them")
     settings = CompilerSettings(precision_mode, mixed_list, plugin_custom_ops)
     console = Console.standard()
-    tool = find_converter(converter, python)
+    tool = find_converter(converter, python, cann_version(Places.here()))
     if tool is not None:
         console.note(f"converting with {tool.name}")
     with reporter_for(console.err) as reporter:

@@ -243,13 +243,15 @@ def try_operators(
 ) -> int:
     """Try every case and write the report; the exit code: 3 without a converter, 1 where a kernel
     that the model needs does not work. Raises OutputError for a report that cannot be written."""
+    from q35chat.ascend.diagnosis import Places, cann_version
     from q35export.ascend.converter import find_converter
     from q35export.ascend.operator_cases import operator_cases
 
-    tool = find_converter(converter)
+    tool = find_converter(converter, None, cann_version(Places.here()))
     if tool is None:
         console.note("no converter here: put converter_lite on PATH, or set MSLITE_HOME")
         return 3
+    tool.check()
     path = report or Path(f"q35chat-operators-{datetime.date.today():%Y%m%d}.json")
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="q35chat-operators-") as folder:

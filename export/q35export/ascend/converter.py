@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from q35chat.ascend.diagnosis import Places, cann_version
 from q35chat.errors import ExportError, Option, UsageError
 from q35chat.text import quoted
 from q35chat.user_input import typed_path
@@ -99,20 +98,23 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Converter:
     """A way to convert: the beginning of a command line, what it is for messages, the folder of its
-    libraries, and the Python that CANN compiles operators with."""
+    libraries, the version of CANN, and the Python that CANN compiles operators with."""
 
     command: tuple[str, ...]
     name: str
     libraries: Path | None = None
+    cann: str | None = None
     python: CannPython | None = None
 
     def check(self) -> None:
-        """Refuse a Python that the CANN of this shell cannot use. Raises ExportError."""
-        cann = cann_version(Places.here())
-        if cann is not None and self.python is not None:
-            self.python.check(cann)
-        elif cann is not None:
-            raise ExportError(f"CANN {cann} needs a python3 on PATH; name one with {Option.PYTHON}")
+        """Refuse a Python that CANN cannot use, where its version is known. Raises ExportError."""
+        if self.cann is None:
+            return
+        if self.python is None:
+            raise ExportError(
+                f"CANN {self.cann} needs a python3 on PATH; name one with {Option.PYTHON}"
+            )
+        self.python.check(self.cann)
 
     def arguments(self, graph: Path, config: Path, output: Path) -> list[str]:
         """The whole command line."""
@@ -127,10 +129,15 @@ class Converter:
         ]
 
 
-def find_converter(option: str | None = None, python: str | None = None) -> Converter | None:
+def find_converter(
+    option: str | None = None, python: str | None = None, cann: str | None = None
+) -> Converter | None:
     """The tool that was named, or that of PATH or MSLITE_HOME, or the Python package's; None where
     there is none. It runs with the Python that was named, else with the first one on PATH that is
-    not this program's. Raises UsageError for a named one that is not there, and ExportError."""
+    not this program's, for version `cann` of CANN.
+
+    Raises UsageError for a named one that is not there, and ExportError.
+    """
     path = find_python(python)
     outside = CannPython.probe(path) if path is not None else None
     home = os.environ.get("MSLITE_HOME")
@@ -146,12 +153,14 @@ def find_converter(option: str | None = None, python: str | None = None) -> Conv
     if found is not None:
         # The package keeps its libraries beside the tool, and does not find them by itself.
         libraries = Path(found).resolve().parent.parent / "lib"
-        return Converter((found,), found, libraries if libraries.is_dir() else None, outside)
+        return Converter((found,), found, libraries if libraries.is_dir() else None, cann, outside)
     own = None if python else own_python()
     for one in (outside, own):
         if one is not None and one.has_lite:
             command = (str(one.executable), str(lite_worker.__file__))
-            return Converter(command, f"mindspore_lite.Converter of {one.executable}", None, one)
+            return Converter(
+                command, f"mindspore_lite.Converter of {one.executable}", None, cann, one
+            )
     return None
 
 
