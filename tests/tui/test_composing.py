@@ -63,10 +63,9 @@ async def test_a_typed_path_that_starts_with_a_slash_is_not_a_command(
 
 
 async def test_an_unknown_command_is_explained_and_not_sent(chat: Chat) -> None:
-    await chat.write("/frobnicate now")
-    await chat.settled()
-    await chat.press("enter")
+    await chat.send("/frobnicate now")
     await chat.see("/frobnicate is no command")
+    assert "/frobnicate is no command" in await chat.settled()
     assert chat.written == "/frobnicate now"
     assert not chat.conversation.steps
 

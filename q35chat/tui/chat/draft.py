@@ -395,7 +395,7 @@ class Draft:
         if self.is_command(text) or not (text or attachments):
             self.forecast = None
             self._session.meter.idle(conversation)
-            self._host.refresh()
+            (self._host.show if text else self._host.refresh)()  # a remark on a command stays
             return
         asked = self._asked
 
