@@ -152,6 +152,7 @@ async def test_a_question_may_be_answered_before_it_is_on_screen() -> None:
             await closed(chat)
         await chat.at_once("ctrl+q", "y")
         await chat.until(lambda: not chat.app.is_running)
+        assert chat.conversation.cancels == 1
 
 
 async def test_a_dialog_closes_once_however_often_it_is_told_to(chat: Chat) -> None:

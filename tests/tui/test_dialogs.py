@@ -12,7 +12,7 @@ from q35chat.text import turn_count
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_exporter import ScriptedExporter
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
 
 
@@ -139,22 +139,6 @@ async def test_a_file_that_would_never_end_is_not_read_by_the_picker(tmp_path: P
         await chat.press("up")
         await chat.see("not a regular file")
         await chat.until(lambda: "▀▀▀" not in chat.text)
-
-
-async def test_quitting_asks_only_while_an_answer_is_written() -> None:
-    gate = Gate()
-    async with opened(ScriptedWorkspace([Reply("a b c d", gate=gate)])) as chat:
-        await chat.send("go")
-        await chat.until(lambda: chat.screen.session.running)
-        await chat.press("ctrl+q")
-        await chat.see("An answer is still being written")
-        await chat.press("n")
-        assert chat.app.is_running
-        await chat.press("ctrl+q")
-        await chat.see("An answer is still being written")
-        await chat.press("y")
-        await chat.until(lambda: not chat.app.is_running)
-        assert chat.conversation.cancels == 1
 
 
 async def test_export_says_where_the_file_is(chat: Chat, tmp_path: Path) -> None:

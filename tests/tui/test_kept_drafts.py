@@ -17,7 +17,7 @@ from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.user_files import replace_file
 from tests.doubles.scripted_workspace import PATIENCE_S, ScriptedConversation, ScriptedWorkspace
-from tests.tui.on_the_way import pictures, read, stored
+from tests.tui.on_the_way import read
 from tests.tui.support import Chat, opened, picture_file
 
 
@@ -59,19 +59,6 @@ async def test_the_pictures_of_a_draft_come_back_after_quitting(tmp_path: Path) 
         await read(chat, "house.png", "b.png")
         assert chat.written == "what is this?"
         assert not chat.said
-
-
-async def test_a_picture_without_a_text_comes_back_too(tmp_path: Path) -> None:
-    workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
-    [norway] = stored(workspace, "Norway")
-    async with opened(workspace, drafts=Drafts(file)) as chat:
-        await chat.open(norway)
-        await chat.attach(picture_file(tmp_path))
-        await leave(chat)
-    async with opened(workspace, drafts=Drafts(file)) as chat:
-        assert pictures(chat) == []
-        chat.screen.loader.open(norway.id)
-        await read(chat, "house.png")
 
 
 async def test_the_pictures_of_a_draft_that_are_gone_are_named_in_their_order_in_one_message(
@@ -315,18 +302,6 @@ def test_an_earlier_save_that_is_late_never_replaces_a_newer_one(
         second.result(PATIENCE_S)
     assert texts(file, "c1") == ["one and two"]
     assert [json.loads(text)["c1"] for text in written] == ["one", "one and two"]
-
-
-async def test_two_windows_keep_both_drafts_when_they_are_left(tmp_path: Path) -> None:
-    workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
-    norway, pasta = stored(workspace, "Norway", "Pasta")
-    late = Drafts(file)
-    for drafts, conversation in ((Drafts(file), norway), (late, pasta)):
-        opening = Opening(conversation.id)
-        async with opened(workspace, drafts=drafts, opening=opening) as chat:
-            await chat.write(f"about {conversation.title}")
-            await leave(chat)
-    assert texts(file, norway.id, pasta.id) == ["about Norway", "about Pasta"]
 
 
 async def test_a_save_that_failed_is_made_up_for_when_leaving(

@@ -105,14 +105,6 @@ async def test_only_the_answers_on_screen_open_and_they_open_together() -> None:
         assert [box.folded for box in boxes(chat)][:2] == [False, False]
 
 
-async def test_where_no_answer_on_screen_has_reasoning_that_is_said(chat: Chat) -> None:
-    await chat.press("f12")
-    await chat.hear("The answers on screen have no reasoning")
-    await chat.ask("hello")
-    await chat.press("f12")
-    await chat.see("The answers on screen have no reasoning")
-
-
 async def test_the_box_names_the_users_own_key_which_opens_it() -> None:
     async with opened(thoughtful(), preferences=Preferences(keys={"reasoning": "f10"})) as chat:
         await chat.ask("think")

@@ -167,14 +167,6 @@ async def test_a_model_larger_than_the_free_memory_is_a_warning_only() -> None:
         await chat.see("is ready")
 
 
-async def test_a_model_that_is_not_there_says_so_under_the_form() -> None:
-    exporter = ScriptedExporter(errors=[CheckpointError("the hub has no model x/y: check the id")])
-    async with setting_up(exporter) as chat:
-        await chat.press("enter")
-        await chat.see("✗ the hub has no model x/y: check the id")
-        await looked_up(chat)
-
-
 async def test_looking_can_be_stopped() -> None:
     exporter = ScriptedExporter(gate=threading.Event())
     async with setting_up(exporter) as chat:
