@@ -112,9 +112,9 @@ async def test_a_wrong_field_says_why_on_one_line() -> None:
     exporter = ScriptedExporter()
     async with setting_up(exporter) as chat:
         for field, text, words in (
-            ("folder", "", "Folder: say where the bundle goes"),
             ("capacity", "16", "Capacity must be from 17 to"),
             ("capacity", "many", "Capacity must be a whole number from 17 to"),
+            ("folder", "", "Folder: say where the bundle goes"),
             ("model", " ", "Model: give a hub id such as Qwen/Qwen3.5-0.8B, or a folder"),
         ):
             put(chat, field, text)

@@ -75,6 +75,7 @@ async def test_every_slash_command_runs_without_a_conversation() -> None:
     async with opened(ScriptedWorkspace(load_gate=gate), loaded=False) as chat:
         for slash in sorted(SAYS, key="quit".__eq__):
             chat.app.messages.clear()
+            chat.screen.messages.on_click()
             await say(chat, slash, SAYS[slash][0])
             assert chat.screen.session.conversation is None
             if len(chat.app.screen_stack) > 2:
