@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from q35chat.chat.values import ChatSettings
 
@@ -47,58 +48,48 @@ def optional_whole(text: str, low: int, high: int) -> int | None:
     return whole(text, low, high) if text.strip() else None
 
 
-def _sampling(settings: ChatSettings, **changes: float | None) -> ChatSettings:
-    return replace(settings, sampling=replace(settings.sampling, **changes))  # type: ignore[arg-type]
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _real(name: str, label: str, help_text: str, low: float, high: float) -> Field:
-    return Field(
-        name,
-        label,
-        help_text,
-        lambda settings: f"{getattr(settings.sampling, name):g}",
-        lambda settings, text: _sampling(settings, **{name: number(text, low, high)}),
-    )
+def _sampling(name: str, label: str, help_text: str, read: Callable[[str], Any]) -> Field:
+    def apply(settings: ChatSettings, text: str) -> ChatSettings:
+        return replace(settings, sampling=replace(settings.sampling, **{name: read(text)}))
+
+    return Field(name, label, help_text, lambda it: _text(getattr(it.sampling, name)), apply)
 
 
-def _optional(value: int | None) -> str:
-    return "" if value is None else str(value)
+def _limit(name: str, label: str, help_text: str, read: Callable[[str], Any]) -> Field:
+    def apply(settings: ChatSettings, text: str) -> ChatSettings:
+        return replace(settings, **{name: read(text)})
+
+    return Field(name, label, help_text, lambda it: _text(getattr(it, name)), apply)
 
 
 _LARGE: Final = 1_000_000
 
 SAMPLING_FIELDS: Final = (
-    _real("temperature", "Temperature", "0 always takes the likeliest token", 0, 5),
-    Field(
-        "top_k", "Top k", "choose among the k likeliest; 0 is off",
-        lambda settings: str(settings.sampling.top_k),
-        lambda settings, text: _sampling(settings, top_k=whole(text, 0, _LARGE)),
-    ),
-    _real("top_p", "Top p", "choose among the likeliest that sum to p; 1 is off", 0.01, 1),
-    _real("min_p", "Min p", "drop tokens below p of the likeliest; 0 is off", 0, 1),
-    _real("presence_penalty", "Presence penalty", "against repeating; 0 is off", -2, 2),
-    _real("repetition_penalty", "Repetition penalty", "against repeating; 1 is off", 0.5, 2),
-    Field(
-        "seed", "Seed", "the same answer every time; empty is random",
-        lambda settings: _optional(settings.sampling.seed),
-        lambda settings, text: _sampling(settings, seed=optional_whole(text, 0, 2**63 - 1)),
-    ),
+    _sampling("temperature", "Temperature", "0 always takes the likeliest token",
+              partial(number, low=0, high=5)),
+    _sampling("top_k", "Top k", "choose among the k likeliest; 0 is off",
+              partial(whole, low=0, high=_LARGE)),
+    _sampling("top_p", "Top p", "choose among the likeliest that sum to p; 1 is off",
+              partial(number, low=0.01, high=1)),
+    _sampling("min_p", "Min p", "drop tokens below p of the likeliest; 0 is off",
+              partial(number, low=0, high=1)),
+    _sampling("presence_penalty", "Presence penalty", "against repeating; 0 is off",
+              partial(number, low=-2, high=2)),
+    _sampling("repetition_penalty", "Repetition penalty", "against repeating; 1 is off",
+              partial(number, low=0.5, high=2)),
+    _sampling("seed", "Seed", "the same answer every time; empty is random",
+              partial(optional_whole, low=0, high=2**63 - 1)),
 )  # fmt: skip
 
 LIMIT_FIELDS: Final = (
-    Field(
-        "max_new_tokens", "Answer limit", "tokens; empty is up to capacity",
-        lambda settings: _optional(settings.max_new_tokens),
-        lambda settings, text: replace(settings, max_new_tokens=optional_whole(text, 1, _LARGE)),
-    ),
-    Field(
-        "thinking_budget", "Thinking limit", "tokens; empty is no limit",
-        lambda settings: _optional(settings.thinking_budget),
-        lambda settings, text: replace(settings, thinking_budget=optional_whole(text, 1, _LARGE)),
-    ),
-    Field(
-        "max_image_tokens", "Picture limit", "tokens a picture; larger ones are scaled down",
-        lambda settings: str(settings.max_image_tokens),
-        lambda settings, text: replace(settings, max_image_tokens=whole(text, 4, 16_384)),
-    ),
+    _limit("max_new_tokens", "Answer limit", "tokens; empty is up to capacity",
+           partial(optional_whole, low=1, high=_LARGE)),
+    _limit("thinking_budget", "Thinking limit", "tokens; empty is no limit",
+           partial(optional_whole, low=1, high=_LARGE)),
+    _limit("max_image_tokens", "Picture limit", "tokens a picture; larger ones are scaled down",
+           partial(whole, low=4, high=16_384)),
 )  # fmt: skip

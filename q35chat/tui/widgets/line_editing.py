@@ -159,24 +159,22 @@ def is_text(character: str) -> bool:
 
 def word_left(line: str, column: int) -> int:
     """Where the word, or the run of signs, before `column` starts; spaces are skipped."""
-    parts = clusters(line[:column])
+    return _without_last(clusters(line[:column]))
+
+
+def word_right(line: str, column: int) -> int:
+    """Where the word, or the run of signs, after `column` ends; spaces are skipped."""
+    return len(line) - _without_last(clusters(line[column:])[::-1])
+
+
+def _without_last(parts: list[str]) -> int:
+    """The length of the characters before the spaces at their end and the word before those."""
     while parts and parts[-1].isspace():
         parts.pop()
     kind = _is_word(parts[-1]) if parts else False
     while parts and not parts[-1].isspace() and _is_word(parts[-1]) == kind:
         parts.pop()
     return sum(map(len, parts))
-
-
-def word_right(line: str, column: int) -> int:
-    """Where the word, or the run of signs, after `column` ends; spaces are skipped."""
-    parts = clusters(line[column:])[::-1]
-    while parts and parts[-1].isspace():
-        parts.pop()
-    kind = _is_word(parts[-1]) if parts else False
-    while parts and not parts[-1].isspace() and _is_word(parts[-1]) == kind:
-        parts.pop()
-    return len(line) - sum(map(len, parts))
 
 
 def _is_word(cluster: str) -> bool:
