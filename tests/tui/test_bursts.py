@@ -125,6 +125,7 @@ async def closed(chat: Chat) -> None:
     while len(chat.app.screen_stack) > 2:
         await chat.press("escape")
         assert chat.app.is_running
+    await chat.until(lambda: not chat.screen.session.loading)
 
 
 @pytest.mark.parametrize("turns", [0, 2, 12])
