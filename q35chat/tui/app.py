@@ -209,11 +209,9 @@ class ChatApp(App[None]):
             return
         editor = self._chat.composer.editor if self._chat.is_mounted else None
         if editor is not None and editor.is_running:
-            editor.call_later(self._quit)  # behind the keys and pastes that it has yet to take in
-        else:
-            await self._quit()
-
-    async def _quit(self) -> None:
+            taken_in = asyncio.Event()  # the keys and pastes before; those after it wait
+            editor.call_later(taken_in.set)
+            await taken_in.wait()
         await self._chat.run_command("quit")
 
     def action_command_palette(self) -> None:

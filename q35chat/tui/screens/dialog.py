@@ -49,14 +49,17 @@ class Dialog(ModalScreen[T]):
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Close once: what is not there as a whole closes when it is, what is closed stays so."""
         if not self.is_mounted:
-            self.call_later(self.dismiss, result)
+            self.call_later(self._close, result)
         elif self.is_active:
             return super().dismiss(result)
         return AwaitComplete()
 
+    def _close(self, result: T | None = None) -> None:
+        self.dismiss(result)  # no handler may wait for it
+
     def action_leave(self) -> None:
         """Close without a result."""
-        self.dismiss(None)
+        self._close()
 
 
 class SearchDialog(Dialog[T], Generic[T, Found]):

@@ -341,9 +341,6 @@ class SetupScreen(Dialog[Made | None]):
         await self.panel.show("note", f"{made.model} is ready", text, ways)
         self._show("made")
 
-    def _close(self, made: Made) -> None:
-        self.dismiss(made)
-
     def _again(self, *, replacing: bool) -> None:
         if self._wish is not None:
             self._export(replace(self._wish, replace=replacing or self._wish.replace))
