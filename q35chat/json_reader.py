@@ -77,19 +77,16 @@ _SHOWN: Final = 60
 
 
 class Fields:
-    """One JSON object. `where` leads to it in messages; `error` is raised, and ends with `advice`.
+    """One JSON object. `where` leads to it in messages, `error` makes what is raised of them.
 
     A field that is not there is its default's; without a default it must be there.
     """
 
-    def __init__(
-        self, data: object, where: str, error: Callable[[str], Q35Error], advice: str
-    ) -> None:
+    def __init__(self, data: object, where: str, error: Callable[[str], Q35Error]) -> None:
         self.where = where
         self._error = error
-        self._advice = advice
         if not isinstance(data, dict):
-            raise error(f"{where} must be an object, found {_shown(data)}; {advice}")
+            raise error(f"{where} must be an object, found {_shown(data)}")
         self._data: dict[str, Any] = data
 
     def names(self) -> list[str]:
@@ -182,15 +179,13 @@ class Fields:
 
     def wrong(self, name: str, wanted: str, value: object) -> Q35Error:
         """The error for a field that holds `value`, where `wanted` was needed."""
-        return self._error(
-            f"{self.where}: field {name!r} must be {wanted}, found {_shown(value)}; {self._advice}"
-        )
+        return self._error(f"{self.where}: field {name!r} must be {wanted}, found {_shown(value)}")
 
     def _get(self, name: str, default: object = None) -> object:
         if name in self._data:
             return self._data[name]
         if default is None:
-            raise self._error(f"{self.where} lacks the field {name!r}; {self._advice}")
+            raise self._error(f"{self.where} lacks the field {name!r}")
         return default
 
     def _items(self, name: str, default: object, count: int) -> list[Fields]:
@@ -198,10 +193,10 @@ class Fields:
         value = self._get(name, default)
         if not isinstance(value, list | tuple) or len(value) != count:
             raise self.wrong(name, f"a list of {count} numbers", value)
-        return [Fields({name: item}, self.where, self._error, self._advice) for item in value]
+        return [Fields({name: item}, self.where, self._error) for item in value]
 
     def _below(self, name: str, data: object) -> Fields:
-        return Fields(data, f"{self.where}: {name}", self._error, self._advice)
+        return Fields(data, f"{self.where}: {name}", self._error)
 
 
 def _shown(value: object) -> str:

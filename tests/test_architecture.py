@@ -50,7 +50,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.commands": ("q35chat", "q35export"),
     "q35chat.__main__": ("q35chat.cli",),
     "q35export": ("q35chat.bundle",),
-    "q35export.calibration": ("q35chat.vision", "q35export"),
+    "q35export.calibration": ("q35chat.chat.prompt.tokenizer", "q35chat.vision", "q35export"),
+    "q35export.processor": ("q35chat", "q35export"),
     "q35export.ascend.reference": ("q35chat.vision", "q35export"),
     "q35export.verify": ("q35chat", "q35export"),
 }
@@ -72,8 +73,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
         "q35chat.chat",
         "q35chat.vision",
         "q35export.calibration.frequent",
-        "q35export.calibration.pictures",
-        "q35export.calibration.text",
+        "q35export.processor",
         "q35export.verify",
     ),
 }

@@ -19,7 +19,7 @@ VALUES: list[object] = [
 
 
 def fields(value: object) -> Fields:
-    return Fields({"field": value}, "file.json", BundleError, "do this")
+    return Fields({"field": value}, "file.json", BundleError)
 
 
 READERS: list[Callable[[Fields], Any]] = [
@@ -44,7 +44,6 @@ def test_any_value_is_read_or_refused_on_one_short_line(
     except BundleError as error:
         line = str(error)
         assert line.startswith("file.json: field 'field' must be ")
-        assert line.endswith("; do this")
         assert len(line) < 200
         assert line.isprintable()
 
@@ -69,13 +68,13 @@ def test_an_item_of_a_list_is_named_by_its_field() -> None:
 
 
 def test_a_default_stands_for_a_field_that_is_not_there() -> None:
-    empty = Fields({}, "file.json", BundleError, "do this")
+    empty = Fields({}, "file.json", BundleError)
     assert empty.whole("a", 5) == 5
     assert empty.real("a", 0.5) == 0.5
     assert empty.wholes("a", (1, 2)) == (1, 2)
     assert empty.flag("a", default=True)
     assert empty.section_or_empty("a").names() == []
-    with pytest.raises(BundleError, match=r"file\.json lacks the field 'a'; do this"):
+    with pytest.raises(BundleError, match=r"file\.json lacks the field 'a'$"):
         empty.whole("a")
 
 

@@ -6,7 +6,11 @@ quantisation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -15,22 +19,45 @@ from q35chat.errors import CheckpointError, Remedy
 from q35chat.json_reader import read_json
 from q35export.config import ModelConfig
 from q35export.inventory import expected_tensors
-from q35export.matrix import HEAD, MTP, TEXT, VISION, Float32, Shape
-from q35export.safetensors_files import TensorEntry, read_header, read_rows, weight_files
-
-# Prefixes that fine-tuning tools and older layouts write, longest first.
-_PREFIXES = (
-    ("model.language_model.lm_head.", "lm_head."),
-    ("model.language_model.", TEXT),
-    ("model.visual.", VISION),
-    ("language_model.lm_head.", "lm_head."),
-    ("language_model.model.", TEXT),
-    ("language_model.", TEXT),
-    ("visual.", VISION),
-    ("model.mtp.", MTP),
-    ("model.", TEXT),
+from q35export.matrix import EMBEDDING, HEAD, MTP, TEXT, VISION, Float32, Shape
+from q35export.safetensors_files import (
+    MERGE_FIRST,
+    TensorEntry,
+    read_header,
+    read_rows,
+    weight_files,
 )
-_PACKED = (".qweight", ".qzeros", ".weight_scale", ".weight_scale_inv", ".weight_packed")
+
+# What wraps a model while it is trained, anywhere in a name; and the parts that its own names begin
+# with, which some savers repeat, others leave out.
+_WRAPPERS = {
+    "_checkpoint_wrapped_module",
+    "_fsdp_wrapped_module",
+    "_orig_mod",
+    "base_model",
+    "module",
+}
+_ROOTS = {"language_model", "model"}
+_PLACES = {
+    "embed_tokens": TEXT,
+    "layers": TEXT,
+    "lm_head": "",
+    "mtp": "",
+    "norm": TEXT,
+    "visual": "model.",
+}
+_ADAPTED = (".lora_", ".base_layer.", ".modules_to_save.")
+_COMPARED = 1 << 22  # values at a time
+_ALIKE = 2  # last parts of two names that are the same
+_PACKED = (
+    ".biases",
+    ".qweight",
+    ".qzeros",
+    ".scales",
+    ".weight_packed",
+    ".weight_scale",
+    ".weight_scale_inv",
+)
 _UNQUANTISED = "export needs the original bf16, fp16 or fp32 weights, such as Qwen/Qwen3.5-4B"
 
 
@@ -46,17 +73,56 @@ class Checkpoint:
         """Read the headers of the weight files in `folder`; no weight is read.
 
         Raises CheckpointError for a missing, empty, half-downloaded, damaged or quantised
-        checkpoint.
+        checkpoint, and for one with an adapter that is not merged.
         """
-        _refuse_quantised_config(folder)
+        refuse_quantised(folder)
         entries: dict[str, TensorEntry] = {}
+        names: dict[str, str] = {}
         for path in weight_files(folder):
-            for name, entry in read_header(path).items():
-                entries[canonical_name(name)] = entry
+            for found, entry in read_header(path).items():
+                name = canonical_name(found)
+                if names.setdefault(name, found) != found:
+                    raise CheckpointError(
+                        f"{folder} has the tensor {name} twice, as {names[name]} and as {found}: "
+                        "save it again with transformers"
+                    )
+                entries[name] = entry
         packed = next((name for name in entries if name.endswith(_PACKED)), None)
         if packed:
             raise CheckpointError(f"{folder} is a quantised checkpoint ({packed}); {_UNQUANTISED}")
+        adapted = next((name for name in entries if any(part in name for part in _ADAPTED)), None)
+        if adapted:
+            raise CheckpointError(f"{folder} holds a LoRA adapter ({adapted}): {MERGE_FIRST}")
         return cls(folder, entries)
+
+    def fit(self, config: ModelConfig) -> tuple[ModelConfig, tuple[str, ...]]:
+        """The model that these tensors are, where `config` says otherwise, with one-line remarks.
+
+        Without a tower the model sees no pictures. A head is used where it differs from the
+        embedding to which it should be tied, and stands for an embedding that is missing, both as
+        in transformers 5. Raises CheckpointError for a head that is neither there nor tied.
+        """
+        remarks = []
+        text, tower = config.text, config.vision is not None
+        if tower and not any(name.startswith(VISION) for name in self._entries):
+            wanted = expected_tensors(config, "vision")
+            if not any(self._alike(name) for name in wanted):
+                config = config.without_tower()
+                remarks.append("there is no vision tower: the model will see no pictures")
+        if text.tied and HEAD in self._entries:
+            head = self._entries[HEAD]
+            if not _are_equal(self._entries.setdefault(EMBEDDING, head), head):
+                config = replace(config, text=replace(text, tied=False))
+                remarks.append(
+                    f"{HEAD} differs from the embedding, although config.json has "
+                    "tie_word_embeddings true: it is used, as transformers does"
+                )
+        elif not text.tied and HEAD not in self._entries:
+            raise CheckpointError(
+                f"config.json has tie_word_embeddings false, and {self.folder} has no {HEAD}: "
+                "set it to true if the embedding is the head, else take the original checkpoint"
+            )
+        return config, tuple(remarks)
 
     def expect(self, name: str, shape: Shape) -> None:
         """Raise CheckpointError unless the tensor is there with this shape, and readable."""
@@ -120,8 +186,10 @@ class Checkpoint:
             )
 
     def _remarks(self, config: ModelConfig, *, with_mtp: bool) -> tuple[str, ...]:
-        known = expected_tensors(config, "text").keys() | expected_tensors(config, "vision").keys()
-        unused = sorted(self._entries.keys() - known - {HEAD})
+        known = expected_tensors(config, "text").keys() | {HEAD}
+        if config.vision is not None:
+            known |= expected_tensors(config, "vision").keys()
+        unused = sorted(self._entries.keys() - known)
         mtp = [name for name in unused if name.startswith(MTP)]
         other = [name for name in unused if not name.startswith(MTP)]
         remarks = []
@@ -137,11 +205,33 @@ class Checkpoint:
     def _entry(self, name: str) -> TensorEntry:
         entry = self._entries.get(name)
         if entry is None:
+            what = f"{self.folder} lacks the tensor {name}"
+            if found := self._alike(name):
+                raise CheckpointError(
+                    f"{what} and has {found}, a name of another program: "
+                    "save it with transformers, or take the original checkpoint"
+                )
             raise CheckpointError(
-                f"{self.folder} lacks the tensor {name} ({len(self._entries)} others are there); "
-                "download the checkpoint again"
+                f"{what} ({len(self._entries)} others are there, such as "
+                f"{next(iter(self._entries), 'none')}): take the original checkpoint"
             )
         return entry
+
+    @cached_property
+    def _strange(self) -> tuple[str, ...]:
+        """The names that are no tensor's of transformers' model."""
+        known = (TEXT, VISION, MTP, HEAD)
+        return tuple(sorted(name for name in self._entries if not name.startswith(known)))
+
+    def _alike(self, name: str) -> str:
+        """The strange name that ends most like `name`; empty where none does."""
+
+        def shared(other: str) -> int:
+            pairs = zip(reversed(name.split(".")), reversed(other.split(".")), strict=False)
+            return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+        found = max(self._strange, key=shared, default="")
+        return found if found and shared(found) > _ALIKE else ""
 
     def _finite(self, name: str, array: Float32) -> Float32:
         # The extremes are NaN if any value is: two passes, and no temporary of the array's size.
@@ -155,18 +245,34 @@ class Checkpoint:
 
 def canonical_name(name: str) -> str:
     """The state-dict name of transformers' model for a name found in a file."""
-    for prefix, canonical in _PREFIXES:
-        if name.startswith(prefix):
-            return canonical + name.removeprefix(prefix)
-    return name
+    parts = [part for part in name.split(".") if part not in _WRAPPERS]
+    own = list(dropwhile(lambda part: part in _ROOTS, parts))
+    place = _PLACES.get(own[0]) if own else None
+    return name if place is None else place + ".".join(own)
 
 
-def _refuse_quantised_config(folder: Path) -> None:
+def refuse_quantised(folder: Path) -> None:
+    """Raise CheckpointError where `config.json` says that the weights are quantised."""
     try:
         raw = read_json(folder / "config.json")
     except ValueError:
         return
-    method = raw.get("quantization_config") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict):
+        return
+    method = raw.get("quantization_config") or raw.get("quantization")
     if method:
-        kind = method.get("quant_method", "unknown") if isinstance(method, dict) else method
+        other = "MLX" if "quantization" in raw else "unknown"
+        kind = method.get("quant_method", other) if isinstance(method, dict) else method
         raise CheckpointError(f"{folder} is a quantised checkpoint ({kind}); {_UNQUANTISED}")
+
+
+def _are_equal(one: TensorEntry, other: TensorEntry) -> bool:
+    """Whether two tensors hold the same numbers; read piece by piece up to the first other one."""
+    if one.shape != other.shape or not one.shape or not (one.readable and other.readable):
+        return one is other
+    step = max(1, _COMPARED // max(1, math.prod(one.shape[1:])))
+    return one is other or all(
+        np.array_equal(read_rows(one, start, stop), read_rows(other, start, stop))
+        for start in range(0, one.shape[0], step)
+        for stop in (min(start + step, one.shape[0]),)
+    )

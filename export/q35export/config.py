@@ -6,12 +6,14 @@ may hold one as a literal. Defaults are those of transformers' `Qwen3_5Config`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from q35chat.errors import CheckpointError
+from q35chat.errors import CheckpointError, Remedy
 from q35chat.json_reader import MOST_COUNT, Fields, read_json
+from q35export.safetensors_files import no_checkpoint
 
 LayerType = Literal["linear_attention", "full_attention"]
 
@@ -22,7 +24,10 @@ _MOST_SIDE: Final = 1024
 _LEAST_THETA: Final = 1e-6
 _KINDS: Final = ("linear_attention", "full_attention")
 _SHOWN: Final = 60
-_ADVICE: Final = "download the checkpoint again"
+_TEXT_ONLY: Final = "qwen3_5_text"
+_MODELS: Final = ("qwen3_5", _TEXT_ONLY)
+NO_TOKEN: Final = -1
+_wrong: Final = partial(CheckpointError, remedy=Remedy.DOWNLOAD_AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,30 +120,39 @@ class VisionConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """A whole Qwen3.5 model."""
+    """A whole Qwen3.5 model; without `vision` it sees no pictures, and `image_token_id` is no
+    token's."""
 
     text: TextConfig
-    vision: VisionConfig
+    vision: VisionConfig | None
     image_token_id: int
     vision_start_token_id: int
     vision_end_token_id: int
+
+    @property
+    def tower(self) -> VisionConfig:
+        """The vision tower of a model that has one."""
+        assert self.vision is not None
+        return self.vision
+
+    def without_tower(self) -> ModelConfig:
+        """The model as one that sees no pictures."""
+        return replace(self, vision=None, image_token_id=NO_TOKEN)
 
 
 def load_config(folder: Path) -> ModelConfig:
     """Read `config.json` of the checkpoint in `folder`.
 
-    Raises CheckpointError when the file is missing or unreadable, when `model_type` is not
-    `qwen3_5`, and for values that the exported graphs could not honour.
+    Raises CheckpointError when the file is missing or unreadable, when `model_type` is neither
+    `qwen3_5` nor `qwen3_5_text`, and for values that the exported graphs could not honour.
     """
     path = folder / "config.json"
     if not path.exists():
-        raise CheckpointError(
-            f"{folder} holds no config.json: give the folder of a Qwen3.5 checkpoint"
-        )
+        raise no_checkpoint(folder, "config.json")
     try:
         return parse_config(read_json(path), str(path))
     except ValueError as error:
-        raise CheckpointError(f"cannot read {path}: {error}; {_ADVICE}") from error
+        raise _wrong(f"cannot read {path}: {error}") from error
 
 
 def parse_config(raw: object, where: str = "config.json") -> ModelConfig:
@@ -146,29 +160,28 @@ def parse_config(raw: object, where: str = "config.json") -> ModelConfig:
 
     Raises CheckpointError.
     """
-    fields = Fields(raw, where, CheckpointError, _ADVICE)
+    fields = Fields(raw, where, _wrong)
     model_type = fields.raw("model_type")
-    if model_type != "qwen3_5":
+    if model_type not in _MODELS:
         raise CheckpointError(
-            f"model_type is {_named(model_type)}, not 'qwen3_5': only Qwen3.5 checkpoints can be "
-            "exported"
+            f"model_type is {_named(model_type)}, not 'qwen3_5': only dense checkpoints of "
+            "Qwen3.5, Qwen3.6 and Qwen3.8 can be exported"
         )
-    text = _text(_section(fields, "text_config"), fields)
+    text = _text(fields if model_type == _TEXT_ONLY else fields.section("text_config"), fields)
     config = ModelConfig(
         text=text,
-        vision=_vision(_section(fields, "vision_config"), text.hidden_size),
+        vision=None,
         image_token_id=fields.whole("image_token_id", 248056, most=MOST_COUNT),
         vision_start_token_id=fields.whole("vision_start_token_id", 248053, most=MOST_COUNT),
         vision_end_token_id=fields.whole("vision_end_token_id", 248054, most=MOST_COUNT),
     )
+    if model_type == _TEXT_ONLY or not fields.has("vision_config"):
+        config = config.without_tower()
+    else:
+        vision = _vision(fields.section("vision_config"), text.hidden_size)
+        config = replace(config, vision=vision)
     _check(config)
     return config
-
-
-def _section(fields: Fields, name: str) -> Fields:
-    if not fields.has(name):
-        raise CheckpointError(f"config.json has no {name}: a text-only Qwen3.5 is not supported")
-    return fields.section(name)
 
 
 def _layer_types(fields: Fields) -> tuple[LayerType, ...]:
@@ -290,11 +303,12 @@ def _check(config: ModelConfig) -> None:
         "linear_num_key_heads",
         text.linear_key_heads,
     )
-    _divides("vision hidden_size", vision.hidden_size, "num_heads", vision.num_heads)
-    if vision.head_dim % 4:
-        raise CheckpointError(f"vision head_dim {vision.head_dim} is not a multiple of 4")
-    if vision.grid_side**2 != vision.num_positions:
-        raise CheckpointError(f"num_position_embeddings {vision.num_positions} is not a square")
+    if vision is not None:
+        _divides("vision hidden_size", vision.hidden_size, "num_heads", vision.num_heads)
+        if vision.head_dim % 4:
+            raise CheckpointError(f"vision head_dim {vision.head_dim} is not a multiple of 4")
+        if vision.grid_side**2 != vision.num_positions:
+            raise CheckpointError(f"num_position_embeddings {vision.num_positions} is not a square")
     rope = text.rope
     if rope.dim % 2 or sum(rope.sections) != rope.dim // 2:
         raise CheckpointError(

@@ -101,6 +101,10 @@ class Graph:
         """A constant int64 vector."""
         return self.constant(np.array(values, dtype=np.int64))
 
+    def scalar(self, value: int) -> ir.Value:
+        """A constant int64 of rank 0."""
+        return self.constant(np.array(value, dtype=np.int64))
+
     def weight(self, name: str, array: Array) -> ir.Value:
         """A tensor at hand, stored outside the graph file."""
         stored = self.sink.store(array.nbytes, lambda: iter((array,)))

@@ -19,6 +19,7 @@ Shape = tuple[int, ...]
 # Canonical names are those of transformers' `Qwen3_5ForConditionalGeneration` state dict.
 TEXT = "model.language_model."
 VISION = "model.visual."
+EMBEDDING = f"{TEXT}embed_tokens.weight"
 HEAD = "lm_head.weight"
 MTP = "mtp."
 

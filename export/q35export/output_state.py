@@ -146,6 +146,7 @@ def is_complete(state: OutputState, request: ExportRequest, fingerprint: str) ->
         case Unreadable(broken) if not request.force:
             raise broken
         case Standing(bundle) if not request.force:
+            request = _as_seen(request, bundle)
             differences = _differences(bundle.manifest, request, fingerprint)
             if differences:
                 raise OccupiedError(
@@ -153,6 +154,11 @@ def is_complete(state: OutputState, request: ExportRequest, fingerprint: str) ->
                 )
             return all(component in bundle.manifest.graphs for component in request.components)
     return False
+
+
+def _as_seen(request: ExportRequest, bundle: Bundle) -> ExportRequest:
+    """The request as it is of the model in `bundle`, which may see no pictures."""
+    return replace(request, pictures=bundle.manifest.model.image_token_id is not None)
 
 
 def left_to_do(
@@ -168,6 +174,7 @@ def left_to_do(
     if not is_complete(state, request, fingerprint) or not isinstance(state, Standing):
         return request
     bundle = state.bundle
+    request = _as_seen(request, bundle)
     size = sum(entry.size for entry in bundle.manifest.files.values())
     if size >= _NOTED_BYTES:
         reporter.note(f"checking {readable_size(size)} in {bundle.path}")

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from q35chat import __version__
 from q35chat.bundle.bundle import Bundle
-from q35chat.errors import CheckpointError, ExportError, Option, UsageError
+from q35chat.errors import CheckpointError, ExportError, Option, Remedy, UsageError
 from q35chat.text import readable_size
 from q35chat.user_input import MIN_CAPACITY
-from q35export.checkpoint import Checkpoint
+from q35export.checkpoint import Checkpoint, refuse_quantised
 from q35export.components import (
     Builders,
     budgeted_plan,
@@ -42,10 +42,10 @@ from q35export.output_state import (
     place_of,
 )
 from q35export.plan import check_space, make_plan
-from q35export.processor import processor_files
+from q35export.processor import processor_files, written
 from q35export.progress import Reporter
 from q35export.request import ExportPlan, ExportRequest, ExportResult, default_target
-from q35export.source import LocalCheckpoint, is_same_hub_source, resolve
+from q35export.source import LocalCheckpoint, Note, is_same_hub_source, resolve
 from q35export.staging import (
     exclusive,
     publish,
@@ -80,7 +80,7 @@ def export(
         check_replaceable(request.out)
     if request.dry_run:
         local = resolve(request, reporter.note, weights=False)
-        made_of = _gather(request, local, builders, reporter)
+        made_of = _checked(gather(request, local, builders, reporter.note))
         _, plan = _planned(made_of, state)
         message = f"dry run: nothing was written to {request.out}"
         return ExportResult("planned", request.out, message, local.folder, plan)
@@ -96,7 +96,8 @@ def export(
         return _up_to_date(request, local)
     request = remaining
     check_replaceable(request.out)
-    made_of = _gather(request, local, builders, reporter)
+    made_of = _checked(gather(request, local, builders, reporter.note))
+    request = made_of.request
     with sigterm_raises(), exclusive(request.out):
         state = inspect(request.out)
         if is_complete(state, request, local.source.fingerprint):
@@ -117,28 +118,37 @@ def _known_fingerprint(state: OutputState, request: ExportRequest) -> str | None
     return None
 
 
-def _gather(
-    request: ExportRequest, local: LocalCheckpoint, builders: Builders, reporter: Reporter
+def gather(
+    request: ExportRequest, local: LocalCheckpoint, builders: Builders, note: Note
 ) -> Ingredients:
     """What the bundle is made of, once everything in it is checked that can be without reading a
-    weight; of a checkpoint that was fetched without its weights, zeros."""
+    weight; of a checkpoint that was fetched without its weights, zeros.
+
+    Of a model without a vision tower the request, too. Raises CheckpointError.
+    """
     config = load_config(local.folder)
-    longest = config.text.max_positions
-    if request.max_seq_len > longest:
-        raise UsageError(
-            f"{Option.MAX_SEQ_LEN} {request.max_seq_len} is more than the model's {longest} "
-            f"positions (max_position_embeddings); give {MIN_CAPACITY} to {longest}"
-        )
+    refuse_quantised(local.folder)
     weights: TensorSource = Inventory()
+    remarks: tuple[str, ...] = ()
     if local.complete:
         weights = checkpoint = Checkpoint.open(local.folder)
-        for remark in checkpoint.check(config, request.weights):
-            reporter.note(remark)
+        config, remarks = checkpoint.fit(config)
+    request = replace(request, pictures=config.vision is not None)
+    if not request.components:
+        raise CheckpointError(
+            f"{local.folder} has no vision tower, the model sees no pictures:", Remedy.WHOLE_BUNDLE
+        )
+    if local.complete:
+        remarks += checkpoint.check(config, request.weights)
+    for remark in remarks:
+        note(remark)
+    processor = processor_files(local.folder, config, note)
     drafts = None
     if request.mtp and "text" in request.components:
         from q35export.calibration.frequent import frequent_tokens  # noqa: PLC0415
 
-        drafts = frequent_tokens(local.folder, config.text.vocab_size)
+        with written(processor) as folder:
+            drafts = frequent_tokens(folder, config.text.vocab_size)
         if drafts is not None:
             builders = {**builders, "text": text_builder(drafts=drafts)}
     return Ingredients(
@@ -147,9 +157,20 @@ def _gather(
         config=config,
         weights=weights,
         builders=builders,
-        processor=processor_files(local.folder),
+        processor=processor,
         drafts=drafts,
     )
+
+
+def _checked(made_of: Ingredients) -> Ingredients:
+    """As it is; UsageError where the model has no positions for the slots that are wanted."""
+    wanted, longest = made_of.request.max_seq_len, made_of.config.text.max_positions
+    if wanted > longest:
+        raise UsageError(
+            f"{Option.MAX_SEQ_LEN} {wanted} is more than the model's {longest} "
+            f"positions (max_position_embeddings); give {MIN_CAPACITY} to {longest}"
+        )
+    return made_of
 
 
 def _write(
@@ -160,7 +181,7 @@ def _write(
     check_space(plan)
     try:
         with (
-            _rounded(made_of, local, plan, reporter) as rounded,
+            _rounded(made_of, plan, reporter) as rounded,
             staging_folder(request.out) as folder,
         ):
             if request.budget:  # planned before anybody knew where the bits would go
@@ -177,7 +198,7 @@ def _write(
 
 @contextmanager
 def _rounded(
-    made_of: Ingredients, local: LocalCheckpoint, planned: ExportPlan, reporter: Reporter
+    made_of: Ingredients, planned: ExportPlan, reporter: Reporter
 ) -> Iterator[Ingredients]:
     """With the builder of a decoder whose matrices are rounded and measured, where they are to be
     quantised."""
@@ -192,7 +213,8 @@ def _rounded(
     from q35export.calibration.text import read_texts  # noqa: PLC0415
 
     weights, plan = made_of.weights, text_plan(request)
-    texts = read_texts(request, local.folder, config)
+    with written(made_of.processor) as read:
+        texts = read_texts(request, read, config)
     check_space(planned, work_bytes(config, plan, texts))
     options = component_options(request, "text") | {"max_seq_len": 0, "mtp": ""}
     key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
@@ -200,9 +222,9 @@ def _rounded(
     if request.rounding == "calibrated":
         folder = resumable_folder(request.out, key)
     with folder as work:
-        if texts.calibration and request.calibration is None:
-            with suppress(CheckpointError):  # of a checkpoint without a vision tower
-                shown = picture_windows(made_of.config, weights, plan, local.folder, work)
+        if texts.calibration and request.calibration is None and made_of.config.vision:
+            with suppress(CheckpointError), written(made_of.processor) as read:  # half a tower
+                shown = picture_windows(made_of.config, weights, plan, read, work)
                 texts = replace(texts, calibration=[*texts.calibration, *shown])
         told: dict[str, str] = {}
         if request.budget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import onnx_ir as ir
@@ -28,14 +28,14 @@ def make_plan(
     request: ExportRequest,
     config: ModelConfig,
     builders: Builders,
-    processor: tuple[Path, ...],
+    processor: Mapping[str, bytes],
     keep: Bundle | None,
 ) -> ExportPlan:
     """Build every graph of the request without weights and add up the sizes.
 
     `keep` is the bundle whose remaining component is kept. Sizes are exact, the manifest aside.
     """
-    files = [PlannedFile(bundled_name(file), file.stat().st_size) for file in processor]
+    files = [PlannedFile(bundled_name(name), len(data)) for name, data in processor.items()]
     kept_graphs = _kept_graphs(keep, request)
     twice = _kept_twice(kept_graphs)
     for component in request.components:

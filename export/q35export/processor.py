@@ -1,65 +1,167 @@
-"""The tokenizer and processor files of a checkpoint, which a bundle carries unchanged."""
+"""The tokenizer and processor files of a checkpoint, which a bundle carries unchanged.
+
+They are tried before anything is written, by the readers that the chat has: an export makes nothing
+that no chat can open.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from q35chat.bundle.bundle import PROCESSOR_FOLDER, FileEntry
-from q35chat.errors import CheckpointError
-from q35chat.json_reader import Fields, read_json
+from q35chat.chat.checkpoint import ChatFiles
+from q35chat.errors import BundleError, CheckpointError, Remedy
+from q35chat.vision.rules import PictureRules, picture_sections
+from q35export.config import ModelConfig
 
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-_PICTURES = ("preprocessor_config.json", "processor_config.json")
-_TEMPLATES = ("chat_template.jinja", "chat_template.json")
-_OTHERS = (
+_TOKENIZER = "tokenizer.json"
+_VOCABULARY = ("vocab.json", "merges.txt")
+_CARRIED = (
+    _TOKENIZER,
+    "tokenizer_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
     "config.json",
     "generation_config.json",
-    "vocab.json",
-    "merges.txt",
+    *_VOCABULARY,
     "added_tokens.json",
     "special_tokens_map.json",
 )
+_POINTER = b"version https://git-lfs"
+
+Note = Callable[[str], None]
 
 
-def processor_files(folder: Path) -> tuple[Path, ...]:
-    """The files to copy from the checkpoint `folder`.
+def processor_files(folder: Path, config: ModelConfig, note: Note) -> dict[str, bytes]:
+    """The files to carry from the checkpoint `folder`, by name.
 
-    Raises CheckpointError when the tokenizer, the chat template or the picture processor is
-    missing.
+    `note` hears which file is believed where two contradict each other. Raises CheckpointError
+    where the chat could not read them, or not talk with them.
     """
-    for name in _TOKENIZER:
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder} lacks {name}; download the checkpoint again")
-    path = folder / "tokenizer_config.json"
+    files = {name: _read(folder / name) for name in _CARRIED if (folder / name).is_file()}
+    if _TOKENIZER not in files:
+        files[_TOKENIZER] = _built_tokenizer(folder)
+    with written(files) as copy:
+        try:
+            _try(copy, config, note)
+        except BundleError as error:
+            what = error.what.replace(str(copy), str(folder))
+            raise CheckpointError(what, Remedy.CORRECT_FILE) from error
+    return files
+
+
+@contextmanager
+def written(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """A folder with these files alone, as a bundle will have them; gone afterwards."""
+    with TemporaryDirectory(prefix="q35chat-") as folder:
+        for name, data in files.items():
+            Path(folder, name).write_bytes(data)
+        yield Path(folder)
+
+
+def _read(path: Path) -> bytes:
     try:
-        tokenizer = Fields(read_json(path), str(path), CheckpointError, "download it again")
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not valid JSON ({error}); download it again") from error
-    needed: tuple[tuple[str, ...], ...] = (
-        _PICTURES,
-        () if tokenizer.raw("chat_template") else _TEMPLATES,
-    )
-    for names in needed:
-        if names and not any((folder / name).is_file() for name in names):
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    if data.startswith(_POINTER):
+        raise CheckpointError(
+            f"{path} is a Git LFS pointer of {len(data):,} bytes, not the file; run `git lfs pull`"
+        )
+    return data
+
+
+def _built_tokenizer(folder: Path) -> bytes:
+    """The `tokenizer.json` that transformers makes of a vocabulary and its merges."""
+    for name in _VOCABULARY:
+        if not (folder / name).is_file():
             raise CheckpointError(
-                f"{folder} has neither {' nor '.join(names)}; download the checkpoint again"
+                f"{folder} has neither {_TOKENIZER} nor {' and '.join(_VOCABULARY)}: copy them "
+                "from the original checkpoint"
             )
-    carried = (*_TOKENIZER, *_PICTURES, *_TEMPLATES, *_OTHERS)
-    return tuple(folder / name for name in carried if (folder / name).is_file())
+    from transformers.models.qwen3_5.tokenization_qwen3_5 import (  # noqa: PLC0415  (heavy)
+        Qwen3_5Tokenizer,
+    )
+
+    vocabulary, merges = (str(folder / name) for name in _VOCABULARY)
+    try:  # AutoTokenizer does not look for these files and makes an empty one
+        tokenizer = Qwen3_5Tokenizer.from_pretrained(
+            folder, vocab_file=vocabulary, merges_file=merges, local_files_only=True
+        )
+    except Exception as error:
+        why = " ".join(str(error).split())
+        raise CheckpointError(f"{folder / _VOCABULARY[0]} makes no tokenizer: {why}") from error
+    text: str = tokenizer.backend_tokenizer.to_str()
+    return text.encode()
 
 
-def bundled_name(file: Path) -> str:
+def _try(folder: Path, config: ModelConfig, note: Note) -> None:
+    """Read the files and render a conversation. Raises BundleError."""
+    files = ChatFiles.read(folder, pictures=config.vision is not None)
+    used, *others = files.tokenizer.template_files
+    for other in others:
+        note(f"{used} and {other} differ: the template of {used} is used, as transformers does")
+    if not files.stop_ids:
+        raise BundleError(
+            f"{folder / 'generation_config.json'} has no eos_token_id, and neither tokenizer nor "
+            "chat template say what ends an answer"
+        )
+    rows = config.text.vocab_size
+    token, spelling = files.tokenizer.last
+    if token >= rows:
+        raise BundleError(
+            f"{folder / _TOKENIZER}: the token {spelling!r} has the id {token}, the embedding only "
+            f"{rows} rows (vocab_size of config.json)"
+        )
+    pictures = files.rules is not None and _try_pictures(folder, files, config, note)
+    for thinking in (False, True):
+        files.conversation(picture=pictures, thinking=thinking)
+
+
+def _try_pictures(folder: Path, files: ChatFiles, config: ModelConfig, note: Note) -> bool:
+    """Whether pictures can be shown to the model, by its template. Raises BundleError."""
+    vision = config.tower
+    assert files.rules is not None
+    files.rules.check(
+        patch_size=vision.patch_size,
+        temporal_patch_size=vision.temporal_patch_size,
+        merge_size=vision.merge_size,
+    )
+    _, *others = picture_sections(folder)
+    if others and _rules(*others[0]) != files.rules:
+        note(
+            "processor_config.json and preprocessor_config.json differ: the first is used, as "
+            "transformers does"
+        )
+    takes = files.takes_pictures(config.image_token_id)
+    if not takes:
+        note("the chat template has no place for pictures: the chat will take none")
+    return takes
+
+
+def _rules(config: object, where: str) -> PictureRules | None:
+    try:
+        return PictureRules.from_config(config, where)
+    except BundleError:
+        return None
+
+
+def bundled_name(name: str) -> str:
     """The path of a processor file inside a bundle."""
-    return f"{PROCESSOR_FOLDER}/{file.name}"
+    return f"{PROCESSOR_FOLDER}/{name}"
 
 
-def copy_processor(files: tuple[Path, ...], bundle: Path) -> dict[str, FileEntry]:
-    """Copy `files` into the folder `bundle`; what the manifest says of them, by path."""
+def copy_processor(files: Mapping[str, bytes], bundle: Path) -> dict[str, FileEntry]:
+    """Write `files` into the folder `bundle`; what the manifest says of them, by path."""
     (bundle / PROCESSOR_FOLDER).mkdir()
     entries = {}
-    for file in files:
-        data = file.read_bytes()
-        (bundle / bundled_name(file)).write_bytes(data)
-        entries[bundled_name(file)] = FileEntry(len(data), hashlib.sha256(data).hexdigest())
+    for name, data in files.items():
+        (bundle / bundled_name(name)).write_bytes(data)
+        entries[bundled_name(name)] = FileEntry(len(data), hashlib.sha256(data).hexdigest())
     return entries

@@ -47,7 +47,8 @@ class ExportRequest:
     the model really sees, in minutes instead of seconds), `calibration` (the text to do it with;
     None: our own) and `bits` (what a weight of the decoder takes on average, its scale included,
     where some take more than others; None: as the precision has it); for "ascend-310p" the options
-    from `dtype` to `stateless_prefill`, as its `AscendOptions` describe them.
+    from `dtype` to `stateless_prefill`, as its `AscendOptions` describe them. No option: `pictures`
+    is False where the model sees none.
     """
 
     model: str = DEFAULT_MODEL
@@ -71,6 +72,7 @@ class ExportRequest:
     calibrate: bool = True
     calibration: Path | None = None
     bits: float | None = None
+    pictures: bool = True
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
@@ -143,7 +145,8 @@ class ExportRequest:
     @property
     def components(self) -> tuple[str, ...]:
         """The components to build, in the order they are built."""
-        return COMPONENTS[self.runs_on] if self.component == "all" else (self.component,)
+        names = COMPONENTS[self.runs_on] if self.component == "all" else (self.component,)
+        return tuple(name for name in names if self.pictures or name != "vision")
 
     @property
     def weights(self) -> tuple[str, ...]:

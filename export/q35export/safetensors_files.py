@@ -35,6 +35,14 @@ _MAX_HEADER = 100_000_000
 _MOST = 2**63 - 1
 _MOST_SIDES = 64
 _SINGLE = "model.safetensors"
+_SHOWN = 60
+NOT_GGUF = (
+    "export reads the safetensors of the original checkpoint, in bf16, fp16 or fp32: give that one"
+)
+MERGE_FIRST = (
+    "merge it into its model first (merge_and_unload of PEFT, then save_pretrained), and give the "
+    "folder of the whole model"
+)
 _INDEX = "model.safetensors.index.json"
 _NUMBERED = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.safetensors")
 
@@ -202,7 +210,7 @@ def _indexed(folder: Path) -> list[str]:
 def _listed(folder: Path) -> list[str]:
     names = sorted(path.name for path in folder.glob("*.safetensors"))
     if not names:
-        raise CheckpointError(_why_no_weights(folder))
+        raise no_checkpoint(folder)
     numbered = _NUMBERED.fullmatch(names[0])
     if numbered is None:
         return names
@@ -210,17 +218,32 @@ def _listed(folder: Path) -> list[str]:
     return [f"{numbered['stem']}-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
 
 
-def _why_no_weights(folder: Path) -> str:
-    if not any(folder.iterdir()):
-        return f"{folder} is empty: give the folder of a Qwen3.5 checkpoint"
+def no_checkpoint(folder: Path, lacking: str = "safetensors files") -> CheckpointError:
+    """What the folder is instead of a whole checkpoint, and what to give."""
+    adapter = folder / "adapter_config.json"
     unfinished = sum(1 for _ in folder.rglob("*.incomplete"))
-    if unfinished:
-        return (
-            f"{folder} is half-downloaded: {unfinished} .incomplete files and no safetensors; "
+    if not any(folder.iterdir()):
+        what = f"{folder} is empty: give the folder of a Qwen3.5 checkpoint"
+    elif unfinished:
+        what = (
+            f"{folder} is half-downloaded: {unfinished} .incomplete files and no {lacking}; "
             "download the checkpoint again"
         )
-    if any(folder.glob("*.gguf")):
-        return f"{folder} holds GGUF weights; export reads safetensors in bf16, fp16 or fp32"
-    if any(folder.glob("*.bin")):
-        return f"{folder} holds .bin weights; save the model as safetensors first"
-    return f"{folder} holds no safetensors files: give the folder of a Qwen3.5 checkpoint"
+    elif adapter.is_file():
+        what = f"{folder} is a LoRA adapter{_base_of(adapter)}: {MERGE_FIRST}"
+    elif any(folder.glob("*.gguf")):
+        what = f"{folder} holds GGUF weights; {NOT_GGUF}"
+    elif any(folder.glob("*.bin")):
+        what = f"{folder} holds .bin weights; save the model as safetensors first"
+    else:
+        what = f"{folder} holds no {lacking}: give the folder of a Qwen3.5 checkpoint"
+    return CheckpointError(what)
+
+
+def _base_of(adapter: Path) -> str:
+    """The name of the model that an adapter changes, to be said after it; empty where unknown."""
+    try:
+        base = read_json(adapter)["base_model_name_or_path"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return f" of {base[:_SHOWN]!r}" if isinstance(base, str) and base else ""

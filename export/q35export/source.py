@@ -20,6 +20,7 @@ from q35chat.bundle.manifest import Source
 from q35chat.errors import CheckpointError, Option, Remedy, UsageError
 from q35chat.user_input import typed_path
 from q35export.request import ExportRequest
+from q35export.safetensors_files import NOT_GGUF
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _SMALL_FILES = ["*.json", "*.jinja", "merges.txt"]
@@ -76,7 +77,10 @@ def resolve(request: ExportRequest, note: Note, *, weights: bool = True) -> Loca
     patterns = _SMALL_FILES + (_WEIGHTS if weights else [])
     note(f"fetching {request.model} from {request.source} (or its cache)")
     fetch = _from_modelscope if request.source == "modelscope" else _from_huggingface
-    return replace(fetch(request.model, request.revision, patterns), complete=weights)
+    local = fetch(request.model, request.revision, patterns)
+    if "gguf" in request.model.lower() and not (local.folder / "config.json").is_file():
+        raise CheckpointError(f"{request.model} has GGUF weights; {NOT_GGUF}")
+    return replace(local, complete=weights)
 
 
 def local_folder(model: str) -> Path | None:
@@ -89,6 +93,8 @@ def local_folder(model: str) -> Path | None:
 def _local(folder: Path) -> LocalCheckpoint:
     if not os.path.isdir(folder):  # noqa: PTH112  (False for any name that is none)
         found = "is not a folder" if os.path.exists(folder) else "does not exist"  # noqa: PTH110
+        if folder.is_file() and folder.suffix == ".gguf":
+            raise CheckpointError(f"{folder} is a GGUF file; {NOT_GGUF}")
         raise CheckpointError(f"{folder} {found}: give the folder of a Qwen3.5 checkpoint")
     try:
         fingerprint = f"folder:{folder_fingerprint(folder)}"

@@ -46,7 +46,7 @@ class Ingredients:
     config: ModelConfig
     weights: TensorSource
     builders: Builders
-    processor: tuple[Path, ...]
+    processor: Mapping[str, bytes]
     kept: Mapping[str, str] = field(default_factory=dict)
     drafts: npt.NDArray[np.int64] | None = None
 
@@ -148,13 +148,13 @@ def _facts(config: ModelConfig) -> ModelFacts:
     return ModelFacts(
         vocab_size=text.vocab_size,
         hidden_size=text.hidden_size,
-        image_token_id=config.image_token_id,
+        image_token_id=config.image_token_id if vision else None,
         vision_start_token_id=config.vision_start_token_id,
         vision_end_token_id=config.vision_end_token_id,
-        patch_size=vision.patch_size,
-        temporal_patch_size=vision.temporal_patch_size,
-        spatial_merge_size=vision.merge_size,
-        position_grid_side=vision.grid_side,
+        patch_size=vision.patch_size if vision else 0,
+        temporal_patch_size=vision.temporal_patch_size if vision else 0,
+        spatial_merge_size=vision.merge_size if vision else 0,
+        position_grid_side=vision.grid_side if vision else 0,
         layer_types=text.layer_types,
         num_hidden_layers=len(text.layer_types),
     )

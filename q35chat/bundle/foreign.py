@@ -10,18 +10,20 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from q35chat.bundle.bundle import Bundle, Depth, FileEntry, Manifest, ModelFacts, Source, is_bundle
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, Remedy
 from q35chat.json_reader import MOST_COUNT, Fields, read_json
 
 _KINDS = ("vision", "prefill", "decode")
 _NEEDED_KINDS = ("prefill", "decode")
 _PROCESSOR = ("processor", "tokenizer", ".")
-_ADVICE: Final = "copy the config.json of the Qwen3.5 checkpoint"
-_NEEDED = ("tokenizer.json", "config.json", "preprocessor_config.json")
+_wrong: Final = partial(BundleError, remedy=Remedy.COPY_CONFIG)
+_NEEDED = ("tokenizer.json", "config.json")
+_PICTURES = ("preprocessor_config.json", "processor_config.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def _processor(path: Path) -> Path:
     others = sorted(folder.name for folder in path.iterdir() if folder.is_dir())
     for name in (*_PROCESSOR, *others):
         folder = path / name
-        if all((folder / file).is_file() for file in _NEEDED):
+        there = {file for file in (*_NEEDED, *_PICTURES) if (folder / file).is_file()}
+        if there.issuperset(_NEEDED) and there.intersection(_PICTURES):
             return folder
     raise BundleError(
         f"{path} has graphs but no tokenizer: copy the checkpoint's .json and .jinja files "
@@ -101,9 +104,9 @@ def _manifest(path: Path, graphs: Mapping[str, str], processor: Path) -> Manifes
 
 def _facts(file: Path) -> ModelFacts:
     try:
-        config = Fields(read_json(file), str(file), BundleError, _ADVICE)
+        config = Fields(read_json(file), str(file), _wrong)
     except ValueError as error:
-        raise BundleError(f"{file} is no config.json of Qwen3.5: {error}; {_ADVICE}") from error
+        raise _wrong(f"{file} is no config.json of Qwen3.5: {error}") from error
     text, vision = config.section("text_config"), config.section("vision_config")
     return ModelFacts(
         vocab_size=text.count("vocab_size"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Final
 
 from q35chat.errors import BundleError, Remedy
 from q35chat.json_reader import MOST_COUNT, Fields, parse_json
@@ -17,6 +19,7 @@ from q35chat.text import json_safe
 SCHEMA = 1
 
 OptionValue = str | int
+_wrong: Final = partial(BundleError, remedy=Remedy.EXPORT_AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,13 @@ class Source:
 class ModelFacts:
     """What a runtime must know of the model and cannot read from the graphs' shapes.
 
-    `position_grid_side` is the side of the square table of learned picture positions.
+    `position_grid_side` is the side of the square table of learned picture positions. In a model
+    that sees no pictures `image_token_id` is None, and what belongs to pictures is 0.
     """
 
     vocab_size: int
     hidden_size: int
-    image_token_id: int
+    image_token_id: int | None
     vision_start_token_id: int
     vision_end_token_id: int
     patch_size: int
@@ -103,9 +107,8 @@ class Manifest:
         try:
             data = parse_json(text)
         except ValueError as error:
-            what = f"{where} is not valid JSON ({error})"
-            raise BundleError(what, Remedy.EXPORT_AGAIN) from None
-        return _manifest(Fields(data, where, BundleError, Remedy.EXPORT_AGAIN.words()))
+            raise _wrong(f"{where} is not valid JSON ({error})") from None
+        return _manifest(Fields(data, where, _wrong))
 
 
 def _manifest(fields: Fields) -> Manifest:
@@ -146,16 +149,18 @@ def _file(fields: Fields) -> FileEntry:
 
 
 def _model(fields: Fields) -> ModelFacts:
+    sees = fields.has("image_token_id") or "image_token_id" not in fields.names()
+    least = 1 if sees else 0
     return ModelFacts(
         vocab_size=fields.count("vocab_size"),
         hidden_size=fields.count("hidden_size"),
-        image_token_id=fields.whole("image_token_id", most=MOST_COUNT),
+        image_token_id=fields.whole("image_token_id", most=MOST_COUNT) if sees else None,
         vision_start_token_id=fields.whole("vision_start_token_id", most=MOST_COUNT),
         vision_end_token_id=fields.whole("vision_end_token_id", most=MOST_COUNT),
-        patch_size=fields.count("patch_size"),
-        temporal_patch_size=fields.count("temporal_patch_size"),
-        spatial_merge_size=fields.count("spatial_merge_size"),
-        position_grid_side=fields.count("position_grid_side"),
+        patch_size=fields.whole("patch_size", least=least, most=MOST_COUNT),
+        temporal_patch_size=fields.whole("temporal_patch_size", least=least, most=MOST_COUNT),
+        spatial_merge_size=fields.whole("spatial_merge_size", least=least, most=MOST_COUNT),
+        position_grid_side=fields.whole("position_grid_side", least=least, most=MOST_COUNT),
         layer_types=fields.texts("layer_types"),
         num_hidden_layers=fields.count("num_hidden_layers"),
     )

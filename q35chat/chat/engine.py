@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from q35chat.bundle.bundle import Bundle
+from q35chat.chat.checkpoint import ChatFiles
 from q35chat.chat.events import Event, PromptPlan
-from q35chat.chat.model import GenerationDefaults, Model
+from q35chat.chat.model import Model
 from q35chat.chat.prompt.kept import KeptStates
-from q35chat.chat.prompt.pictures import ModelPictures
+from q35chat.chat.prompt.pictures import SEES_NONE, ModelPictures
 from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate, Prompt
-from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
 from q35chat.chat.turn.reading import read_ahead
@@ -29,7 +29,6 @@ from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError, CapacityError, Remedy
 from q35chat.states.pool import StatePool
 from q35chat.user_input import Speculate
-from q35chat.vision.rules import PictureRules
 
 _SHORT = 16  # characters a slot that are left to the exact count
 
@@ -69,9 +68,8 @@ class ChatEngine:
         Raises BundleError for what does not fit together, RuntimeFailure from `runtime`.
         """
         manifest, folder = bundle.manifest, bundle.processor_dir
-        tokenizer = ChatTokenizer.load(folder)
-        defaults = GenerationDefaults.read(folder / "generation_config.json")
-        stop_ids = defaults.stop_ids or tokenizer.end_ids
+        facts = manifest.model
+        files = ChatFiles.read(folder, pictures=facts.image_token_id is not None)
         with ExitStack() as opened:  # closed again where one fails, to have the room to try again
 
             def open_graph(path: Path) -> GraphSession:
@@ -84,17 +82,17 @@ class ChatEngine:
             # last, so that its prefill is on a small device
             with_head = _wants_head(bundle, speculate)
             decoder = open_decoder(bundle, runtime, open_graph, with_head=with_head)
-            pictures = _pictures(bundle, runtime, vision, decoder)
+            pictures = _pictures(bundle, files, runtime, vision, decoder)
             opened.pop_all()
         cache, made_by = PrefixCache(decoder, snapshot_bytes), _digest(bundle, with_head)
         model = Model(
-            tokenizer=tokenizer,
-            template=ConversationTemplate(tokenizer, stop_ids, manifest.model.image_token_id),
+            tokenizer=files.tokenizer,
+            template=ConversationTemplate(files.tokenizer, files.stop_ids, facts.image_token_id),
             pictures=pictures,
             decoder=decoder,
             cache=cache,
-            stop_ids=stop_ids,
-            image_token_id=manifest.model.image_token_id,
+            stop_ids=files.stop_ids,
+            image_token_id=facts.image_token_id,
             quantised=manifest.precision.startswith("int"),
             speculate=speculate,
             kept=KeptStates(states, made_by, decoder, cache) if states and made_by else None,
@@ -107,9 +105,11 @@ class ChatEngine:
             capacity=decoder.capacity,
             is_demo=is_demo,
             kept=manifest.kept,
+            pictures=pictures.seen,
+            offers=files.tokenizer.offers,
         )
         vocabulary = manifest.files["processor/tokenizer.json"].sha256
-        return cls(model, info, vocabulary, defaults.sampling)
+        return cls(model, info, vocabulary, files.sampling)
 
     def close(self) -> None:
         """Free the graphs with all memory of theirs, and what was kept to be used again; further
@@ -170,7 +170,24 @@ class ChatEngine:
             for turn in turns
             for attachment in turn.attachments
         ]
-        return self._model.template.prompt(turns, pictures, thinking=settings.thinking)
+        prompt = self._model.template.prompt(
+            turns,
+            pictures,
+            thinking=settings.thinking,
+            effort=settings.reasoning_effort,
+            preserve=settings.preserve_thinking,
+        )
+        self._check_ids(prompt)
+        return prompt
+
+    def _check_ids(self, prompt: Prompt) -> None:
+        """Refuse a token that the model has no embedding for: its tokenizer is of another one."""
+        last, rows = int(prompt.ids.max(initial=0)), self._model.decoder.vocab_size
+        if last >= rows:
+            raise BundleError(
+                f"{self.tokenizer.piece(last)!r} in this chat has the id {last}, the model has "
+                f"only {rows} rows of embeddings: leave it out, or export another checkpoint"
+            )
 
     def _check_length(self, text: str) -> None:
         """Refuse a question of which even the fewest tokens have no place."""
@@ -215,17 +232,26 @@ def _wants_head(bundle: Bundle, speculate: Speculate) -> bool:
 
 
 def _pictures(
-    bundle: Bundle, runtime: Runtime, vision: GraphSession | None, decoder: Decoder
+    bundle: Bundle,
+    files: ChatFiles,
+    runtime: Runtime,
+    vision: GraphSession | None,
+    decoder: Decoder,
 ) -> ModelPictures:
-    facts = bundle.manifest.model
-    rules = PictureRules.read(bundle.processor_dir / "preprocessor_config.json")
+    facts, rules = bundle.manifest.model, files.rules
+    if rules is None or facts.image_token_id is None:
+        return ModelPictures(None, 0, None, missing=SEES_NONE)
     rules.check(
         patch_size=facts.patch_size,
         temporal_patch_size=facts.temporal_patch_size,
         merge_size=facts.spatial_merge_size,
     )
-    if vision is None:
+    missing = ""
+    if not files.takes_pictures(facts.image_token_id):
+        missing = "this model's template takes no pictures"
+    elif vision is None:
         missing = f"this bundle has no vision graph: {bundle.adding('vision')}"
+    if missing or vision is None:
         return ModelPictures(rules, facts.position_grid_side, None, missing=missing)
     try:
         encoder = runtime.encoder(vision, facts.spatial_merge_size, decoder.image_width)

@@ -7,15 +7,16 @@ they are consumed and belong in a worker thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from q35chat.chat.events import Usage
-from q35chat.chat.values import Turn
+from q35chat.chat.values import TemplateOffers, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What the meters name: model, where it runs, how it was exported, what rounding kept of it."""
+    """What the meters name: model, where it runs, how it was exported, what rounding kept of it,
+    whether it sees `pictures`, and what its template `offers`."""
 
     name: str
     target: str
@@ -24,6 +25,8 @@ class ModelInfo:
     capacity: int
     is_demo: bool
     kept: str = ""
+    pictures: bool = True
+    offers: TemplateOffers = field(default_factory=TemplateOffers)
 
 
 @dataclass(frozen=True, slots=True)

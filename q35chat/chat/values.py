@@ -8,9 +8,21 @@ from typing import Literal
 from q35chat.chat.events import FinishReason
 from q35chat.engine.rules import SamplingSettings
 
-__all__ = ["HEADING", "Attachment", "ChatSettings", "Role", "SamplingSettings", "Turn"]
+__all__ = [
+    "EFFORT",
+    "HEADING",
+    "PRESERVE",
+    "Attachment",
+    "ChatSettings",
+    "Role",
+    "SamplingSettings",
+    "TemplateOffers",
+    "Turn",
+]
 
 Role = Literal["system", "user", "assistant"]
+EFFORT, PRESERVE = "reasoning_effort", "preserve_thinking"
+"""Variables of chat templates."""
 HEADING = "What was said before, in short"
 """Above the summary of an earlier conversation."""
 
@@ -40,11 +52,33 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateOffers:
+    """`efforts` are the words for how hard to think, in the template's order; `preserves` tells
+    that thoughts of earlier answers can be kept in the prompt or left out; `instructor` is the role
+    of a system prompt."""
+
+    efforts: tuple[str, ...] = ()
+    preserves: bool = False
+    instructor: str = "system"
+
+    def chosen(self, effort: str, preserve: bool | None) -> dict[str, object]:
+        """The variables for what was chosen, as far as the template understands it."""
+        found: dict[str, object] = {}
+        if effort in self.efforts:
+            found[EFFORT] = effort
+        if self.preserves and preserve is not None:
+            found[PRESERVE] = preserve
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class ChatSettings:
     """What a turn is generated with. Limits are in tokens; None means up to capacity.
 
     `thinking_budget` limits the reasoning, `max_new_tokens` the answer after it. `loop_guard`
-    ends reasoning, then the answer, that says the same over and over.
+    ends reasoning, then the answer, that says the same over and over. `reasoning_effort` and
+    `preserve_thinking` (of earlier answers, in the prompt) are for templates that offer them; empty
+    and None leave it to the template.
     """
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
@@ -55,6 +89,8 @@ class ChatSettings:
     stop: tuple[str, ...] = ()
     max_image_tokens: int = 1024
     loop_guard: bool = True
+    reasoning_effort: str = ""
+    preserve_thinking: bool | None = None
 
     def with_thinking(self, thinking: bool, budget: int | None = None) -> ChatSettings:
         """The same settings with reasoning on (at most `budget` tokens) or off."""

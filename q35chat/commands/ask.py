@@ -79,6 +79,8 @@ class AskOptions(opt.ModelOptions):
     system: opt.System = None
     thinking: opt.Thinking = None
     thinking_budget: opt.ThinkingBudget = None
+    reasoning_effort: opt.ReasoningEffort = None
+    preserve_thinking: opt.PreserveThinking = None
     max_new_tokens: opt.MaxNewTokens = None
     stop: opt.Stop = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
@@ -208,12 +210,13 @@ def _conversation(
 def _asked(
     conversation: Conversation, prompt: str, options: AskOptions, backend: ChatBackend
 ) -> Iterator[Event]:
-    """The events of the turn; the conversation keeps of its options the system prompt, thinking
-    and its budget. Where nothing can be written the answer is not kept, and a notice says so."""
+    """The events of the turn; the conversation keeps of its options the system prompt, and all
+    about thinking. Where nothing can be written the answer is not kept, and a notice says so."""
     from q35chat.chat.events import Notice
     from q35chat.chat.history.records import StoreWriteError
 
     before = conversation.settings()
+    opt.check_offered(backend.model.offers, options.reasoning_effort, options.preserve_thinking)
     used = _chosen(options, before)
     pictures = [backend.attach(path, used.max_image_tokens) for path in options.images or ()]
     events = conversation.send(prompt, pictures, settings=used)
@@ -224,8 +227,12 @@ def _asked(
         conversation.forgo_store()
         events = conversation.send(prompt, pictures, settings=used)
         first = next(events)
-    kept = before.with_thinking(used.thinking, used.thinking_budget)
-    settings = replace(kept, system_prompt=used.system_prompt)
+    settings = replace(
+        before.with_thinking(used.thinking, used.thinking_budget),
+        system_prompt=used.system_prompt,
+        reasoning_effort=used.reasoning_effort,
+        preserve_thinking=used.preserve_thinking,
+    )
     if settings != conversation.settings():
         conversation.change_settings(settings)
     yield first
@@ -238,6 +245,8 @@ def _chosen(options: AskOptions, base: ChatSettings) -> ChatSettings:
         "system_prompt": options.system,
         "thinking": True if options.thinking_budget is not None else options.thinking,
         "thinking_budget": options.thinking_budget,
+        "reasoning_effort": options.reasoning_effort,
+        "preserve_thinking": options.preserve_thinking,
         "max_new_tokens": options.max_new_tokens,
         "stop": tuple(options.stop or ()) or None,
         "max_image_tokens": options.max_image_tokens,

@@ -154,7 +154,7 @@ class _Bench:
         from q35chat.bench.machine import memory
         from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
         from q35chat.bench.traffic import traffic
-        from q35chat.chat.model import GenerationDefaults
+        from q35chat.chat.checkpoint import GenerationDefaults
         from q35chat.engine.contract import read_contract
         from q35chat.engine.sampling import Sampler
 
@@ -163,7 +163,7 @@ class _Bench:
             path = self.bundle.graph_path("text")
             result.traffic = traffic(path, read_contract(sessions[path]).pairs)
         facts = self.bundle.manifest.model
-        rules = GenerationDefaults.read(self.bundle.processor_dir / "generation_config.json")
+        rules = GenerationDefaults.read(self.bundle.processor_dir)
         measurement = Measurement(
             decoder,
             result.plan,

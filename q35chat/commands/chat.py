@@ -39,6 +39,8 @@ class ChatOptions(opt.ModelOptions):
     no_images: opt.NoImages = False
     thinking: opt.Thinking = None
     thinking_budget: opt.ThinkingBudget = None
+    reasoning_effort: opt.ReasoningEffort = None
+    preserve_thinking: opt.PreserveThinking = None
     plain: Annotated[
         bool, typer.Option("--plain", help="Line by line, for a terminal without a screen.")
     ] = False
@@ -76,6 +78,9 @@ def _check_new(options: ChatOptions) -> None:
         ("--thinking-budget", options.thinking_budget is not None),
         ("--thinking", options.thinking is True),
         ("--no-thinking", options.thinking is False),
+        ("--reasoning-effort", options.reasoning_effort is not None),
+        ("--preserve-thinking", options.preserve_thinking is True),
+        ("--no-preserve-thinking", options.preserve_thinking is False),
         ("--max-image-tokens", options.max_image_tokens is not None),
     ):
         if given and (options.continues or options.session is not None):
@@ -176,6 +181,9 @@ def stored_workspace(
         from q35chat.commands import model as models
 
         model = models.load_model(models.choice_of(asked, settings, say), asked.threads)
+        opt.check_offered(
+            model.backend.model.offers, options.reasoning_effort, options.preserve_thinking
+        )
         thinking = options.thinking
         if thinking is None:
             thinking = settings.thinking or options.thinking_budget is not None
@@ -183,6 +191,8 @@ def stored_workspace(
             sampling=model.sampling,
             thinking=thinking,
             thinking_budget=options.thinking_budget,
+            reasoning_effort=options.reasoning_effort or "",
+            preserve_thinking=options.preserve_thinking,
             max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
         )
 

@@ -24,9 +24,8 @@ from q35chat.tui.wording import FORM
 from q35chat.user_input import typed_path
 
 if TYPE_CHECKING:
-    from q35export.config import ModelConfig
     from q35export.request import ExportRequest
-    from q35export.source import LocalCheckpoint
+    from q35export.write import Ingredients
 
 DOWNLOAD: Final = "download"
 _EVERY_S: Final = 0.1
@@ -143,9 +142,9 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
     """
     import psutil
 
-    from q35export.checkpoint import Checkpoint
-    from q35export.config import load_config
+    from q35export.components import builders_for
     from q35export.output_state import Foreign, inspect
+    from q35export.pipeline import gather
     from q35export.request import default_target
     from q35export.source import resolve
 
@@ -154,13 +153,11 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
         raise state.error
     request = replace(request, target=request.target or default_target())
     local = resolve(request, lambda _: None, weights=False)
-    config = load_config(local.folder)
-    if local.complete:
-        Checkpoint.open(local.folder).check(config, request.weights)
+    made_of = gather(request, local, builders_for(request), lambda _: None)
     return {
-        "longest": config.text.max_positions,
+        "longest": made_of.config.text.max_positions,
         "memory_free": psutil.virtual_memory().available,
-        "costs": [_cost(name, offer, config, local) for name, offer in _offers(request)],
+        "costs": [_cost(name, offer, made_of) for name, offer in _offers(made_of.request)],
     }
 
 
@@ -173,17 +170,13 @@ def _offers(request: ExportRequest) -> list[tuple[str, ExportRequest]]:
     return [(name, replace(request, precision=name)) for name in reversed(PRECISIONS)]
 
 
-def _cost(
-    name: str, request: ExportRequest, config: ModelConfig, local: LocalCheckpoint
-) -> dict[str, Any]:
+def _cost(name: str, request: ExportRequest, made_of: Ingredients) -> dict[str, Any]:
     from q35export.components import builders_for
     from q35export.plan import PROGRAM_BYTES, make_plan
-    from q35export.processor import processor_files
 
+    config = made_of.config
     request = replace(request, max_seq_len=min(request.max_seq_len, config.text.max_positions))
-    plan = make_plan(
-        request, config, builders_for(request), processor_files(local.folder), keep=None
-    )
+    plan = make_plan(request, config, builders_for(request), made_of.processor, keep=None)
     memory = plan.memory
     return {
         "precision": name,

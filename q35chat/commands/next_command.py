@@ -52,7 +52,7 @@ def lacking(folder: Path, manifest: Manifest, model: str | None = None) -> Itera
         if name not in manifest.graphs:
             what = f"this bundle answers nothing until its {name} graph is exported, too"
             yield f"{what}: {adding(manifest, name, folder, model)}"
-    if "vision" not in manifest.graphs:
+    if "vision" not in manifest.graphs and manifest.model.image_token_id is not None:
         what = "this bundle reads no pictures until its vision graph is exported, too"
         yield f"{what}: {adding(manifest, 'vision', folder, model)}"
 

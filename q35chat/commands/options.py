@@ -11,13 +11,16 @@ from dataclasses import dataclass, fields
 from functools import partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import typer
 
 from q35chat import user_input
 from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.errors import UsageError
+
+if TYPE_CHECKING:
+    from q35chat.chat.values import TemplateOffers
 
 
 def _turn_on_debug(context: typer.Context, value: bool) -> bool:
@@ -158,6 +161,21 @@ Thinking = Annotated[
     bool | None,
     typer.Option("--thinking/--no-thinking", help="Whether the model reasons before it answers."),
 ]
+ReasoningEffort = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="How hard the model thinks, where its chat template has words for it.",
+    ),
+]
+PreserveThinking = Annotated[
+    bool | None,
+    typer.Option(
+        "--preserve-thinking/--no-preserve-thinking",
+        help="Whether the reasoning of earlier answers stays in the prompt, where the chat "
+        "template lets one choose.",
+    ),
+]
 Stop = Annotated[
     list[str] | None,
     typer.Option(help="End the answer before this text; repeat for more."),
@@ -256,6 +274,20 @@ def check_thinking(thinking: bool | None, budget: int | None) -> None:
     """Refuse a budget for reasoning that is switched off. Raises UsageError."""
     if thinking is False and budget is not None:
         raise UsageError("--no-thinking leaves no reasoning to limit; drop it or --thinking-budget")
+
+
+def check_offered(offers: TemplateOffers, effort: str | None, preserve: bool | None) -> None:
+    """Refuse what the template of the model does not offer. Raises UsageError."""
+    if effort is not None and effort not in offers.efforts:
+        known = ", ".join(offers.efforts)
+        raise UsageError(
+            f"--reasoning-effort must be one of {known}, found {effort!r}"
+            if known
+            else "--reasoning-effort: this model's template has no words for effort; drop it"
+        )
+    if preserve is not None and not offers.preserves:
+        given = "--preserve-thinking" if preserve else "--no-preserve-thinking"
+        raise UsageError(f"{given}: this model's template leaves no choice; drop it")
 
 
 def check_session(session: str | None, *, latest: bool) -> None:

@@ -140,11 +140,11 @@ class SpeculativeDecoder(Decoder, Protocol):
 class TextModel:
     """What a decoder is told of its model where the graphs do not tell it themselves.
 
-    `capacity` bounds a sequence whose cache grows; `with_head` says that drafts of the model's own
-    head are wanted.
+    `image_token_id` is None where no pictures are read; `capacity` bounds a sequence whose cache
+    grows; `with_head` says that drafts of the model's own head are wanted.
     """
 
-    image_token_id: int
+    image_token_id: int | None
     vocab_size: int
     capacity: int
     with_head: bool = False

@@ -193,7 +193,7 @@ def _sound(found: object, known: Mapping[str, _Read], damage: Damage, kind: str)
     """Those of the `known` fields that can be read."""
     sound: dict[str, Any] = {}
     try:
-        stored = Fields(found, kind, StoreError, "")
+        stored = Fields(found, kind, StoreError)
     except StoreError:
         damage.of(kind)
         return sound
@@ -229,6 +229,10 @@ _SETTINGS: Final[Mapping[str, _Read]] = {
     "stop": _texts,
     "max_image_tokens": partial(Fields.whole, least=1),
     "loop_guard": partial(Fields.flag, default=True),
+    "reasoning_effort": _text,
+    "preserve_thinking": lambda stored, name: (
+        stored.flag(name, default=False) if stored.has(name) else None
+    ),
 }
 _TIMINGS: Final[Mapping[str, _Read]] = {
     "vision_ms": _time,

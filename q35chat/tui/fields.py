@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from q35chat.chat.values import ChatSettings
+from q35chat.chat.values import ChatSettings, TemplateOffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +93,43 @@ LIMIT_FIELDS: Final = (
     _limit("max_image_tokens", "Picture limit", "tokens a picture; larger ones are scaled down",
            partial(whole, low=4, high=16_384)),
 )  # fmt: skip
+
+_KEPT: Final = {"keep": True, "drop": False, "": None}
+
+
+def thinking_fields(offers: TemplateOffers) -> tuple[Field, ...]:
+    """What the template of a model lets one choose of its thinking."""
+    found = []
+    if offers.efforts:
+        found.append(
+            _word(
+                "reasoning_effort",
+                "Thinking effort",
+                {effort: effort for effort in offers.efforts} | {"": ""},
+            )
+        )
+    if offers.preserves:
+        found.append(_word("preserve_thinking", "Earlier thoughts", _KEPT))
+    return tuple(found)
+
+
+def _word(name: str, label: str, values: Mapping[str, object]) -> Field:
+    """A setting with a word for each of its values; the empty one leaves it to the template."""
+    words = ", ".join(filter(None, values))
+
+    def apply(settings: ChatSettings, text: str) -> ChatSettings:
+        word = text.strip().lower()
+        if word not in values:
+            raise ValueError(f"must be one of {words}, or empty")
+        changes: dict[str, Any] = {name: values[word]}
+        return replace(settings, **changes)
+
+    return Field(
+        name,
+        label,
+        f"{words}; empty is the template's own",
+        lambda settings: next(
+            (word for word, value in values.items() if value == getattr(settings, name)), ""
+        ),
+        apply,
+    )

@@ -124,7 +124,8 @@ def packed(items: Sequence[str], width: int, gap: str = "  ") -> list[str]:
 
 def model_facts(model: ModelInfo) -> list[str]:
     """Target, precision and what it keeps, and device, each said once."""
-    parts = [model.target, model.precision, model.kept]
+    blind = "" if model.pictures else "sees no pictures"
+    parts = [model.target, model.precision, model.kept, blind]
     if model.device.lower() != model.target.lower():
         parts.append(model.device)
     return [clean(part) for part in parts if part]

@@ -1,16 +1,17 @@
-"""How the checkpoint wants its pictures: `preprocessor_config.json` as a value.
+"""How the checkpoint wants its pictures: the fields of its image processor as a value.
 
-Knows the file's fields; touches no picture.
+Knows the files and their fields; touches no picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from q35chat.errors import BundleError
+from q35chat.errors import BundleError, Remedy
 from q35chat.json_reader import Fields, read_json
 
 DEFAULT_MAX_IMAGE_TOKENS = 1024
@@ -25,7 +26,20 @@ _MOST_PIXELS: Final = 2**40
 _MOST_SCALE: Final = 1e6
 _LEAST_SCALE: Final = 1e-6
 _PATCHES: Final = ("patch_size", "temporal_patch_size", "merge_size")
-_ADVICE: Final = "export the model again"
+_FILE: Final = "preprocessor_config.json"
+_NESTED: Final = "processor_config.json"
+# Of the image processor that transformers has for this model, where a file leaves something out.
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "size": {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280},
+    "patch_size": 14,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+    "rescale_factor": 1 / 255,
+    "resample": _BICUBIC,
+}
+_wrong: Final = partial(BundleError, remedy=Remedy.EXPORT_AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +47,7 @@ class PictureRules:
     """Sizes in pixels. `merge_size` patches a side form one token.
 
     `square` is the side of the black square that every picture is put into; None keeps its shape.
+    `where` names the file.
     """
 
     patch_size: int
@@ -45,6 +60,7 @@ class PictureRules:
     rescale_factor: float = 1 / 255
     resample: int = _BICUBIC
     square: int | None = None
+    where: str = field(default=_FILE, compare=False)
 
     @property
     def factor(self) -> int:
@@ -62,42 +78,33 @@ class PictureRules:
         rules = (self.patch_size, self.temporal_patch_size, self.merge_size)
         for name, wanted, found in zip(_PATCHES, model, rules, strict=True):
             if found != wanted:
-                raise BundleError(
-                    f"preprocessor_config.json says {name} {found:,}, the model has {wanted:,}; "
-                    f"{_ADVICE}"
-                )
+                raise _wrong(f"{self.where}: {name} is {found:,}, the model has {wanted:,}")
 
     @classmethod
-    def read(cls, path: Path) -> PictureRules:
-        """The rules in the JSON file at `path`. Raises BundleError."""
-        try:
-            config = read_json(path)
-        except ValueError as error:
-            raise BundleError(
-                f"cannot read the picture rules in {path}: {error}; {_ADVICE}"
-            ) from error
-        return cls.from_config(config, str(path))
+    def read(cls, folder: Path) -> PictureRules:
+        """The rules in the files of `folder`. Raises BundleError."""
+        return cls.from_config(*picture_sections(folder)[0])
 
     @classmethod
-    def from_config(
-        cls, config: Mapping[str, Any], where: str = "preprocessor_config.json"
-    ) -> PictureRules:
+    def from_config(cls, config: object, where: str = _FILE) -> PictureRules:
         """The rules in a decoded `preprocessor_config.json`; `where` names the file in messages.
 
         Raises BundleError.
         """
-        fields = Fields(config, where, BundleError, _ADVICE)
+        if isinstance(config, dict):
+            given = {name: value for name, value in config.items() if value is not None}
+            config = {**_DEFAULTS, **given}
+        fields = Fields(config, where, _wrong)
         for switch in ("do_resize", "do_rescale", "do_normalize"):
             if not fields.flag(switch, default=True):
-                raise BundleError(f"{where} sets {switch} to false, which is not supported")
-        size = fields.section_or_empty("size")
+                raise _wrong(f"{where} sets {switch} to false, which is not supported")
+        size = fields.section("size")
         # older files name the two limits of the area at the top level, and these win
         min_pixels = _pixels(fields, "min_pixels", size, "shortest_edge")
         max_pixels = _pixels(fields, "max_pixels", size, "longest_edge")
         if min_pixels > max_pixels:
-            raise BundleError(
-                f"{size.where}: shortest_edge {min_pixels:,} is over longest_edge {max_pixels:,}; "
-                f"{_ADVICE}"
+            raise _wrong(
+                f"{size.where}: shortest_edge {min_pixels:,} is over longest_edge {max_pixels:,}"
             )
         return cls(
             patch_size=fields.whole("patch_size", least=1, most=_MOST_SIDE),
@@ -107,9 +114,32 @@ class PictureRules:
             max_pixels=max_pixels,
             mean=_channels(fields, "image_mean", -_MOST_SCALE),
             std=_channels(fields, "image_std", _LEAST_SCALE),
-            rescale_factor=fields.real("rescale_factor", 1 / 255, least=0, most=_MOST_SCALE),
-            resample=fields.whole("resample", _BICUBIC, most=_LAST_FILTER),
+            rescale_factor=fields.real("rescale_factor", least=0, most=_MOST_SCALE),
+            resample=fields.whole("resample", most=_LAST_FILTER),
+            where=where,
         )
+
+
+def picture_sections(folder: Path) -> list[tuple[object, str]]:
+    """What says how pictures are cut, with where it stands, the one that counts first: what newer
+    versions of transformers nest in the processor's file wins, as there. Raises BundleError."""
+    found: list[tuple[object, str]] = []
+    for name in (_NESTED, _FILE):
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            config = read_json(path)
+        except ValueError as error:
+            raise _wrong(f"cannot read the picture rules in {path}: {error}") from error
+        if name == _FILE:
+            found.append((config, str(path)))
+        elif (nested := Fields(config, str(path), _wrong)).has("image_processor"):
+            found.append((nested.raw("image_processor"), f"{path}: image_processor"))
+    if not found:
+        nested_file = f", and {_NESTED} no image_processor" if (folder / _NESTED).is_file() else ""
+        raise _wrong(f"{folder} has no {_FILE}{nested_file}: nothing says how pictures are cut")
+    return found
 
 
 def _pixels(fields: Fields, name: str, size: Fields, below: str) -> int:

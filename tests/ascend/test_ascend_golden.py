@@ -30,7 +30,7 @@ class Case:
     def __init__(self, folder: Path, shape: str) -> None:
         self.golden: Golden = load(shape)
         checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=self.golden.seed)
-        self._rules = PictureRules.read(checkpoint / "preprocessor_config.json")
+        self._rules = PictureRules.read(checkpoint)
         common: dict[str, Any] = {"capacity": 512, "gears": GEARS, "image_gears": (16, 64)}
         self.fused = export_ascend(checkpoint, folder / "fused", AscendOptions(**common))
         unfused = AscendOptions(**common, dtype="fp32", fused_prefill=False, fused_decode=False)

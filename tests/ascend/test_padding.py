@@ -152,7 +152,7 @@ def test_padding_to_a_gear_leaves_a_picture_of_any_shape_as_it_is(
 ) -> None:
     graphs = exported(shape, dtype="fp32", image_gears=(16, 64))
     count = grid[0] * grid[1]
-    pixels = np.random.default_rng(count).uniform(-1, 1, (count, graphs.config.vision.patch_width))
+    pixels = np.random.default_rng(count).uniform(-1, 1, (count, graphs.config.tower.patch_width))
     exact = encode_picture(graphs, pixels, grid)
     padded = encode_picture(graphs, pixels, grid, gear)
     assert padded.shape == (count // 4, graphs.config.text.hidden_size)

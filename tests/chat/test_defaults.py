@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from q35chat.chat.model import GenerationDefaults
+from q35chat.chat.checkpoint import GenerationDefaults
 from q35chat.chat.values import SamplingSettings
 from q35chat.errors import BundleError
 
@@ -14,7 +14,7 @@ from q35chat.errors import BundleError
 def read(tmp_path: Path, config: Any) -> GenerationDefaults:
     path = tmp_path / "generation_config.json"
     path.write_text(json.dumps(config))
-    return GenerationDefaults.read(path)
+    return GenerationDefaults.read(tmp_path)
 
 
 def test_stop_ids_are_one_or_a_list(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_without_sampling_it_is_greedy_and_still_penalised(tmp_path: Path) -> No
 
 
 def test_a_missing_file_is_greedy_without_stops(tmp_path: Path) -> None:
-    defaults = GenerationDefaults.read(tmp_path / "none.json")
+    defaults = GenerationDefaults.read(tmp_path)
 
     assert (defaults.stop_ids, defaults.sampling.temperature) == (frozenset(), 0.0)
 
@@ -52,7 +52,7 @@ def test_a_missing_file_is_greedy_without_stops(tmp_path: Path) -> None:
         {"temperature": "hot"},
         {"temperature": float("nan")},
         {"temperature": -1},
-        {"top_k": float("inf")},
+        {"do_sample": True, "top_k": float("inf")},
         {"top_p": 1.5},
         {"min_p": 1.5},
         {"repetition_penalty": 0},
@@ -69,4 +69,4 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
     path.write_text('{"eos_token_id": [')
 
     with pytest.raises(BundleError, match="cannot read"):
-        GenerationDefaults.read(path)
+        GenerationDefaults.read(tmp_path)

@@ -164,10 +164,11 @@ def without_generation_config(bundle: Bundle) -> Iterator[Bundle]:
     moved.rename(path)
 
 
-def test_without_generation_defaults_the_tokenizers_end_stops(
+def test_without_generation_defaults_the_tokenizer_and_the_configuration_name_the_ends(
     without_generation_config: Bundle, runtime: OneGraphRuntime
 ) -> None:
     engine = ChatEngine.open(without_generation_config, runtime)
 
-    assert engine._model.stop_ids == engine.tokenizer.end_ids
+    end = engine.tokenizer.id_of("<|endoftext|>")  # of `text_config`, as in transformers
+    assert engine._model.stop_ids == engine.tokenizer.end_ids | {end}
     assert engine.sampling_defaults.temperature == 0.0

@@ -13,7 +13,7 @@ import pytest
 from q35chat.ascend.runtime import GearedEncoder
 from q35chat.chat.prompt.pictures import ModelPictures, thumbnail
 from q35chat.engine.encoder import VisionEncoder
-from q35chat.errors import BundleError, PictureError
+from q35chat.errors import PictureError
 from q35chat.store import Store
 from q35chat.vision.loading import decode
 from q35chat.vision.rules import PictureRules
@@ -27,7 +27,7 @@ ROW_BYTES = 6 * 4
 
 @pytest.fixture
 def rules(processor: Path) -> PictureRules:
-    return PictureRules.read(processor / "preprocessor_config.json")
+    return PictureRules.read(processor)
 
 
 @pytest.fixture
@@ -189,8 +189,8 @@ def test_attaching_what_is_no_picture_is_refused(pictures: ModelPictures, tmp_pa
 def test_without_a_vision_graph_pictures_are_refused(rules: PictureRules) -> None:
     store = ModelPictures(rules, 6, None)
 
-    with pytest.raises(BundleError, match="has no vision graph"):
-        store.embeds(store.place(picture(64, 64), 1024))
+    with pytest.raises(PictureError, match="has no vision graph"):
+        store.place(picture(64, 64), 1024)
 
 
 def test_a_picture_that_cannot_be_shown_is_refused_when_it_is_attached_with_the_reason(

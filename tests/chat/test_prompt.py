@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def test_a_conversation_is_rendered_once(build: Builder, monkeypatch: pytest.Mon
     rendered: list[int] = []
     original = ChatTokenizer.render
 
-    def noted(self: ChatTokenizer, messages: Sequence[Message], **options: bool) -> str:
+    def noted(self: ChatTokenizer, messages: Sequence[Message], **options: Any) -> str:
         rendered.append(len(messages))
         return original(self, messages, **options)
 

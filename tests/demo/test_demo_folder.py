@@ -104,12 +104,12 @@ def test_what_it_cannot_render_is_an_error(tokenizer: Any, messages: list[dict[s
 
 @pytest.mark.parametrize("size", [(8, 8), (4000, 3000), (960, 120), (192, 192), (30, 900)])
 def test_training_scales_pictures_as_the_runtime_does(size: tuple[int, int]) -> None:
-    rules = PictureRules.read(DEMO / "preprocessor_config.json")
+    rules = PictureRules.read(DEMO)
     assert target_size(*size) == fitted_size(*size, rules)
 
 
 def test_training_cuts_pictures_up_as_the_runtime_does() -> None:
-    rules = PictureRules.read(DEMO / "preprocessor_config.json")
+    rules = PictureRules.read(DEMO)
     question = held_out_picture_questions(1)[0]
     ours, grid = patches(question.pictures[0])
     theirs, *runtime_grid = patchify(question.pictures[0], rules)

@@ -43,6 +43,7 @@ class ChatModel:
     capacity: int = 512
     snapshot_bytes: int = 1 << 30
     with_vision: bool = True
+    sees: bool = True
     can_try: bool = False
     precision: str = "fp32"
     speculate: Speculate = "auto"
@@ -71,6 +72,7 @@ class ChatModel:
                 self.capacity,
                 self.precision,
                 with_vision=self.with_vision,
+                sees=self.sees,
                 with_head=self.with_head,
                 digest=self.digest,
             ),
@@ -123,6 +125,7 @@ def bundle(
     precision: str = "fp32",
     *,
     with_vision: bool = True,
+    sees: bool = True,
     with_head: bool = False,
     digest: str = "",
 ) -> Bundle:
@@ -145,7 +148,7 @@ def bundle(
         model=ModelFacts(
             vocab_size=SHAPE.vocab,
             hidden_size=6,
-            image_token_id=PICTURE,
+            image_token_id=PICTURE if sees else None,
             vision_start_token_id=SHAPE.special_id("<|vision_start|>"),
             vision_end_token_id=SHAPE.special_id("<|vision_end|>"),
             patch_size=SHAPE.patch,

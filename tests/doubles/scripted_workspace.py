@@ -32,7 +32,7 @@ from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.chat.workspace import Workspace
-from q35chat.errors import CapacityError
+from q35chat.errors import CapacityError, PictureError
 from q35chat.store import Store
 from q35chat.vision.loading import header, read_file
 from tests.doubles.scripted_backend import ScriptedBackend
@@ -107,6 +107,8 @@ class ReplyingBackend(ScriptedBackend):
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read a picture."""
+        if not self.model.pictures:
+            raise PictureError(f"{path.name} cannot be shown to the model: it sees no pictures")
         data = read_file(path)
         found = header(data, path.name)
         return attachment(path.name, data, found.width, found.height)

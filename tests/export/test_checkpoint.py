@@ -16,6 +16,7 @@ from q35export.checkpoint import Checkpoint, canonical_name
 from q35export.config import ModelConfig, load_config
 from q35export.inventory import expected_tensors
 from tests.support.checkpoints import make_checkpoint
+from tests.support.variants import rename_tensors
 
 BOTH = ("text", "vision")
 CONV = "model.language_model.layers.0.linear_attn.conv1d.weight"
@@ -83,30 +84,115 @@ def test_rows_of_a_huge_tensor_cost_only_their_own_memory(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "name",
+    "prefix",
     [
-        "model.language_model.layers.0.mlp.up_proj.weight",
-        "language_model.model.layers.0.mlp.up_proj.weight",
-        "language_model.layers.0.mlp.up_proj.weight",
-        "model.layers.0.mlp.up_proj.weight",
+        "",
+        "model.",
+        "language_model.",
+        "model.language_model.",
+        "language_model.model.",
+        "model.language_model.language_model.language_model.",
+        "base_model.model.",
+        "base_model.model.model.language_model.",
+        "module.",
+        "module.model.language_model.",
+        "_orig_mod.",
+        "_orig_mod.model.language_model.",
+        "model._orig_mod.language_model._orig_mod.",
+        "_fsdp_wrapped_module.model.language_model._fsdp_wrapped_module.",
     ],
 )
-def test_layouts_of_other_tools_map_to_one_name(name: str) -> None:
-    assert canonical_name(name) == "model.language_model.layers.0.mlp.up_proj.weight"
-
-
 @pytest.mark.parametrize(
     ("name", "canonical"),
     [
+        ("layers.0.mlp.up_proj.weight", "model.language_model.layers.0.mlp.up_proj.weight"),
+        ("embed_tokens.weight", EMBEDDING),
+        ("norm.weight", "model.language_model.norm.weight"),
         ("visual.pos_embed.weight", "model.visual.pos_embed.weight"),
-        ("model.visual.pos_embed.weight", "model.visual.pos_embed.weight"),
-        ("language_model.lm_head.weight", "lm_head.weight"),
         ("lm_head.weight", "lm_head.weight"),
-        ("model.mtp.fc.weight", "mtp.fc.weight"),
+        ("mtp.fc.weight", "mtp.fc.weight"),
     ],
 )
-def test_heads_and_towers_keep_their_place(name: str, canonical: str) -> None:
-    assert canonical_name(name) == canonical
+def test_prefixes_of_savers_and_wrappers_map_to_one_name(
+    prefix: str, name: str, canonical: str
+) -> None:
+    assert canonical_name(prefix + name) == canonical
+
+
+@pytest.mark.parametrize("name", ["vision_tower.patch_embed.proj.weight", "model", "extra", ""])
+def test_names_of_nothing_known_stay_as_they_are(name: str) -> None:
+    assert canonical_name(name) == name
+
+
+def test_a_checkpoint_with_repeated_prefixes_is_whole(folder: Path) -> None:
+    def repeated(name: str) -> str:
+        wrapped = name.replace("model.language_model.", f"model.{'language_model.' * 3}")
+        return wrapped.replace("model.visual.", "model.language_model.visual.")
+
+    rename_tensors(folder, repeated)
+    checkpoint, config = load(folder)
+    assert checkpoint.fit(config) == (config, ())
+    assert checkpoint.check(config, BOTH) == ()
+
+
+def test_two_tensors_of_one_name_are_refused(folder: Path) -> None:
+    change(folder, **{f"module.{CONV}": np.zeros((256, 1, 4), np.float32)})
+    with pytest.raises(CheckpointError, match=rf"{CONV} twice, as {CONV} and as module\.{CONV}"):
+        load(folder)
+
+
+def test_names_of_another_program_are_shown_beside_those_that_are_missing(folder: Path) -> None:
+    rename_tensors(folder, lambda name: name.replace("model.visual.", "vision_tower."))
+    checkpoint, config = load(folder)
+    assert checkpoint.fit(config) == (config, ())
+    with pytest.raises(
+        CheckpointError,
+        match=r"the tensor (model\.visual)\.(\S+) and has vision_tower\.\2, a name of another",
+    ) as error:
+        checkpoint.check(config, BOTH)
+    assert "download" not in str(error.value)
+
+
+def head_of(folder: Path) -> np.ndarray:
+    head: np.ndarray = load_file(folder / "model.safetensors")[EMBEDDING].copy()
+    return head
+
+
+def test_a_tied_head_that_differs_is_used_with_a_word(folder: Path) -> None:
+    head = head_of(folder)
+    head[-1, -1] += 1
+    change(folder, **{"lm_head.weight": head})
+    checkpoint, config = load(folder)
+    fitted, (remark,) = checkpoint.fit(config)
+    assert config.text.tied
+    assert not fitted.text.tied
+    assert "lm_head.weight differs from the embedding, although config.json has tie_word" in remark
+    assert checkpoint.check(fitted, BOTH) == ()
+
+
+def test_a_head_that_equals_the_tied_embedding_needs_no_word(folder: Path) -> None:
+    change(folder, **{"lm_head.weight": head_of(folder)})
+    checkpoint, config = load(folder)
+    assert checkpoint.fit(config) == (config, ())
+    assert checkpoint.check(config, BOTH) == ()
+
+
+def test_a_tied_head_stands_for_an_embedding_that_is_missing(folder: Path) -> None:
+    head = head_of(folder)
+    change(folder, **{"lm_head.weight": head, EMBEDDING: None})
+    checkpoint, config = load(folder)
+    assert checkpoint.fit(config) == (config, ())
+    np.testing.assert_array_equal(checkpoint.read(EMBEDDING), head)
+
+
+def test_an_untied_model_without_a_head_says_what_contradicts_what(tmp_path: Path) -> None:
+    folder = make_checkpoint(tmp_path, "even", seed=1)
+    change(folder, **{"lm_head.weight": None})
+    checkpoint, config = load(folder)
+    with pytest.raises(
+        CheckpointError, match=r"tie_word_embeddings false, and .* has no lm_head\.weight"
+    ):
+        checkpoint.fit(config)
 
 
 @pytest.mark.parametrize("shape", ["plain", "even", "full_first", "narrow_key", "mostly_linear"])
@@ -128,17 +214,12 @@ def test_other_tensors_are_ignored_with_one_line(folder: Path) -> None:
     assert "2 tensors the model does not have: extra" in remark
 
 
-def test_a_head_beside_a_tied_embedding_needs_no_remark(folder: Path) -> None:
-    change(folder, **{"lm_head.weight": np.zeros((384, 128), np.float32)})
-    checkpoint, config = load(folder)
-    assert checkpoint.check(config, BOTH) == ()
-
-
 def test_a_missing_tensor_is_named(folder: Path) -> None:
     change(folder, **{CONV: None})
     checkpoint, config = load(folder)
-    with pytest.raises(CheckpointError, match=f"lacks the tensor {CONV}"):
+    with pytest.raises(CheckpointError, match=f"lacks the tensor {CONV}") as error:
         checkpoint.check(config, BOTH)
+    assert "download" not in str(error.value)
 
 
 def test_a_missing_vision_tower_matters_only_where_it_is_exported(folder: Path) -> None:
@@ -191,7 +272,23 @@ def test_a_quantised_checkpoint_is_refused_by_its_config(folder: Path, method: s
         Checkpoint.open(folder)
 
 
-@pytest.mark.parametrize("suffix", ["qweight", "weight_scale_inv", "weight_packed"])
+def test_a_checkpoint_quantised_for_mlx_is_named(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization"] = {"group_size": 64, "bits": 4}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"quantised checkpoint \(MLX\).*original"):
+        Checkpoint.open(folder)
+
+
+@pytest.mark.parametrize("name", ["q_proj.lora_A.weight", "q_proj.base_layer.weight"])
+def test_an_adapter_that_is_not_merged_is_named(folder: Path, name: str) -> None:
+    whole = f"base_model.model.model.language_model.layers.3.self_attn.{name}"
+    change(folder, **{whole: np.zeros((2, 2), np.float32)})
+    with pytest.raises(CheckpointError, match=r"holds a LoRA adapter .*merge it into its model"):
+        Checkpoint.open(folder)
+
+
+@pytest.mark.parametrize("suffix", ["qweight", "weight_scale_inv", "weight_packed", "scales"])
 def test_a_quantised_checkpoint_is_refused_by_its_tensors(folder: Path, suffix: str) -> None:
     name = f"model.language_model.layers.0.mlp.up_proj.{suffix}"
     change(folder, **{name: np.zeros(4, np.float32)})

@@ -9,7 +9,10 @@ from safetensors.numpy import save_file
 
 from q35chat.errors import CheckpointError
 from q35export.checkpoint import Checkpoint
+from q35export.config import load_config
+from q35export.request import ExportRequest
 from q35export.safetensors_files import weight_files
+from q35export.source import resolve
 from tests.support.checkpoints import make_checkpoint
 
 SINGLE = "model.safetensors"
@@ -67,6 +70,34 @@ def test_other_weight_formats_are_named(tmp_path: Path, name: str, message: str)
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(CheckpointError, match=message):
         Checkpoint.open(tmp_path)
+
+
+def test_an_adapter_is_named_with_its_model(tmp_path: Path) -> None:
+    base = {"base_model_name_or_path": "Qwen/Qwen3.5-4B"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(base))
+    save_file({"x": np.zeros(1, np.float32)}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"is a LoRA adapter of 'Qwen/Qwen3\.5-4B': merge it into its model"
+    ):
+        load_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model-Q4_K_M.gguf", "README.md"])
+def test_what_is_no_checkpoint_is_named_before_its_configuration_is_asked_for(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"GGUF")
+    wanted = "holds GGUF weights; export reads the safetensors of the original checkpoint"
+    wanted = wanted if name.endswith(".gguf") else "holds no config.json: give the folder"
+    with pytest.raises(CheckpointError, match=wanted):
+        load_config(tmp_path)
+
+
+def test_a_gguf_file_is_named_with_the_way_on(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").write_bytes(b"GGUF")
+    request = ExportRequest(str(tmp_path / "a.gguf"))
+    with pytest.raises(CheckpointError, match=r"a\.gguf is a GGUF file; export reads the safet"):
+        resolve(request, lambda _: None)
 
 
 @pytest.mark.parametrize("place", ["../x.safetensors", "/x.safetensors", "a/b.safetensors"])

@@ -357,10 +357,9 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(checkpoint: Path, tmp_path: 
     ("missing", "message"),
     [
         ("config.json", "config.json"),
-        ("tokenizer.json", "lacks tokenizer.json"),
-        ("tokenizer_config.json", "lacks tokenizer_config.json"),
-        ("preprocessor_config.json", "neither preprocessor_config.json nor processor_config.json"),
-        ("chat_template.jinja", "neither chat_template.jinja nor"),
+        ("tokenizer.json", "has neither tokenizer.json nor vocab.json and merges.txt"),
+        ("preprocessor_config.json", "has no preprocessor_config.json"),
+        ("chat_template.jinja", "has no chat template"),
         ("model.safetensors", "no safetensors"),
     ],
 )

@@ -75,6 +75,13 @@ def test_what_is_neither_folder_nor_hub_id_is_refused(model: str) -> None:
         resolve(ExportRequest(model=model), quiet)
 
 
+def test_a_repository_of_gguf_files_is_named_for_what_it_is(hub: Hub) -> None:
+    (hub.folder / "config.json").unlink()
+    request = ExportRequest(model="owner/Qwen3.5-4B-GGUF")
+    with pytest.raises(CheckpointError, match=r"Qwen3\.5-4B-GGUF has GGUF weights; export"):
+        resolve(request, quiet, weights=False)
+
+
 def test_a_file_is_no_checkpoint_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="is not a folder"):

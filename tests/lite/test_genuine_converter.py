@@ -37,7 +37,7 @@ class Lite:
         self.folder = folder
         self.golden: Golden = load(shape)
         checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=self.golden.seed)
-        self.rules = PictureRules.read(checkpoint / "preprocessor_config.json")
+        self.rules = PictureRules.read(checkpoint)
         options = AscendOptions(
             capacity=256,
             gears=(PREFILL_GEAR,),
@@ -71,7 +71,7 @@ def picture_rows(lite: Lite) -> Array:
     """The picture of the sample, padded to its gear; only its own rows."""
     drawing = next(s for s in SAMPLES if s.name == "one picture").drawings[0]
     pixels, height, width = patchify(drawing.image(), lite.rules)
-    vision = lite.exported.config.vision
+    vision = lite.exported.config.tower
     place = geometry(height, width, vision.grid_side, vision.merge_size)
     count, patches = len(pixels), IMAGE_GEAR * vision.merge_size**2
     arrays: dict[str, Array] = {

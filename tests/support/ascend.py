@@ -91,7 +91,7 @@ def encode_picture(
 ) -> Array:
     """Rows of one picture: `pixels` `[P, patch]` of a grid (height, width), padded to `gear`
     picture tokens."""
-    vision = exported.config.vision
+    vision = exported.config.tower
     side, merge = vision.grid_side, vision.merge_size
     graph = exported.graphs["vision"]
     return reference.encode_picture(graph, pixels, grid, side=side, merge=merge, gear=gear)

@@ -39,7 +39,7 @@ class Exported:
 
     def prompt(self, case: GoldenCase) -> EncodedPrompt:
         """The golden prompt with pictures cut up by q35chat."""
-        rules = PictureRules.read(self.bundle.processor_dir / "preprocessor_config.json")
+        rules = PictureRules.read(self.bundle.processor_dir)
         sample = next(sample for sample in SAMPLES if sample.name == case.sample)
         pictures = [patchify(drawing.image(), rules) for drawing in sample.drawings]
         return EncodedPrompt(

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.widgets import Input
 
-from q35chat.chat.values import Turn
+from q35chat.chat.values import TemplateOffers, Turn
 from q35chat.errors import BundleError, StoreError
 from q35chat.text import turn_count
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_exporter import ScriptedExporter
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
 
 
@@ -63,6 +64,18 @@ async def test_settings_are_checked_and_saved_as_they_are_typed(chat: Chat) -> N
     await chat.until(lambda: chat.conversation.settings().sampling.seed == 42)
     await chat.press("escape")
     assert len(chat.app.screen_stack) == 2
+
+
+async def test_the_settings_offer_what_the_template_offers() -> None:
+    offers = TemplateOffers(("high", "low"), preserves=True)
+    workspace = ScriptedWorkspace(info=replace(MODEL, offers=offers))
+    async with opened(workspace, size=(120, 60)) as chat:
+        await chat.press("f2")
+        await chat.see("high, low; empty is the template's own")
+        chat.app.screen.query_one("#reasoning_effort", Input).value = "low"
+        await chat.until(lambda: chat.conversation.settings().reasoning_effort == "low")
+        chat.app.screen.query_one("#preserve_thinking", Input).value = "drop"
+        await chat.until(lambda: chat.conversation.settings().preserve_thinking is False)
 
 
 @pytest.mark.parametrize("key", ["escape", "f2"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from q35chat.tui.preferences import Preferences
 from tests.doubles.scripted_workspace import MODEL, ScriptedWorkspace
 from tests.tui.on_the_way import stored
-from tests.tui.support import NARROW, WIDE, opened
+from tests.tui.support import NARROW, WIDE, opened, picture_file
 
 DEMO = replace(MODEL, name="demo", is_demo=True)
 
@@ -24,6 +25,20 @@ async def test_the_welcome_says_how_to_come_back_to_earlier_chats(size: tuple[in
         stored(workspace, "Rome")
         await chat.press("ctrl+n")
         await chat.see("Ctrl+L lists your 2 earlier chats")
+
+
+async def test_a_model_that_sees_no_pictures_says_so_and_refuses_them_by_one_line(
+    tmp_path: Path,
+) -> None:
+    workspace = ScriptedWorkspace(info=replace(MODEL, pictures=False))
+    async with opened(workspace) as chat:
+        await chat.see("sees no pictures")
+        assert "or a dropped file attaches" not in chat.flat
+        chat.screen.draft.attach([picture_file(tmp_path)])
+        await chat.hear("cannot be shown to the model: it sees no pictures")
+        await chat.until(lambda: not chat.screen.composer.chips.chips)
+        await chat.ask("Hi")
+        await chat.see("A short answer.")
 
 
 async def test_the_welcome_names_the_key_that_the_user_has_chosen() -> None:

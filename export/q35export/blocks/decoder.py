@@ -12,12 +12,12 @@ from q35export.blocks.full_attention import KeyValue, Positions, full_attention
 from q35export.blocks.linear_attention import LinearState, linear_attention
 from q35export.blocks.mlp import gated_mlp
 from q35export.config import TextConfig
-from q35export.matrix import HEAD, TEXT, Float32, Matrix
+from q35export.matrix import EMBEDDING, HEAD, TEXT, Float32, Matrix
 
 
 def embedding(ctx: Context, config: TextConfig) -> Matrix:
     """The table of token embeddings `[V, H]`, unread."""
-    return ctx.matrix(f"{TEXT}embed_tokens.weight", config.vocab_size, config.hidden_size)
+    return ctx.matrix(EMBEDDING, config.vocab_size, config.hidden_size)
 
 
 def final_norm(ctx: Context, config: TextConfig) -> Float32:

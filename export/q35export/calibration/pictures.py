@@ -15,6 +15,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 from PIL import Image
 
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.vision.geometry import geometry
 from q35chat.vision.patches import fit, patches
 from q35chat.vision.positions import mrope_positions
@@ -101,19 +102,15 @@ def picture_windows(
     config: ModelConfig, source: TensorSource, plan: PrecisionPlan, checkpoint: Path, work: Path
 ) -> list[Window]:
     """A window for each scene, its picture encoded by the vision tower as `plan` stores it."""
-    from transformers import AutoTokenizer  # noqa: PLC0415
-
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    tokenizer = ChatTokenizer.load(checkpoint)
     windows = []
     for scene, (rows, grid) in zip(SCENES, _encoded(config, source, plan, work), strict=True):
         talk = [
             {"role": "user", "content": _HERE + scene.question},
             {"role": "assistant", "content": scene.answer},
         ]
-        before, after = tokenizer.apply_chat_template(talk, tokenize=False).split(_HERE)
-        left, right = (
-            tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after)
-        )
+        text = tokenizer.render(talk, generation_prompt=False, thinking=True)
+        left, right = map(tokenizer.encode, text.split(_HERE))
         shown = [config.image_token_id] * len(rows)
         ids = np.array(
             [*left, config.vision_start_token_id, *shown, config.vision_end_token_id, *right]
@@ -128,7 +125,7 @@ def _encoded(
     config: ModelConfig, source: TensorSource, plan: PrecisionPlan, work: Path
 ) -> Iterator[tuple[Float32, tuple[int, int]]]:
     """Each scene's embeddings `[M, H]` and its rows and columns of tokens."""
-    vision, path = config.vision, work / "vision.onnx"
+    vision, path = config.tower, work / "vision.onnx"
     with FileSink(work / "vision.bin", lambda _: None) as sink:
         ir.save(build_vision_graph(config, source, sink, plan=plan), path)
     session = opened(path)

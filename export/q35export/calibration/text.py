@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.errors import UsageError
 from q35export.calibration.calibrate import Texts, Window
 from q35export.config import TextConfig
@@ -62,12 +62,10 @@ def read_texts(request: ExportRequest, checkpoint: Path, config: TextConfig) -> 
 def read_windows(path: Path, checkpoint: Path, vocabulary: int) -> list[Window]:
     """The text as windows of at most `LENGTH` of the first `vocabulary` tokens. Raises UsageError
     for a file that cannot be read or is too short."""
-    from transformers import AutoTokenizer  # noqa: PLC0415
-
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    tokenizer = ChatTokenizer.load(checkpoint)
     ids: list[int] = []
     for sample in re.split(r"^%%%%\n", _read(path), flags=re.MULTILINE):
-        found = tokenizer(_spelled(sample, tokenizer), add_special_tokens=False)["input_ids"]
+        found = tokenizer.encode(_spelled(sample, tokenizer))
         ids += (token for token in found if token < vocabulary)
     cut = [np.array(ids[start : start + LENGTH]) for start in range(0, len(ids), LENGTH)]
     kept = [window for window in cut if len(window) >= _LEAST]
@@ -79,7 +77,7 @@ def read_windows(path: Path, checkpoint: Path, vocabulary: int) -> list[Window]:
     return [Window(window, np.tile(np.arange(len(window)), (3, 1))) for window in kept]
 
 
-def _spelled(sample: str, tokenizer: Any) -> str:  # noqa: ANN401 - transformers is not typed
+def _spelled(sample: str, tokenizer: ChatTokenizer) -> str:
     _, *parts = _PART.split(sample)
     if not parts:
         return sample
@@ -95,5 +93,4 @@ def _spelled(sample: str, tokenizer: Any) -> str:  # noqa: ANN401 - transformers
         if thought:
             message["reasoning_content"], thought = thought, ""
         messages.append(message)
-    spelled: str = tokenizer.apply_chat_template(messages, tokenize=False)
-    return spelled
+    return tokenizer.render(messages, generation_prompt=False, thinking=True)

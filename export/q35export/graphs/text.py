@@ -201,7 +201,7 @@ def inject_pictures(
     op, ints = graph.op, graph.ints
     with graph.scope("pictures"):
         is_image = op("Equal", ids, ints(config.image_token_id))
-        order = op("CumSum", op("Cast", is_image, to=INT64), ints(1))
+        order = op("CumSum", op("Cast", is_image, to=INT64), graph.scalar(1))
         count = op("Shape", images, start=0, end=1)
         padding = graph.constant(np.zeros((1, config.text.hidden_size), np.float32))
         rows = op("Concat", images, padding, axis=0)

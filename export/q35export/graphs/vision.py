@@ -29,7 +29,7 @@ def build_vision_graph(
     """Build the vision tower; weights go to `sink` on the way."""
     graph = Graph("vision", OPSET, sink)
     ctx = Context(graph, CpuTarget(graph), source, plan)
-    vision = config.vision
+    vision = config.tower
     pixels = graph.input("pixel_values", FLOAT, ("P", vision.patch_width))
     index = graph.input("position_index", INT64, ("P", 4))
     weight = graph.input("position_weight", FLOAT, ("P", 4))

@@ -10,6 +10,7 @@ import numpy as np
 
 from q35chat.bundle.bundle import Bundle
 from q35export.calibration.rotation import folded
+from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
 from q35export.verify.candidate import AscendCandidate, Candidate, exact_copy
 from q35export.verify.metrics import GRAPH, RUNNING, WEIGHTS, Limits, difference
@@ -37,8 +38,9 @@ def verify(
     told what is going on and what is left out. Raises TorchMissingError, NotComparableError,
     BundleError or CheckpointError.
     """
-    opened, config = Bundle.open(bundle), load_config(model)
+    opened = Bundle.open(bundle)
     check_graphs(opened)
+    config, _ = Checkpoint.open(model).fit(load_config(model))
     precision = opened.manifest.precision
     on_npu = opened.manifest.target == "ascend-310p"
     is_quantised = not on_npu and precision != "fp32"

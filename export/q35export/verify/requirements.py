@@ -32,7 +32,12 @@ class NotComparableError(Q35Error):
 
 
 def check_graphs(bundle: Bundle) -> None:
-    """Raise BundleError unless every component is there as an ONNX graph."""
+    """Raise BundleError unless every component is there as an ONNX graph, of a model that sees."""
+    if bundle.manifest.model.image_token_id is None:
+        raise BundleError(
+            f"{bundle.path} is of a model that sees no pictures, and only whole models can be "
+            "compared"
+        )
     for name in _components(bundle):
         if name not in bundle.manifest.graphs:
             raise BundleError(

@@ -18,7 +18,7 @@ from q35chat.chat.prompt.cache import SizedCache
 from q35chat.chat.values import Attachment
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.session import Array
-from q35chat.errors import BundleError, PictureError, Remedy
+from q35chat.errors import PictureError, Remedy
 from q35chat.text import safe_line
 from q35chat.vision.geometry import graph_inputs
 from q35chat.vision.loading import decode, header, read_file
@@ -32,6 +32,7 @@ PREVIEW_SIDE = 1024
 """Pixels along the longer side of what is kept for screens."""
 
 NO_VISION = "this bundle has no vision graph"
+SEES_NONE = "this model sees no pictures"
 _SPARE = 4
 """So many times the pixels asked for are decoded at least; fewer would show."""
 
@@ -60,14 +61,14 @@ class ModelPictures:
 
     def __init__(
         self,
-        rules: PictureRules,
+        rules: PictureRules | None,
         grid_side: int,
         encoder: VisionEncoder | None,
         cache_bytes: int = EMBEDDING_BYTES,
         *,
         missing: str = NO_VISION,
     ) -> None:
-        if encoder is not None and encoder.square_side is not None:
+        if rules and encoder is not None and encoder.square_side is not None:
             rules = replace(rules, square=encoder.square_side * rules.patch_size)
         self._missing = missing
         self._rules = rules
@@ -76,11 +77,15 @@ class ModelPictures:
         self._fitted = SizedCache[int, Image.Image](_bytes_of, FITTED_BYTES)
         self._embeds = SizedCache[int, Array](lambda _, rows: rows.nbytes, cache_bytes)
 
+    @property
+    def seen(self) -> bool:
+        """Whether the model reads any."""
+        return self._encoder is not None
+
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read, decode and measure the picture file at `path`. Raises PictureError."""
         name = safe_line(path.name)
-        if self._encoder is None:
-            raise PictureError(f"{name} cannot be shown to the model: {self._missing}")
+        rules, _ = self._seeing(name)
         data = read_file(path)
         image = decode(data, name)
         digest = hashlib.sha256(data).hexdigest()
@@ -92,7 +97,7 @@ class ModelPictures:
                 f"{max_tokens} are wanted:",
                 Remedy.MORE_PICTURE_TOKENS,
             )
-        self._fitted.put(place.key, fit(image, self._rules, place.max_tokens, name=name))
+        self._fitted.put(place.key, fit(image, rules, place.max_tokens, name=name))
         image.thumbnail((PREVIEW_SIDE, PREVIEW_SIDE))
         _previews.put(digest, image)
         return replace(attachment, tokens=place.tokens)
@@ -100,11 +105,12 @@ class ModelPictures:
     def place(self, attachment: Attachment, max_tokens: int) -> PlacedPicture:
         """Its grid under a cap of `max_tokens`, from the file's header. Raises PictureError."""
         name = attachment.name
+        rules, encoder = self._seeing(name)
         head = header(attachment.data, name)
-        most = self._encoder.max_rows if self._encoder else None
+        most = encoder.max_rows
         max_tokens = max_tokens if most is None else min(max_tokens, most)
-        width, height = fitted_size(head.width, head.height, self._rules, max_tokens, name=name)
-        rows, columns = height // self._rules.factor, width // self._rules.factor
+        width, height = fitted_size(head.width, head.height, rules, max_tokens, name=name)
+        rows, columns = height // rules.factor, width // rules.factor
         digest = hashlib.sha256(f"{attachment.sha256} {rows} {columns}".encode()).digest()
         key = -1 - (int.from_bytes(digest[:8]) >> 2)
         return PlacedPicture(attachment, max_tokens, rows, columns, key)
@@ -114,7 +120,7 @@ class ModelPictures:
         return picture.key in self._embeds
 
     def embeds(self, picture: PlacedPicture) -> Array:
-        """Its rows [tokens, H] float32. Raises PictureError, BundleError without a vision graph."""
+        """Its rows [tokens, H] float32. Raises PictureError."""
         return self._embeds.of(picture.key, lambda: self._encode(picture))
 
     def close(self) -> None:
@@ -125,17 +131,23 @@ class ModelPictures:
             self._encoder.close()
 
     def _encode(self, picture: PlacedPicture) -> Array:
-        if self._encoder is None:
-            raise BundleError(self._missing)
-        fitted = self._fitted.of(picture.key, lambda: self._decoded(picture))
-        rows, grid_h, grid_w = patches(fitted, self._rules)
-        merge = self._rules.merge_size
-        return self._encoder.encode(graph_inputs(rows, grid_h, grid_w, self._grid_side, merge))
-
-    def _decoded(self, picture: PlacedPicture) -> Image.Image:
         name = picture.attachment.name
-        image = decode(picture.attachment.data, name)
-        return fit(image, self._rules, picture.max_tokens, name=name)
+        rules, encoder = self._seeing(name)
+
+        def decoded() -> Image.Image:
+            image = decode(picture.attachment.data, name)
+            return fit(image, rules, picture.max_tokens, name=name)
+
+        fitted = self._fitted.of(picture.key, decoded)
+        rows, grid_h, grid_w = patches(fitted, rules)
+        side, merge = self._grid_side, rules.merge_size
+        return encoder.encode(graph_inputs(rows, grid_h, grid_w, side, merge))
+
+    def _seeing(self, name: str) -> tuple[PictureRules, VisionEncoder]:
+        """What pictures are read with. Raises PictureError where none are."""
+        if self._rules is None or self._encoder is None:
+            raise PictureError(f"{name} cannot be shown to the model: {self._missing}")
+        return self._rules, self._encoder
 
 
 def thumbnail(data: bytes, width: int, height: int) -> Image.Image | None:

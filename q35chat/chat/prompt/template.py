@@ -9,7 +9,7 @@ wrote itself goes in as its own ids, and what a user wrote never becomes a speci
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -82,13 +82,13 @@ class Prompt:
 
 class ConversationTemplate:
     """One tokenizer's template. `stop_ids` end an answer and are the template's to write, and so
-    is `picture_id`, the placeholder of a picture. For any thread."""
+    is `picture_id`, the placeholder of a picture where there are any. For any thread."""
 
     def __init__(
         self,
         tokenizer: ChatTokenizer,
         stop_ids: frozenset[int],
-        picture_id: int,
+        picture_id: int | None,
     ) -> None:
         self._tokenizer = tokenizer
         self._tags = tokenizer.tags
@@ -96,12 +96,19 @@ class ConversationTemplate:
         self._picture_id = picture_id
         self._pieces = SizedCache[str, Array](lambda text, _: len(text), _REMEMBERED)
         self._answers = SizedCache[_Own, list[int]](lambda own, _: len(own[0]), _REMEMBERED)
-        self._headers = SizedCache[bool, Array](lambda _, ids: len(ids), _REMEMBERED)
+        self._headers = SizedCache[tuple[object, ...], Array](lambda _, ids: len(ids), _REMEMBERED)
 
     def prompt(
-        self, turns: Sequence[Turn], pictures: Sequence[PlacedPicture], *, thinking: bool
+        self,
+        turns: Sequence[Turn],
+        pictures: Sequence[PlacedPicture],
+        *,
+        thinking: bool,
+        effort: str = "",
+        preserve: bool | None = None,
     ) -> Prompt:
-        """The prompt of `turns`; `pictures` are those of all turns in order.
+        """The prompt of `turns`; `pictures` are those of all turns in order. `effort` and
+        `preserve` are what the template may offer.
 
         Turns that end with an answer are gone on with. Raises BundleError when the template places
         another number of pictures.
@@ -111,8 +118,9 @@ class ConversationTemplate:
             unfinished = asked.pop()
             written = self._written(unfinished)
             thinking = bool(unfinished.reasoning) or self._tags.close in unfinished.token_ids
-        rendered = self._rendered(asked, thinking=thinking)
-        header = self._header(thinking)
+        chosen = self._tokenizer.offers.chosen(effort, preserve)
+        rendered = self._rendered(asked, thinking, chosen)
+        header = self._header(thinking, chosen)
         widths = _widths(rendered == self._picture_id, pictures)
         ids = np.concatenate([np.repeat(rendered, widths), np.array(written, np.int64)])
         is_image = ids == self._picture_id
@@ -135,11 +143,15 @@ class ConversationTemplate:
             shared=_shared(turns, ends, np.flatnonzero(is_image) + 1, pictures),
         )
 
-    def _rendered(self, turns: Sequence[Turn], *, thinking: bool) -> Array:
+    def _rendered(
+        self, turns: Sequence[Turn], thinking: bool, chosen: Mapping[str, object]
+    ) -> Array:
         """The conversation [T] int64 up to where the answer begins, one placeholder a picture."""
         markers = _Markers()
         messages = [self._message(turn, markers) for turn in turns]
-        text = self._tokenizer.render(messages, generation_prompt=True, thinking=thinking)
+        text = self._tokenizer.render(
+            messages, generation_prompt=True, thinking=thinking, chosen=chosen
+        )
         return markers.ids(text, lambda part: self._pieces.of(part, lambda: self._encoded(part)))
 
     def _ends(self, ids: Array, header: Array) -> list[int]:
@@ -173,7 +185,8 @@ class ConversationTemplate:
         if turn.attachments:
             content = [{"type": "image"} for _ in turn.attachments]
             content += [{"type": "text", "text": text}] if text else []
-        message = {"role": turn.role, "content": content}
+        role = self._tokenizer.offers.instructor if turn.role == "system" else turn.role
+        message = {"role": role, "content": content}
         if turn.role == "assistant":
             message["reasoning_content"] = turn.reasoning
         return message
@@ -206,18 +219,20 @@ class ConversationTemplate:
     def _encoded(self, text: str) -> Array:
         return np.array(self._tokenizer.encode(text), np.int64)
 
-    def _header(self, thinking: bool) -> Array:
+    def _header(self, thinking: bool, chosen: Mapping[str, object]) -> Array:
         """The ids that the template writes after a question, before the answer."""
 
         def header() -> Array:
             question = [{"role": "user", "content": "a"}]
             asked, told = (
-                self._tokenizer.render(question, generation_prompt=prompted, thinking=thinking)
+                self._tokenizer.render(
+                    question, generation_prompt=prompted, thinking=thinking, chosen=chosen
+                )
                 for prompted in (True, False)
             )
             return self._encoded(asked.removeprefix(told))
 
-        return self._headers.of(thinking, header)
+        return self._headers.of((thinking, *chosen.items()), header)
 
 
 class _Markers:

@@ -13,18 +13,22 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final
+from uuid import uuid4
 
-from q35chat.errors import BundleError
+from q35chat.chat.values import TemplateOffers
+from q35chat.errors import BundleError, Remedy
+from q35chat.json_reader import Fields, read_json
 
 Message = Mapping[str, Any]
-_REFUSED: Final = "the chat template refused the conversation"
 _OWN_CHARACTERS: Final = 1_000_000
 _OF_A_MESSAGE: Final = 1_000
 _MOST_BYTES: Final = 4  # of a character
+_wrong: Final = partial(BundleError, remedy=Remedy.EXPORT_AGAIN)
 _CANNOT_READ: Final = "the bundle's tokenizer cannot read this text"
 
 
@@ -48,38 +52,54 @@ class ThinkTags:
 class ChatTokenizer:
     """Text to ids and back, and messages to text by the checkpoint's template."""
 
-    def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401  (transformers is untyped)
+    def __init__(
+        self,
+        tokenizer: Any,  # noqa: ANN401  (transformers is untyped)
+        template_files: tuple[str, ...] = ("chat_template.jinja",),
+    ) -> None:
         self._tokenizer = tokenizer
+        self.template_files = template_files
         self._lock = Lock()  # literal encoding sets a switch that every encoding reads
         added = tokenizer.added_tokens_decoder
+        self._added_ids = frozenset(added)
         self.special_ids = frozenset(index for index, token in added.items() if token.special)
         self._special_texts = tuple(token.content for token in added.values() if token.special)
 
     @classmethod
-    def load(cls, folder: Path) -> ChatTokenizer:
-        """Read the tokenizer and template files of `folder`. Raises BundleError."""
+    def load(cls, folder: Path, *, pictures: bool = True) -> ChatTokenizer:
+        """Read the tokenizer and template files of `folder`, of a model that sees `pictures` or
+        none. Raises BundleError."""
         if not (folder / "tokenizer.json").is_file():
-            raise BundleError(f"{folder} has no tokenizer.json: export the bundle again")
+            raise BundleError(f"{folder} has no tokenizer.json", Remedy.EXPORT_AGAIN)
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would ask for torch
         from transformers import PreTrainedTokenizerFast  # noqa: PLC0415  (heavy)
 
-        with _translated(f"{folder} has a damaged tokenizer"):
+        documents = _documents(folder)
+        with _translated(f"{folder / 'tokenizer.json'} is a damaged tokenizer"):
             tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-        if not tokenizer.chat_template:
-            raise BundleError(f"{folder} has no chat template: export the bundle again")
+        templates = _templates(folder, documents, tokenizer.chat_template, pictures=pictures)
+        used, tokenizer.chat_template = next(iter(templates.items()))
         tokenizer.model_max_length = sys.maxsize  # the capacity is the limit
-        return cls(tokenizer)
+        others = (name for name in templates if templates[name] != tokenizer.chat_template)
+        return cls(tokenizer, (used, *others))
 
     def render(
-        self, messages: Sequence[Message], *, generation_prompt: bool, thinking: bool
+        self,
+        messages: Sequence[Message],
+        *,
+        generation_prompt: bool,
+        thinking: bool,
+        chosen: Mapping[str, object] = MappingProxyType({}),
     ) -> str:
-        """The conversation as the model reads it. Raises BundleError when the template refuses."""
-        with _translated(_REFUSED):
+        """The conversation as the model reads it, with further variables that were `chosen` of
+        `offers`. Raises BundleError when the template refuses."""
+        with _translated(f"the chat template ({self.template_files[0]}) refused the conversation"):
             text: str = self._tokenizer.apply_chat_template(
                 list(messages),
                 tokenize=False,
                 add_generation_prompt=generation_prompt,
                 enable_thinking=thinking,
+                **chosen,
             )
         _check_rendered(text, messages)
         return text
@@ -121,6 +141,16 @@ class ChatTokenizer:
         return most
 
     @cached_property
+    def offers(self) -> TemplateOffers:
+        """What the template lets one choose."""
+        from q35chat.chat.prompt.offers import offers_of  # noqa: PLC0415  (loads jinja2)
+
+        def render(messages: Sequence[Message], chosen: Mapping[str, object]) -> str:
+            return self.render(messages, generation_prompt=True, thinking=True, chosen=chosen)
+
+        return offers_of(self._tokenizer.chat_template, render)
+
+    @cached_property
     def tags(self) -> ThinkTags:
         """The tags of a thought."""
         return ThinkTags(self.id_of("<think>"), self.id_of("</think>"))
@@ -130,11 +160,26 @@ class ChatTokenizer:
         token = self._tokenizer.convert_tokens_to_ids(piece)
         return token if isinstance(token, int) and self.piece(token) == piece else None
 
-    @property
+    @cached_property
     def end_ids(self) -> frozenset[int]:
-        """The id the tokenizer's files call the end of a sequence, if they do."""
-        token = self._tokenizer.eos_token_id
-        return frozenset() if token is None else frozenset({token})
+        """The id that the tokenizer's files call the end of a sequence, and the one with which the
+        template ends an answer, as far as there are such. Raises BundleError."""
+        ends = (self._tokenizer.eos_token_id, self._end_of_answer())
+        return frozenset(token for token in ends if token is not None)
+
+    def _end_of_answer(self) -> int | None:
+        """The added token that the template writes right behind an answer."""
+        answer = uuid4().hex
+        messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": answer}]
+        text = self.render(messages, generation_prompt=False, thinking=False)
+        ids = self.encode(text.rpartition(answer)[2].strip()) if answer in text else []
+        return ids[0] if ids and ids[0] in self._added_ids else None
+
+    @property
+    def last(self) -> tuple[int, str]:
+        """The largest id, with its spelling."""
+        spelling, token = max(self._tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+        return token, spelling
 
     def _encode(self, text: str, *, literally: bool) -> list[int]:
         with self._lock, _translated(_CANNOT_READ):
@@ -142,6 +187,55 @@ class ChatTokenizer:
                 text, add_special_tokens=False, split_special_tokens=literally, verbose=False
             )
         return ids
+
+
+def _documents(folder: Path) -> dict[str, Fields]:
+    """What those JSON files say, by name, that may hold a template. Raises BundleError."""
+    found = {}
+    for name in ("processor_config.json", "chat_template.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            try:
+                found[name] = Fields(read_json(folder / name), str(folder / name), _wrong)
+            except ValueError as error:
+                raise _wrong(f"{folder / name} is not valid JSON ({error})") from error
+    return found
+
+
+def _templates(
+    folder: Path, documents: Mapping[str, Fields], own: object, *, pictures: bool
+) -> dict[str, str]:
+    """The chat templates by the name of their file, the one that counts first. Raises BundleError
+    where there is none.
+
+    transformers has a template of the processor, which takes pictures, and one of the tokenizer,
+    `own`; where several files have one, the order is that of its 5th version.
+    """
+    said = {name: fields.raw("chat_template") for name, fields in documents.items()}
+    tokenizers = {"tokenizer_config.json": said.pop("tokenizer_config.json", None)}
+    if (folder / "chat_template.jinja").is_file():
+        tokenizers = {"chat_template.jinja": own, **tokenizers}
+    else:
+        tokenizers = {"tokenizer_config.json": own}
+    ordered = {**said, **tokenizers} if pictures else {**tokenizers, **said}
+    found = {name: template for name, template in ordered.items() if template is not None}
+    if not found:
+        raise _wrong(f"{folder} has no chat template")
+    first = next(iter(found))
+    return {
+        name: _default_of(folder / name, template)
+        for name, template in found.items()
+        if name == first or isinstance(template, str)
+    }
+
+
+def _default_of(path: Path, template: object) -> str:
+    """The template to use of those that a file names. Raises BundleError."""
+    if isinstance(template, dict):
+        template = template.get("default", sorted(template))
+    if not isinstance(template, str):
+        named = f", only {', '.join(map(str, template))}" if isinstance(template, list) else ""
+        raise _wrong(f"{path} has no chat_template named 'default'{named}")
+    return template
 
 
 def _check_rendered(text: str, messages: Sequence[Message]) -> None:

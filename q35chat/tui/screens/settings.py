@@ -17,7 +17,7 @@ from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
 from q35chat.tui.application import application
-from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field
+from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field, thinking_fields
 from q35chat.tui.images.graphics import (
     GRAPHICS_PREFERENCES,
     GraphicsPreference,
@@ -35,7 +35,6 @@ _PROTOCOL_WORDS: Final[dict[GraphicsProtocol, str]] = {
 }
 _CHAT: Final = "· THIS CHAT ONLY"
 _PROGRAM: Final = "· ALL CHATS"
-_FIELDS = {field.id: field for field in (*SAMPLING_FIELDS, *LIMIT_FIELDS)}
 
 
 class SettingsScreen(Dialog[str]):
@@ -51,6 +50,8 @@ class SettingsScreen(Dialog[str]):
         self.messages = Messages()
         self._conversation = conversation
         self._wrong: dict[str, str] = {}
+        self._limits = (*LIMIT_FIELDS, *thinking_fields(conversation.model.offers))
+        self._fields = {field.id: field for field in (*SAMPLING_FIELDS, *self._limits)}
 
     def body(self) -> ComposeResult:
         """Sampling, limits, system prompt, theme, pictures."""
@@ -60,7 +61,7 @@ class SettingsScreen(Dialog[str]):
             for field in SAMPLING_FIELDS:
                 yield from self._row(field)
             yield Static(f"LIMITS {_CHAT}", classes="section")
-            for field in LIMIT_FIELDS:
+            for field in self._limits:
                 yield from self._row(field)
             yield Static(f"SYSTEM PROMPT {_CHAT}", classes="section")
             yield TextField(settings.system_prompt, id="system_prompt", compact=True)
@@ -93,7 +94,7 @@ class SettingsScreen(Dialog[str]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        field = _FIELDS[event.input.id or ""]
+        field = self._fields[event.input.id or ""]
         hint = self.query_one(f"#{field.id}-help", Static)
         settings = self._conversation.settings()
         try:

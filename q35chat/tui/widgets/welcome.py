@@ -26,7 +26,9 @@ class Welcome(Static):
         """Say what is known about the model, which key gets a real one, and which one lists the
         earlier chats."""
         model, earlier = session.model, session.earlier
-        lines = [*_lines(model, setup_key, failed=session.state == "failed"), *map(_tip, _TIPS)]
+        blind = model is not None and not model.pictures
+        tips = [tip for tip in _TIPS if not (blind and tip[0] == "@")]
+        lines = [*_lines(model, setup_key, failed=session.state == "failed"), *map(_tip, tips)]
         if earlier:
             chats = "your earlier chat" if earlier == 1 else f"your {count(earlier)} earlier chats"
             lines.append(_tip((chats_key or "/sessions", f"lists {chats}")))

@@ -80,7 +80,7 @@ def count_tokens(graph: Graph, mask: ir.Value, remembered: int) -> TokenCount:
         number = op("ReduceSum", mask, graph.ints(1), keepdims=0)
         return TokenCount(
             number=number,
-            order=op("CumSum", mask, graph.ints(1)),
+            order=op("CumSum", mask, graph.scalar(1)),
             last=op("Sub", number, _int32(graph, [1])),
             tail=op("Add", number, _int32(graph, range(remembered))),
             valid=graph.reshape(op("Cast", mask, to=int(FLOAT)), -1, 1),

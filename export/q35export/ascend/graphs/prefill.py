@@ -117,7 +117,7 @@ def _inject_pictures(
         is_image = op(
             "Equal", inputs.ids, graph.constant(np.array([config.image_token_id], np.int32))
         )
-        order = op("CumSum", op("Cast", is_image, to=int(INT32)), graph.ints(1))
+        order = op("CumSum", op("Cast", is_image, to=int(INT32)), graph.scalar(1))
         index = op("Sub", op("Max", order, one), one)
         rows = op("Gather", inputs.images, index, axis=0)
         taken = op("Expand", op("Unsqueeze", is_image, graph.ints(-1)), graph.ints(1, 1, width))

@@ -31,7 +31,7 @@ def build_padded_vision_graph(
     config: ModelConfig, source: TensorSource, sink: WeightSink, options: AscendOptions
 ) -> ir.Model:
     """Build the vision tower; weights go to `sink` on the way."""
-    vision, dtype = config.vision, options.float_type
+    vision, dtype = config.tower, options.float_type
     graph = Graph("vision", OPSET, sink)
     pixels = graph.input("pixel_values", dtype, ("P", vision.patch_width))
     index = graph.input("position_index", INT32, ("P", 4))

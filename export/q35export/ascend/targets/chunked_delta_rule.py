@@ -51,7 +51,7 @@ class ChunkedRule:
         op, ints = self._graph.op, self._graph.ints
         length, missing = self._token_lengths(given.query)
         chunks = self._cut(given, missing, heads)
-        total = op("CumSum", chunks.decay, ints(2))
+        total = op("CumSum", chunks.decay, self._graph.scalar(2))
         pairwise = self._pairwise_decay(total)
         since = op("Exp", total)
         recall, write = self._solve(chunks, pairwise, since, heads)
