@@ -70,10 +70,11 @@ async def test_every_slash_command_does_something_with_a_conversation(
         await say(chat, slash, SAYS[slash][1])
 
 
-async def test_every_slash_command_runs_without_a_conversation() -> None:
+@pytest.mark.parametrize("part", range(6))
+async def test_every_slash_command_runs_without_a_conversation(part: int) -> None:
     gate = threading.Event()
     async with opened(ScriptedWorkspace(load_gate=gate), loaded=False) as chat:
-        for slash in sorted(SAYS, key="quit".__eq__):
+        for slash in sorted(SAYS, key="quit".__eq__)[part::6]:
             chat.app.messages.clear()
             chat.screen.messages.on_click()
             await say(chat, slash, SAYS[slash][0])
