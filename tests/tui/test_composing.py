@@ -158,6 +158,21 @@ async def test_a_path_within_pasted_text_or_a_command_stays_where_it_is(tmp_path
         assert chat.written == f"/image {path} "
 
 
+@pytest.mark.parametrize("key", ["up", "ctrl+e"])
+async def test_a_path_in_a_question_asked_before_stays_where_it_is(
+    key: str, tmp_path: Path
+) -> None:
+    path = picture_file(tmp_path)
+    async with opened() as chat:
+        await paste(chat, f"see {path}")
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.conversation.steps) == 2)
+        await chat.press(key, "enter")
+        await chat.until(lambda: chat.screen.composer.empty)
+        assert chat.conversation.steps[-2].turn.text == f"see {path}"
+        assert not chat.conversation.steps[-2].turn.attachments
+
+
 async def test_an_address_of_the_web_is_refused_with_the_address_whole(chat: Chat) -> None:
     await chat.write("/image https://example.org/a//b.png?x=1")
     await chat.press("enter")

@@ -179,6 +179,13 @@ class Draft:
         typed = not self.composer.editor.pasted
         return typed and text.startswith("/") and "\n" not in text and not is_existing_path(text)
 
+    @property
+    def is_typed(self) -> bool:
+        """Whether nothing of it was pasted, and it is no question asked before."""
+        editor = self.composer.editor
+        asked_before = self.editing is not None or editor.past.shows(editor.text)
+        return not (editor.pasted or asked_before)
+
     def changed(self) -> None:
         """The composer holds something else."""
         if self.composer.empty:

@@ -43,7 +43,10 @@ def picture_paths(pasted: str) -> tuple[Path, ...]:
 
 
 def typed_pictures(text: str) -> tuple[str, tuple[Path, ...]]:
-    """The text without the paths of picture files in it, and these files."""
+    """The text without the paths of picture files in it, and these files; a long text is nobody's
+    typing and stays as it is."""
+    if len(text) > _LONGEST_PATH_PASTE:
+        return text, ()
     paths: list[Path] = []
 
     def left(match: re.Match[str]) -> str:

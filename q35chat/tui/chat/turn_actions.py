@@ -134,7 +134,7 @@ class TurnActions:
         elif paths := picture_paths(text):
             editor.put("")
             self.draft.attach(paths)
-        elif not editor.pasted and (named := typed_pictures(text))[1]:
+        elif self.draft.is_typed and (named := typed_pictures(text))[1]:
             editor.put(named[0])
             self.draft.attach(named[1])
             self.host.remark("attached what the message names · Enter sends, × takes it away")
