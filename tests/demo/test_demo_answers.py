@@ -27,20 +27,21 @@ def plain(text: str, *pictures: Image.Image) -> Question:
     return Question([{"role": "user", "content": content}], list(pictures), "", lambda said: True)
 
 
-@pytest.mark.parametrize(
-    ("precision", "allowed"),
-    [("fp32", 15), ("int8", 15), ("int4", 25)],
-)
-def test_fresh_picture_questions(demo_bundle: Open, precision: Precision, allowed: int) -> None:
-    assert len(demo_bundle(precision).wrong(held_out_picture_questions(500))) <= allowed
+# A question is asked in one of the precisions; 3 % of the answers may be wrong, of int4 5 %.
+PART = pytest.mark.parametrize(("part", "precision"), enumerate(("fp32", "int8", "int4")))
+WRONG = {"fp32": 0.03, "int8": 0.03, "int4": 0.05}
 
 
-@pytest.mark.parametrize(
-    ("precision", "allowed"),
-    [("fp32", 6), ("int8", 6), ("int4", 10)],
-)
-def test_fresh_memory_questions(demo_bundle: Open, precision: Precision, allowed: int) -> None:
-    assert len(demo_bundle(precision).wrong(held_out_memory_questions(200))) <= allowed
+@PART
+def test_fresh_picture_questions(demo_bundle: Open, part: int, precision: Precision) -> None:
+    questions = held_out_picture_questions(500)[part::3]
+    assert len(demo_bundle(precision).wrong(questions)) <= WRONG[precision] * len(questions)
+
+
+@PART
+def test_fresh_memory_questions(demo_bundle: Open, part: int, precision: Precision) -> None:
+    questions = held_out_memory_questions(200)[part::3]
+    assert len(demo_bundle(precision).wrong(questions)) <= WRONG[precision] * len(questions)
 
 
 def test_last_turns_of_long_mixed_conversations(demo_bundle: Open) -> None:

@@ -1,9 +1,15 @@
+"""Blocks of quantised weights: their format, what they do to weights, which a matrix gets."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from q35export.precision import MANY_WEIGHTS, Quantisation, precision_plan
 from q35export.quantize import BlockFormat, dequantize, quantize
+from q35export.request import BLOCK_SIZES, PRECISIONS, Precision
+from q35export.verify.metrics import WEIGHTS, Difference, difference
+from tests.support.block_arithmetic import Floats
 
 FORMATS = [BlockFormat(bits, block) for bits in (4, 8) for block in (32, 64, 128)]
 
@@ -85,3 +91,77 @@ def test_rows_of_zeros_stay_zero() -> None:
         packed, scales = quantize(np.zeros((2, 64), np.float32), fmt)
         assert np.isfinite(scales).all()
         assert not dequantize(packed, scales, 64, fmt).any()
+
+
+LARGEST = max(BLOCK_SIZES)
+
+
+def rounding(weights: Floats, bits: int, block: int = LARGEST) -> Difference:
+    fmt = BlockFormat(bits, block)
+    codes, scales = quantize(weights, fmt)
+    return difference(dequantize(codes, scales, weights.shape[1], fmt), weights)
+
+
+@pytest.mark.parametrize("block", BLOCK_SIZES)
+def test_the_worst_weights_of_any_block_hold_the_limit_of_eight_bits(block: int) -> None:
+    weights = np.full((4, block), 0.4999 / 127, np.float32)
+    weights[:, 0] = 1  # all others lie half a step from their codes
+    found = rounding(weights, 8, block)
+    assert found.nrmse > 0.98 * block**0.5 / 254
+    assert not WEIGHTS[8].broken_by(found)
+
+
+@pytest.mark.parametrize(("bits", "usual"), [(8, 0.0065), (4, 0.0974)])
+def test_a_bell_curve_lies_far_inside(bits: int, usual: float) -> None:
+    weights = np.random.default_rng(1).standard_normal((256, 1024), np.float32)
+    found = rounding(weights, bits)
+    assert found.nrmse == pytest.approx(usual, rel=0.02)
+    assert not WEIGHTS[bits].broken_by(found)
+
+
+def test_heavy_tails_hold_the_limit_of_four_bits() -> None:
+    weights = np.random.default_rng(1).standard_t(3, (256, 1024)).astype(np.float32)
+    found = rounding(weights, 4)
+    assert found.nrmse > 0.15
+    assert not WEIGHTS[4].broken_by(found)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_scales_of_another_row_break_it(bits: int) -> None:
+    weights = np.random.default_rng(1).standard_normal((64, 1024), np.float32)
+    weights *= np.linspace(1, 2, 64, dtype=np.float32)[:, None]
+    fmt = BlockFormat(bits, LARGEST)
+    codes, scales = quantize(weights, fmt)
+    moved = dequantize(codes, np.roll(scales, 1, axis=0), 1024, fmt)
+    assert WEIGHTS[bits].broken_by(difference(moved, weights))
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "block"),
+    [
+        (8192, 1024, 128),
+        (1024, 3584, 128),
+        (MANY_WEIGHTS // 128, 128, 128),
+        (MANY_WEIGHTS // 128 - 1, 128, 32),
+        (2048, 1344, 64),
+        (4096, 1056, 32),
+        (8192, 1000, 32),
+        (256, 256, 32),
+    ],
+)
+def test_a_large_matrix_has_the_largest_block_that_divides_its_rows(
+    n: int, k: int, block: int
+) -> None:
+    assert Quantisation(4).format_of(n, k).block == block
+
+
+@pytest.mark.parametrize("block", [32, 64, 128])
+def test_a_block_that_was_asked_for_is_taken_for_every_matrix(block: int) -> None:
+    for n, k in ((8192, 1024), (64, 96)):
+        assert Quantisation(8, block).format_of(n, k).block == block
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_pictures_are_read_in_float_or_in_eight_bits(precision: Precision) -> None:
+    plan = precision_plan(precision, 64)
+    assert plan.vision == (None if precision == "fp32" else Quantisation(8, 64))
