@@ -30,49 +30,34 @@ def scores(seed: int) -> Array:
 
 
 def kept_by(torch: Any, warper: Any, values: Array) -> list[int]:
-
     kept = warper(torch.zeros((1, 1), dtype=torch.long), torch.from_numpy(values)[None])[0]
     found: list[int] = torch.isfinite(kept).nonzero().ravel().tolist()
     return found
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("k", [1, 20, 700])
-def test_top_k_keeps_what_transformers_keeps(
-    torch: Any, transformers: Any, seed: int, k: int
+@pytest.mark.parametrize(
+    ("ours", "theirs", "value"),
+    [
+        *((top_k, "TopKLogitsWarper", k) for k in (1, 20, 700)),
+        *((top_p, "TopPLogitsWarper", p) for p in (0.1, 0.8, 0.95)),
+        *((min_p, "MinPLogitsWarper", p) for p in (0.001, 0.05, 0.5)),
+    ],
+)
+def test_a_filter_keeps_what_transformers_keeps(
+    torch: Any, transformers: Any, seed: int, ours: Any, theirs: str, value: float
 ) -> None:
-
     values = scores(seed)
-    assert top_k(values, k).tolist() == kept_by(torch, transformers.TopKLogitsWarper(k), values)
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("p", [0.1, 0.8, 0.95])
-def test_top_p_keeps_what_transformers_keeps(
-    torch: Any, transformers: Any, seed: int, p: float
-) -> None:
-
-    values = scores(seed)
-    # transformers adds 248,320 float32 probabilities up from the smallest, so its edge is blurred
-    values = values[top_k(values, 50)]
-    assert sorted(top_p(values, p).tolist()) == kept_by(
-        torch, transformers.TopPLogitsWarper(p), values
-    )
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("p", [0.001, 0.05, 0.5])
-def test_min_p_keeps_what_transformers_keeps(
-    torch: Any, transformers: Any, seed: int, p: float
-) -> None:
-
-    values = scores(seed)
-    assert min_p(values, p).tolist() == kept_by(torch, transformers.MinPLogitsWarper(p), values)
+    if ours is top_p:
+        # transformers adds 248,320 float32 probabilities up from the smallest: its edge is blurred
+        values = values[top_k(values, 50)]
+    kept = kept_by(torch, getattr(transformers, theirs)(value), values)
+    found = ours(values, value).tolist()
+    assert (sorted(found) if ours is top_p else found) == kept
 
 
 @pytest.mark.parametrize("penalty", [0.8, 1.1, 2.0])
 def test_repetition_equals_transformers(torch: Any, transformers: Any, penalty: float) -> None:
-
     values = scores(3)
     seen = [4, 9, 9, 248_319, 17]
     expected = transformers.RepetitionPenaltyLogitsProcessor(penalty)(
@@ -88,7 +73,6 @@ def test_repetition_equals_transformers(torch: Any, transformers: Any, penalty: 
 def test_the_whole_chain_leaves_the_distribution_of_generate(
     torch: Any, transformers: Any, seed: int
 ) -> None:
-
     values = scores(seed)
     seen = np.argsort(-values)[:5].tolist()
     chain = transformers.LogitsProcessorList(
