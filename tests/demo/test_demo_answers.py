@@ -28,7 +28,7 @@ def plain(text: str, *pictures: Image.Image) -> Question:
 
 
 # A question is asked in one of the precisions; 3 % of the answers may be wrong, of int4 5 %.
-PART = pytest.mark.parametrize(("part", "precision"), enumerate(("fp32", "int8", "int4")))
+PART = pytest.mark.parametrize(("part", "precision"), [(0, "fp32"), (1, "int8"), (2, "int4")])
 WRONG = {"fp32": 0.03, "int8": 0.03, "int4": 0.05}
 
 
