@@ -92,8 +92,7 @@ class PictureRules:
         Raises BundleError.
         """
         if isinstance(config, dict):
-            given = {name: value for name, value in config.items() if value is not None}
-            config = {**_DEFAULTS, **given}
+            config = {**_DEFAULTS, **config}
         fields = Fields(config, where, _wrong)
         for switch in ("do_resize", "do_rescale", "do_normalize"):
             if not fields.flag(switch, default=True):

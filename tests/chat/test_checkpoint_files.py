@@ -118,7 +118,7 @@ def test_a_processor_without_an_image_processor_leaves_the_other_file(
 
 
 def test_what_picture_rules_leave_out_is_as_in_transformers() -> None:
-    rules = PictureRules.from_config({"patch_size": None, "image_mean": None})
+    rules = PictureRules.from_config({"min_pixels": None})
 
     assert (rules.patch_size, rules.merge_size, rules.temporal_patch_size) == (14, 2, 2)
     assert (rules.min_pixels, rules.max_pixels) == (3136, 1003520)

@@ -28,6 +28,7 @@ def test_area_limits_at_the_top_level_win() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
+        ({"patch_size": None}, "patch_size"),
         ({"patch_size": 0}, "patch_size"),
         ({"merge_size": "2"}, "merge_size"),
         ({"size": {"shortest_edge": 5}}, "longest_edge"),
