@@ -15,7 +15,7 @@ from q35export.config import ModelConfig
 from q35export.graphs.mtp import build_text_and_head
 from q35export.graphs.text import build_text_graph
 from q35export.graphs.vision import build_vision_graph
-from q35export.matrix import MTP, Float32, Shape
+from q35export.matrix import MTP, Float32, Shape, TensorSource
 from q35export.precision import FLOAT_PLAN
 from q35export.weights import WeightSink
 
@@ -42,16 +42,23 @@ class Inventory:
         return np.zeros((stop - start, *self.shapes[name][1:]), np.float32)
 
 
-@cache
-def expected_tensors(config: ModelConfig, component: str) -> Mapping[str, Shape]:
-    """Names and shapes of every tensor that the `component` is built from: the tower's of
-    "vision", the further ones of "mtp", the decoder's of any other."""
-    source, sink = Inventory(), WeightSink()
+def build_unquantised(
+    config: ModelConfig, component: str, source: TensorSource, sink: WeightSink
+) -> None:
+    """Build the graphs of a component in FP32, for what `source` and `sink` see of it."""
     if component == "vision":
         build_vision_graph(config, source, sink, plan=FLOAT_PLAN)
     elif component == "mtp":
         build_text_and_head(config, source, sink, capacity=1, plan=FLOAT_PLAN)
-        return {name: shape for name, shape in source.shapes.items() if name.startswith(MTP)}
     else:
         build_text_graph(config, source, sink, capacity=1, plan=FLOAT_PLAN)
-    return source.shapes
+
+
+@cache
+def expected_tensors(config: ModelConfig, component: str) -> Mapping[str, Shape]:
+    """Names and shapes of every tensor that the `component` is built from: the tower's of
+    "vision", the further ones of "mtp", the decoder's of any other."""
+    source = Inventory()
+    build_unquantised(config, component, source, WeightSink())
+    wanted = MTP if component == "mtp" else ""
+    return {name: shape for name, shape in source.shapes.items() if name.startswith(wanted)}

@@ -102,14 +102,10 @@ class GearedDecoder(SequenceDecoder):
         self._caches = GrowingCaches(decode, grown)
         self._step: Call | GrowingStep
         if contract.capacity is None:
-            self._step = GrowingStep(
-                decode, contract, self._states, self._caches, self._logits.values
-            )
+            self._step = GrowingStep(self._graph, self._caches)
         else:
             mask = decode.allocate(self._slots.array.shape, self._slots.array.dtype)
-            self._step = Call(
-                decode, contract, self._states, mask, self._logits, tokens=1, image_rows=0
-            )
+            self._step = Call(self._graph, mask, tokens=1, image_rows=0)
         self._calls: dict[Gear, PrefillCall] = {}
         empty: Array = np.zeros(0, np.int64)
         self._nothing = Tokens(
@@ -233,7 +229,7 @@ class GearedDecoder(SequenceDecoder):
             if contract.every_token:
                 self._calls.clear()  # logits of every token are large
             self._calls[gear] = PrefillCall(
-                self._prefill, contract, self._states, self._caches, self._logits.values, gear
+                self._prefill, contract, self._states, self._caches, self._graph.logits.values, gear
             )
         self._prefill.make_ready()
         call = self._calls[gear]

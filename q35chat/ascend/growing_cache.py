@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from q35chat.engine.contract import StatePair, TextContract
+from q35chat.engine.calls import SequenceGraph
+from q35chat.engine.contract import StatePair
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, check_fit
 from q35chat.engine.slots import PrefixMask
-from q35chat.engine.states import StateBuffers, named
+from q35chat.engine.states import named
 
 
 class GrowingCaches:
@@ -66,19 +67,10 @@ class GrowingCaches:
 class GrowingStep:
     """One token at a time; the mask is as long as the cache will be after it."""
 
-    def __init__(
-        self,
-        session: GraphSession,
-        contract: TextContract,
-        states: StateBuffers,
-        caches: GrowingCaches,
-        logits: Buffer,
-    ) -> None:
-        self._session = session
-        self._contract = contract
-        self._states = states
+    def __init__(self, graph: SequenceGraph, caches: GrowingCaches) -> None:
+        session, contract = graph.session, graph.contract
+        self._graph = graph
         self._caches = caches
-        self._logits = logits
         rows = contract.position_rows
         self._ids = session.allocate((1, 1), contract.input_ids.dtype)
         self._positions = session.allocate((rows, 1, 1), contract.position_ids.dtype)
@@ -94,17 +86,18 @@ class GrowingStep:
 
     def upload(self, mask: PrefixMask) -> None:
         """Make and bind the buffers of this step, whose mask is all ones."""
-        contract, states, caches = self._contract, self._states, self._caches
+        session, contract, states = self._graph.session, self._graph.contract, self._graph.states
+        caches = self._caches
         ones = np.ones((1, mask.count), contract.attention_mask.dtype)
-        shown = self._session.allocate(ones.shape, ones.dtype)
+        shown = session.allocate(ones.shape, ones.dtype)
         shown.write(ones)
         inputs = {
             contract.input_ids.name: self._ids,
             contract.attention_mask.name: shown,
             contract.position_ids.name: self._positions,
         }
-        outputs = {contract.logits.name: self._logits} | dict(caches.grow())
-        self._run = self._session.bind(
+        outputs = {contract.logits.name: self._graph.logits.values} | dict(caches.grow())
+        self._run = session.bind(
             inputs | dict(states.inputs(states.current)) | dict(caches.now),
             outputs | dict(states.outputs(states.current)),
         )
@@ -113,5 +106,5 @@ class GrowingStep:
         """Run once and flip the states."""
         assert self._run is not None
         self._run()
-        self._states.flip()
+        self._graph.states.flip()
         self._caches.flip()

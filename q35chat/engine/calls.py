@@ -16,27 +16,38 @@ from q35chat.engine.slots import PrefixMask
 from q35chat.engine.states import BufferIndex, StateBuffers
 
 
+@dataclass(frozen=True, slots=True)
+class SequenceGraph:
+    """What all calls into a text graph share: its session and contract, the states of one sequence,
+    and the `logits` of a last token."""
+
+    session: GraphSession
+    contract: TextContract
+    states: StateBuffers
+    logits: Logits
+
+
 class Call:
     """A run over `tokens` new tokens with `image_rows` rows of picture embeddings.
 
-    `mask` and `logits` are shared with other calls; the logits have a row for each of the last
-    tokens that need one. One that `overwrites` writes every state over what it read. Buffers and
-    host arrays are made once; `load` and `run` allocate nothing on the device.
+    `mask` is shared with other calls; `logits`, where they are not those of a last token, have a
+    row for each of the last tokens that need one. One that `overwrites` writes every state over
+    what it read. Buffers and host arrays are made once; `load` and `run` allocate nothing on the
+    device.
     """
 
     def __init__(
         self,
-        session: GraphSession,
-        contract: TextContract,
-        states: StateBuffers,
+        graph: SequenceGraph,
         mask: Buffer,
-        logits: Logits,
         *,
         tokens: int,
         image_rows: int,
+        logits: Logits | None = None,
         overwrites: bool = False,
     ) -> None:
-        rows = contract.position_rows
+        session, contract, states = graph.session, graph.contract, graph.states
+        logits, rows = logits or graph.logits, contract.position_rows
         self._ids, ids = _pair(session, contract.input_ids, (1, tokens))
         self._positions, positions = _pair(session, contract.position_ids, (rows, 1, tokens))
         inputs = {

@@ -11,15 +11,15 @@ from time import perf_counter
 
 import numpy as np
 
-from q35chat.engine.calls import Call, Logits, Row
-from q35chat.engine.contract import TextContract, read_contract
+from q35chat.engine.calls import Call, Logits, Row, SequenceGraph
+from q35chat.engine.contract import read_contract
 from q35chat.engine.decoder import OpenGraph, TextModel
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
 from q35chat.engine.sequence import SequenceDecoder
 from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.slots import PrefixMask
-from q35chat.engine.states import Snapshot, StateBuffers
+from q35chat.engine.states import Snapshot
 from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
 
@@ -67,14 +67,13 @@ class OneGraphDecoder(SequenceDecoder):
             raise BundleError("a decode graph whose cache grows needs a prefill graph")
         sessions = (session,) if head is None else (session, head)
         super().__init__(sessions, contract, contract.pairs, contract.capacity, image_token_id)
-        self._session = session
         self.head = None if head is None else DraftHead(head, contract)
         self._chunk = chunk
         self._overwrites = contract.may_overwrite
         mask = self._slots.array
         self._mask = session.allocate(mask.shape, mask.dtype)
         self._step = self._call(1, 0)
-        self._ahead = LookAhead(session, contract, self._states, self._mask, self._logits)
+        self._ahead = LookAhead(self._graph, self._mask)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
 
@@ -198,16 +197,8 @@ class OneGraphDecoder(SequenceDecoder):
         self.rope_position = max(self.rope_position, int(chunk.positions.max()) + 1)
 
     def _call(self, tokens: int, rows: int) -> Call:
-        return Call(
-            self._session,
-            self._contract,
-            self._states,
-            self._mask,
-            self._logits,
-            tokens=tokens,
-            image_rows=rows,
-            overwrites=self._overwrites,
-        )
+        overwrites = self._overwrites
+        return Call(self._graph, self._mask, tokens=tokens, image_rows=rows, overwrites=overwrites)
 
     def _undo(self, before: int) -> None:
         """Where states are written over, a run that fails leaves no sequence, and snapshots as they
@@ -236,22 +227,15 @@ class LookAhead:
     `possible` tells whether the graph gives logits of more than the last token.
     """
 
-    def __init__(
-        self,
-        session: GraphSession,
-        contract: TextContract,
-        states: StateBuffers,
-        mask: Buffer,
-        logits: Logits,
-    ) -> None:
+    def __init__(self, graph: SequenceGraph, mask: Buffer) -> None:
+        contract = graph.contract
         self.possible = contract.logits_count is not None and contract.capacity is not None
         self.behind: tuple[int, ...] = ()
-        self._session = session
-        self._contract = contract
-        self._states = states
+        self._graph = graph
+        self._states = graph.states
         self._mask_buffer = mask
         self._mask = PrefixMask(contract.capacity or 0, contract.attention_mask.dtype)
-        self._logits = {1: logits}
+        self._logits = {1: graph.logits}
         self._calls: dict[tuple[int, int], Call] = {}
         self._last: Call | None = None
         self._tried: tuple[int, ...] = ()
@@ -310,18 +294,14 @@ class LookAhead:
         self._mask.rewind(used)
         self._mask.advance(len(tokens))
         if rows not in self._logits:
-            self._logits[rows] = Logits.allocated(self._session, self._contract, rows)
+            session, contract = self._graph.session, self._graph.contract
+            self._logits[rows] = Logits.allocated(session, contract, rows)
         if (len(ids), rows) not in self._calls:  # few shapes come again and again
             if len(self._calls) == _MOST_CALLS:
                 self._calls.clear()
+            mask, logits = self._mask_buffer, self._logits[rows]
             self._calls[len(ids), rows] = Call(
-                self._session,
-                self._contract,
-                self._states,
-                self._mask_buffer,
-                self._logits[rows],
-                tokens=len(ids),
-                image_rows=0,
+                self._graph, mask, tokens=len(ids), image_rows=0, logits=logits
             )
         self._last = call = self._calls[len(ids), rows]
         positions = np.arange(rope_position - behind, rope_position + len(tokens))

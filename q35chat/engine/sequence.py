@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from time import perf_counter
 from typing import Protocol
 
-from q35chat.engine.calls import Logits, Row
+from q35chat.engine.calls import Logits, Row, SequenceGraph
 from q35chat.engine.contract import StatePair, TextContract
 from q35chat.engine.session import Array, GraphSession
 from q35chat.engine.slots import PrefixMask, Slots, check_prompt
@@ -48,8 +48,9 @@ class SequenceDecoder:
         self._states = StateBuffers(sessions[0], pairs)
         in_place = any(pair.in_place for pair in pairs)
         self._slots = Slots(capacity, contract.attention_mask.dtype, in_place=in_place)
-        self._logits = Logits.allocated(sessions[0], contract, 1)
-        self._last_row = self._own_row = Row(self._logits, 0)
+        logits = Logits.allocated(sessions[0], contract, 1)
+        self._graph = SequenceGraph(sessions[0], contract, self._states, logits)
+        self._last_row = self._own_row = Row(logits, 0)
         self.rope_position = 0
         self.predict_ms = 0.0
 

@@ -17,11 +17,8 @@ import onnx_ir as ir
 from q35chat.bundle.bundle import Bundle
 from q35export.calibration.rotation import turned_back
 from q35export.config import ModelConfig
-from q35export.graphs.text import build_text_graph
-from q35export.graphs.vision import build_vision_graph
-from q35export.inventory import Inventory, expected_tensors
+from q35export.inventory import Inventory, build_unquantised, expected_tensors
 from q35export.matrix import Float32, Shape
-from q35export.precision import FLOAT_PLAN
 from q35export.verify.metrics import PIECE_VALUES
 from q35export.weights import Pieces, Stored, WeightSink
 
@@ -173,10 +170,7 @@ def origins(config: ModelConfig, graph: str) -> dict[str, Origin]:
     tensor's number and their own, so that stacking and reordering need no second description here.
     """
     sink, source = _TagReader(), _TagSource()
-    if graph == "text":
-        build_text_graph(config, source, sink, capacity=1, plan=FLOAT_PLAN)
-    else:
-        build_vision_graph(config, source, sink, plan=FLOAT_PLAN)
+    build_unquantised(config, graph, source, sink)
     names = tuple(source.shapes)
     return {name: Origin(names, tags[:, 0], tags[:, 1]) for name, tags in sink.matrices.items()}
 
