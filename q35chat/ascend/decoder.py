@@ -28,7 +28,7 @@ from q35chat.ascend.growing_cache import GrowingCaches, GrowingStep
 from q35chat.ascend.prefill import PrefillCall, check_stacked, read_prefill
 from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import read_contract
-from q35chat.engine.sequence import SequenceDecoder
+from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.states import Snapshot
 from q35chat.engine.tokens import Tokens
@@ -66,7 +66,7 @@ class GearedSnapshot(Snapshot):
         return super().nbytes + sum(grown)
 
 
-class GearedDecoder(SequenceDecoder):
+class GearedDecoder(Decoder):
     """A `Decoder` over a `prefill` and a `decode` graph.
 
     `image_token_id` marks the tokens that take a row of picture embeddings. `longest` bounds a
@@ -76,7 +76,6 @@ class GearedDecoder(SequenceDecoder):
     """
 
     reads_in_parts = False
-    speculative = None
 
     def __init__(
         self,
@@ -112,7 +111,6 @@ class GearedDecoder(SequenceDecoder):
             empty, np.zeros((3, 0), np.int64), empty, np.zeros(0, np.bool_), None
         )
         self._read_before = self._nothing
-        self.route = ""
 
     def reset(self) -> None:
         """Forget the sequence."""

@@ -13,10 +13,9 @@ import numpy as np
 
 from q35chat.engine.calls import Call, Logits, Row, SequenceGraph
 from q35chat.engine.contract import read_contract
-from q35chat.engine.decoder import OpenGraph, TextModel
+from q35chat.engine.decoder import OpenGraph, SpeculativeDecoder, TextModel
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
-from q35chat.engine.sequence import SequenceDecoder
 from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.slots import PrefixMask
 from q35chat.engine.states import Snapshot
@@ -44,15 +43,14 @@ class OneGraphRuntime:
         return VisionEncoder(session, merge_size, width)
 
 
-class OneGraphDecoder(SequenceDecoder):
-    """A `SpeculativeDecoder`: a text graph with the state of one sequence.
+class OneGraphDecoder(SpeculativeDecoder):
+    """A text graph with the state of one sequence.
 
     `head` is the graph of the checkpoint's own head for drafts; `image_token_id` marks the tokens
     that take a row of picture embeddings; prompts are read `chunk` tokens at a time.
     """
 
     reads_in_parts = True
-    route = ""
 
     def __init__(
         self,
@@ -68,6 +66,8 @@ class OneGraphDecoder(SequenceDecoder):
         sessions = (session,) if head is None else (session, head)
         super().__init__(sessions, contract, contract.pairs, contract.capacity, image_token_id)
         self.head = None if head is None else DraftHead(head, contract)
+        images = contract.image_embeds
+        self.image_width = None if images is None else images.shape[-1]
         self._chunk = chunk
         self._overwrites = contract.may_overwrite
         mask = self._slots.array
@@ -76,12 +76,6 @@ class OneGraphDecoder(SequenceDecoder):
         self._ahead = LookAhead(self._graph, self._mask)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
-
-    @property
-    def image_width(self) -> int | None:
-        """Length H of a row of picture embeddings, None for a graph that reads no pictures."""
-        spec = self._contract.image_embeds
-        return None if spec is None else spec.shape[-1]
 
     @property
     def speculative(self) -> OneGraphDecoder | None:
