@@ -25,8 +25,8 @@ from q35chat.ascend.residency import Residency
 from q35chat.ascend.tensors import (
     DeviceBuffer,
     DeviceMemoryError,
-    HostBuffer,
     LiteBuffer,
+    LiteHostBuffer,
     numpy_type,
 )
 from q35chat.engine.session import Buffer, Lifetime, TensorSpec, check_bound
@@ -177,7 +177,7 @@ class LiteSession:
         fit."""
         self._life.check()
         if self._options.host_state_roundtrip:
-            return HostBuffer(self._library, shape, dtype, self._life)
+            return LiteHostBuffer(self._library, shape, dtype, self._life)
         device = f"ascend:{self._options.device_id}"
         return self._residency.with_room(
             self,
@@ -196,8 +196,8 @@ class LiteSession:
                 raise ValueError(f"{spec.name} is {spec.dtype}, its buffer {buffer.dtype}")
         for buffer, described in zip(writes, self._outputs_meta, strict=True):
             if isinstance(buffer, DeviceBuffer):
-                buffer.tensor.name = described.name
-                buffer.tensor.format = described.format
+                buffer.native.name = described.name
+                buffer.native.format = described.format
         return LiteRun(self, self._life, reads, writes)
 
     def run(self, run: LiteRun) -> None:
@@ -269,9 +269,9 @@ class LiteSession:
         self._shapes = shapes
 
     def _predict(self, run: LiteRun) -> None:
-        tensors = [buffer.tensor for buffer in run.reads]
+        tensors = [buffer.native for buffer in run.reads]
         if not self._options.host_state_roundtrip:
-            self._model.predict(tensors, [buffer.tensor for buffer in run.writes])
+            self._model.predict(tensors, [buffer.native for buffer in run.writes])
             self._last = run  # the library's own outputs now are these buffers: keep them alive
             return
         results = self._model.predict(tensors)
@@ -350,7 +350,7 @@ def _spec(name: str, tensor: Any) -> TensorSpec:  # noqa: ANN401
 
 
 def _ours(buffer: Buffer) -> LiteBuffer:
-    if not isinstance(buffer, (HostBuffer, DeviceBuffer)):
+    if not isinstance(buffer, (LiteHostBuffer, DeviceBuffer)):
         raise TypeError(f"a buffer of MindSpore Lite is needed, got {type(buffer).__name__}")
     return buffer
 

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from q35chat.ascend.native_log import NativeLog
-from q35chat.engine.session import Array, Lifetime, check_fit, check_slots
+from q35chat.engine.session import (
+    Array,
+    HostBuffer,
+    Lifetime,
+    NativeBuffer,
+    check_fit,
+    check_slots,
+)
 from q35chat.errors import Remedy, RuntimeFailure
 
 _TYPES = {
@@ -47,44 +54,10 @@ def lite_type(library: Any, dtype: np.dtype[Any]) -> Any:  # noqa: ANN401
     raise RuntimeFailure(f"MindSpore Lite has no tensors of {dtype}")
 
 
-class _Buffer:
-    """Shape and dtype, and the check of what is written; of use as long as `life` lasts."""
-
-    __slots__ = ("__weakref__", "_tensor", "dtype", "life", "shape")
-
-    def __init__(
-        self,
-        tensor: Any,  # noqa: ANN401
-        shape: Sequence[int],
-        dtype: np.dtype[Any],
-        life: Lifetime,
-    ) -> None:
-        self._tensor = tensor
-        self.shape = tuple(int(axis) for axis in shape)
-        self.dtype = dtype
-        self.life = life
-        life.ends_buffer(self)
-
-    @property
-    def tensor(self) -> Any:  # noqa: ANN401
-        """The library's own. Raises RuntimeFailure after `release`."""
-        self.life.check()
-        return self._tensor
-
-    def release(self) -> None:
-        """Let the memory go."""
-        self._tensor = None
-
-    def _checked(self, array: Array) -> Array:
-        """`array` in C order: the library looks at neither shape nor order."""
-        check_fit(array, self.shape, self.dtype)
-        return np.ascontiguousarray(array)
-
-
-class HostBuffer(_Buffer):
+class LiteHostBuffer(HostBuffer):
     """Host memory, zeros at first; a tensor of the library looks at the same bytes."""
 
-    __slots__ = ("_array",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -93,34 +66,13 @@ class HostBuffer(_Buffer):
         dtype: np.dtype[Any],
         life: Lifetime,
     ) -> None:
-        array = np.zeros(tuple(int(axis) for axis in shape), dtype)
-        self._array: Array | None = array
-        super().__init__(library.Tensor(array), shape, dtype, life)
-        if self._tensor._tensor is None:
+        array: Array = np.zeros(tuple(int(axis) for axis in shape), dtype)
+        super().__init__(library.Tensor(array), array, life)
+        if self.native._tensor is None:
             raise RuntimeFailure(f"MindSpore Lite cannot hold a host tensor {dtype}{self.shape}")
 
-    def write(self, array: Array) -> None:
-        """Copy `array` in. Raises ValueError for another shape or dtype."""
-        np.copyto(self.host(), self._checked(array))
 
-    def write_slots(self, rows: Array) -> None:
-        """Copy `rows` over the first slots. Raises ValueError where they do not fit."""
-        check_slots(rows, self.shape, self.dtype)
-        self.host()[..., : rows.shape[-2], :] = rows
-
-    def host(self) -> Array:
-        """The memory itself. Raises RuntimeFailure after `release`."""
-        self.life.check()
-        assert self._array is not None
-        return self._array
-
-    def release(self) -> None:
-        """Let the memory go."""
-        super().release()
-        self._array = None
-
-
-class DeviceBuffer(_Buffer):
+class DeviceBuffer(NativeBuffer):
     """A block on the NPU, filled with zeros: what lies there after an allocation may be NaN, and
     a masked slot multiplies it by zero, which stays NaN."""
 
@@ -145,7 +97,7 @@ class DeviceBuffer(_Buffer):
             life,
         )
         self._log = log
-        if self._tensor._tensor is None:  # a failed allocation raises nothing
+        if self.native._tensor is None:  # a failed allocation raises nothing
             size = int(np.prod(self.shape)) * dtype.itemsize
             cause = log.cause(mark) or "the library says nothing more"
             raise DeviceMemoryError(
@@ -161,8 +113,9 @@ class DeviceBuffer(_Buffer):
     def write(self, array: Array) -> None:
         """Copy `array` to the device. Raises ValueError for another shape or dtype,
         RuntimeFailure when the copy failed."""
+        check_fit(array, self.shape, self.dtype)  # the library looks at neither shape nor order
         mark = self._log.mark()
-        self.tensor.set_data_from_numpy(self._checked(array))
+        self.native.set_data_from_numpy(np.ascontiguousarray(array))
         if cause := self._log.cause(mark):  # a failed copy raises nothing
             raise RuntimeFailure(f"cannot copy to the NPU: {cause}; log: {self._log.path}")
 
@@ -175,7 +128,7 @@ class DeviceBuffer(_Buffer):
 
     def host(self) -> Array:
         """A copy on the host: a view that the next call overwrites."""
-        data: Array = self.tensor.get_data_to_numpy()
+        data: Array = self.native.get_data_to_numpy()
         return data.reshape(self.shape)
 
 
@@ -183,4 +136,4 @@ class DeviceMemoryError(RuntimeFailure, MemoryError):
     """The device has no memory left."""
 
 
-LiteBuffer = HostBuffer | DeviceBuffer
+LiteBuffer = LiteHostBuffer | DeviceBuffer

@@ -153,3 +153,59 @@ class Lifetime:
             for held in tuple(kept):
                 held.release()
             kept.clear()
+
+
+class NativeBuffer:
+    """The memory of one tensor as the native library has it, as long as `life` lasts."""
+
+    __slots__ = ("__weakref__", "_native", "dtype", "life", "shape")
+
+    def __init__(
+        self, native: object, shape: Iterable[int], dtype: np.dtype[Any], life: Lifetime
+    ) -> None:
+        self._native = native
+        self.shape = tuple(int(axis) for axis in shape)
+        self.dtype = dtype
+        self.life = life
+        life.ends_buffer(self)
+
+    @property
+    def native(self) -> Any:  # noqa: ANN401  (the library's own)
+        """The library's own object. Raises RuntimeFailure after `release`."""
+        self.life.check()
+        return self._native
+
+    def release(self) -> None:
+        """Let the memory go."""
+        self._native = None
+
+
+class HostBuffer(NativeBuffer):
+    """Host memory that the library reads and writes where it lies."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, native: object, array: Array, life: Lifetime) -> None:
+        self._array: Array | None = array
+        super().__init__(native, array.shape, array.dtype, life)
+
+    def write(self, array: Array) -> None:
+        """Copy `array` in. Raises ValueError for another shape or dtype."""
+        check_fit(array, self.shape, self.dtype)
+        np.copyto(self.host(), array)
+
+    def write_slots(self, rows: Array) -> None:
+        """Copy `rows` over the first slots. Raises ValueError where they do not fit."""
+        check_slots(rows, self.shape, self.dtype)
+        self.host()[..., : rows.shape[-2], :] = rows
+
+    def host(self) -> Array:
+        """The memory itself. Raises RuntimeFailure after `release`."""
+        self.life.check()
+        assert self._array is not None
+        return self._array
+
+    def release(self) -> None:
+        """Let the memory go."""
+        super().release()
+        self._array = None

@@ -22,11 +22,10 @@ from q35chat.engine.contract import shared_names
 from q35chat.engine.session import (
     Array,
     Buffer,
+    HostBuffer,
     Lifetime,
     TensorSpec,
     check_bound,
-    check_fit,
-    check_slots,
 )
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes.threads import usable_cpus
@@ -54,44 +53,14 @@ _ERRORS: tuple[type[Exception], ...] = (
 )
 
 
-class OrtBuffer:
-    """Host memory that ONNX Runtime reads and writes where it lies, as long as `life` lasts."""
+class OrtBuffer(HostBuffer):
+    """Host memory, zeros at first, that ONNX Runtime works on."""
 
-    __slots__ = ("__weakref__", "_array", "_value", "dtype", "life", "shape")
+    __slots__ = ()
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], life: Lifetime) -> None:
-        self.life = life
-        self.shape = tuple(shape)
-        self.dtype = dtype
-        self._array: Array | None = _aligned(shape, dtype)
-        self._value: ort.OrtValue | None = ort.OrtValue.ortvalue_from_numpy(self._array)
-        life.ends_buffer(self)
-
-    @property
-    def value(self) -> ort.OrtValue:
-        """The memory as ONNX Runtime has it. Raises RuntimeFailure after `release`."""
-        self.life.check()
-        return self._value
-
-    def write(self, array: Array) -> None:
-        """Copy `array` in. Raises ValueError for another shape or dtype."""
-        check_fit(array, self.shape, self.dtype)
-        np.copyto(self.host(), array)
-
-    def write_slots(self, rows: Array) -> None:
-        """Copy `rows` over the first slots. Raises ValueError where they do not fit."""
-        check_slots(rows, self.shape, self.dtype)
-        self.host()[..., : rows.shape[-2], :] = rows
-
-    def host(self) -> Array:
-        """The memory itself. Raises RuntimeFailure after `release`."""
-        self.life.check()
-        assert self._array is not None
-        return self._array
-
-    def release(self) -> None:
-        """Let the memory go."""
-        self._array = self._value = None
+        array = _aligned(shape, dtype)
+        super().__init__(ort.OrtValue.ortvalue_from_numpy(array), array, life)
 
 
 class OrtSession:
@@ -130,9 +99,9 @@ class OrtSession:
         with _translated(f"cannot bind the {self._name} graph"):
             binding = ort.IOBinding(self._session)
             for name, buffer in reads.items():
-                binding.bind_ortvalue_input(name, buffer.value)
+                binding.bind_ortvalue_input(name, buffer.native)
             for name, buffer in writes.items():
-                binding.bind_ortvalue_output(name, buffer.value)
+                binding.bind_ortvalue_output(name, buffer.native)
         return OrtRun(self, self._life, binding, (*reads.values(), *writes.values()))
 
     def run(self, run: OrtRun) -> None:

@@ -167,7 +167,7 @@ def test_a_model_that_failed_is_built_again(make: Maker, npu: Npu) -> None:
 def test_outputs_bear_the_names_the_graph_gives_them(make: Maker) -> None:
     _, buffers = bound(make())
 
-    assert buffers["present_sum"].tensor.name == "present_sum"  # type: ignore[attr-defined]
+    assert buffers["present_sum"].native.name == "present_sum"  # type: ignore[attr-defined]
 
 
 def test_buffers_of_the_last_run_live_as_long_as_the_graph(make: Maker) -> None:

@@ -10,7 +10,7 @@ from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.tensors import (
     DeviceBuffer,
     DeviceMemoryError,
-    HostBuffer,
+    LiteHostBuffer,
     lite_type,
     numpy_type,
 )
@@ -35,8 +35,8 @@ def on_device(log: NativeLog, *shape: int) -> DeviceBuffer:
     return DeviceBuffer(lite, shape, FLOAT, Lifetime("toy"), "ascend:0", log)
 
 
-def on_host(*shape: int) -> HostBuffer:
-    return HostBuffer(lite, shape, FLOAT, Lifetime("toy"))
+def on_host(*shape: int) -> LiteHostBuffer:
+    return LiteHostBuffer(lite, shape, FLOAT, Lifetime("toy"))
 
 
 def test_fresh_device_memory_is_zeros_not_what_lay_there(npu: Npu, log: NativeLog) -> None:
@@ -94,7 +94,7 @@ def test_a_host_buffer_is_read_by_the_library_where_it_lies(npu: Npu) -> None:
     buffer = on_host(2)
     buffer.write(np.array([1, 2], np.float32))
 
-    assert buffer.tensor.get_data_to_numpy().tolist() == [1, 2]
+    assert buffer.native.get_data_to_numpy().tolist() == [1, 2]
 
 
 def test_types_are_translated_both_ways() -> None:

@@ -59,7 +59,7 @@ def test_buffers_are_aligned_zeros_that_share_memory_with_the_library() -> None:
     buffer.write(np.ones((3, 5), FLOAT))
 
     assert buffer.host().ctypes.data % 64 == 0
-    np.testing.assert_array_equal(buffer.value.numpy(), np.ones((3, 5)))
+    np.testing.assert_array_equal(buffer.native.numpy(), np.ones((3, 5)))
     assert OrtBuffer((2, 0), FLOAT, buffer.life).shape == (2, 0)
     assert OrtBuffer((4,), FLOAT, buffer.life).host().sum() == 0
 
