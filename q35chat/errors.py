@@ -11,21 +11,23 @@ from collections.abc import Callable, Mapping
 from enum import Enum, unique
 from typing import ClassVar, Final
 
+_LARGER: Final = "or export with a larger {MAX_SEQ_LEN}"
+
 
 @unique
 class Option(Enum):
     """What a user sets. The value is what it is called where no surface has a name for it."""
 
     BITS = "the bits of a weight"
-    BLOCK_SIZE = "the block size"
+    BLOCK_SIZE = "block size"
     CALIBRATION = "the calibration text"
-    COMPONENT = "the component"
-    CONTEXT = "the context"
+    COMPONENT = "component"
+    CONTEXT = "context"
     CONVERTER = "the converter"
-    DTYPE = "the dtype"
-    GEARS = "the gears"
-    IMAGE_GEARS = "the gears of pictures"
-    MAX_SEQ_LEN = "the capacity"
+    DTYPE = "dtype"
+    GEARS = "gears"
+    IMAGE_GEARS = "gears of pictures"
+    MAX_SEQ_LEN = "capacity"
     MODELSCOPE = "ModelScope"
     MODEL_DIR = "another bundle"
     MTP = "the head for drafts"
@@ -34,13 +36,13 @@ class Option(Enum):
     NO_FUSED_PREFILL = "the unfused prefill"
     OUT = "the folder"
     PLAIN = "the plain chat"
-    PRECISION = "the precision"
-    PROMPT = "the prompt"
+    PRECISION = "precision"
+    PROMPT = "prompt"
     PYTHON = "the Python of CANN"
     SOURCE = "the hub"
     STATELESS_PREFILL = "the stateless prefill"
-    TARGET = "the target"
-    TOKENS = "the tokens"
+    TARGET = "target"
+    TOKENS = "tokens"
 
     def __str__(self) -> str:
         """Its name on the surface in use."""
@@ -51,14 +53,16 @@ class Option(Enum):
 @unique
 class Remedy(Enum):
     """What a user can do. The value says it where no surface has words for it; an error gives the
-    numbers and names that stand in braces."""
+    numbers and names that stand in braces, the surface those of options."""
 
     ADD_COMPONENT = "export its {component} graph, too"
     ANOTHER_FOLDER = "choose another folder"
-    ANOTHER_NETWORK = "check the network, use a mirror or another hub, or give a local folder"
-    ANOTHER_PRECISION = "leave it out, or choose another precision"
+    ANOTHER_NETWORK = (
+        "check the network, set HF_ENDPOINT to a mirror, use {MODELSCOPE}, or give a local folder"
+    )
+    ANOTHER_PRECISION = "leave it out, or choose another {PRECISION}"
     ANOTHER_REVISION = "check the revision"
-    ANOTHER_TARGET = "leave it out, or choose the target {target}"
+    ANOTHER_TARGET = "leave it out, or add {TARGET} {target}"
     ASK_MORE_OR_EXPORT = "ask at more length, with pictures first, or export the model with q35chat"
     COPY_CONFIG = "copy the config.json of the Qwen3.5 checkpoint"
     CORRECT_FILE = "correct the file, or take it from the original checkpoint"
@@ -67,46 +71,46 @@ class Remedy(Enum):
     EMPTY_FOLDER = "choose another folder, or empty the folder yourself"
     EXPORT_AGAIN = "export its model into this folder again, in place of it"
     EXPORT_CHECKPOINT = "export it first"
-    EXPORT_FP16 = "export the bundle again in FP16"
-    EXPORT_FP32 = "export in FP32"
-    EXPORT_WITH_HEAD = "export the bundle again, with its head for drafts"
-    FEWER_GEARS = "export with fewer gears"
+    EXPORT_FP16 = "export the bundle again with {DTYPE} fp16"
+    EXPORT_FP32 = "export with {DTYPE} fp32"
+    EXPORT_WITH_HEAD = "export the bundle again, with {MTP}"
+    FEWER_GEARS = "export with fewer {GEARS} or {IMAGE_GEARS}"
     FOLDER_INSIDE = "give a folder inside it, such as {folder}"
     FREE_SPACE = "free {missing} or choose another folder"
     HEAD_OR_AUTO = "export it with its head for drafts, or leave the choice to the program"
-    LARGER_CAPACITY = "export with a larger capacity"
-    LARGER_CAPACITY_TO_COMPARE = "export with a capacity of {slots} or more to compare"
-    LARGER_CAPACITY_OR_SMALLER_GEARS = "give a larger capacity or smaller gears"
+    LARGER_CAPACITY = "export with a larger {MAX_SEQ_LEN}"
+    LARGER_CAPACITY_TO_COMPARE = "export with {MAX_SEQ_LEN} {slots} or more to compare"
+    LARGER_CAPACITY_OR_SMALLER_GEARS = "give a larger {MAX_SEQ_LEN} or smaller gears"
     MAKE_AGAIN = "make it again from its checkpoint"
-    MEASURE_LESS_CONTEXT = "use a context of {slots} or less, fewer tokens, or a larger capacity"
-    MEASURE_LESS_PROMPT = "use a prompt of {slots} or less, or a larger capacity"
-    MEASURE_LESS_TOKENS = "use {slots} tokens or less, or a larger capacity"
-    MEASURE_THE_SAME = "use the same prompt and contexts"
-    MORE_GEARS = "pad to one, or export with more gears"
+    MEASURE_LESS_CONTEXT = f"use {{CONTEXT}} {{slots}} or less, fewer {{TOKENS}}, {_LARGER}"
+    MEASURE_LESS_PROMPT = f"use {{PROMPT}} {{slots}} or less, {_LARGER}"
+    MEASURE_LESS_TOKENS = f"use {{TOKENS}} {{slots}} or less, {_LARGER}"
+    MEASURE_THE_SAME = "use the same {PROMPT} and {CONTEXT}"
+    MORE_GEARS = "pad to one, or export with more {GEARS}"
     MORE_PICTURE_TOKENS = "allow more tokens for a picture"
     MOVE_AWAY = "move it away or choose another folder"
     NAME_A_BUNDLE = "export one with {command}, or name a bundle"
     NAME_A_RESULT = "name a file that a measurement was written to"
     NO_COMPARISON = "close other programs, or export without a comparison"
-    OTHER_GEARS = "use smaller pictures, or export with other gears"
+    OTHER_GEARS = "use smaller pictures, or export with other {GEARS} and {IMAGE_GEARS}"
     REPLACE_OR_ANOTHER_FOLDER = "replace it or choose another folder"
     REPLACE_WHOLE = "export all components, in place of it"
-    SHORTEN = "shorten it or export with a larger capacity"
-    SHORTEN_WITH_PICTURES = (
-        "shorten it, use fewer or smaller pictures or export with a larger capacity"
-    )
+    SHORTEN = f"shorten it {_LARGER}"
+    SHORTEN_WITH_PICTURES = f"shorten it, use fewer or smaller pictures {_LARGER}"
     SMALLER_PICTURES = "allow fewer tokens for a picture, or export with larger gears"
     SWAP_OR_FREE = "let its graphs take turns, or free the NPU"
-    TARGET = "export for the target {target}"
+    TARGET = "export with {TARGET} {target}"
     UPDATE = "update q35chat"
-    WHOLE_BUNDLE = "export all components"
-    WITHOUT_HEAD = "export without the head for drafts"
+    WHOLE_BUNDLE = "use {COMPONENT} all"
+    WITHOUT_HEAD = "export without {MTP}"
     WITH_HEAD = "they can be exported, too"
 
     def words(self, **facts: object) -> str:
         """What to do, as the surface in use says it; empty where it offers that by itself."""
         words = _spoken.get(self, self.value)
-        return words.format(**facts) if isinstance(words, str) else words(**facts)
+        if not isinstance(words, str):
+            return words(**facts)
+        return words.format(**facts, **{option.name: option for option in Option})
 
 
 Words = Mapping[Option | Remedy, str | Callable[..., str]]

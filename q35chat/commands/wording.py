@@ -17,8 +17,6 @@ from q35chat.text import quoted
 if TYPE_CHECKING:
     from q35chat.bundle.manifest import Manifest
 
-_LARGER: Final = "or export with a larger --max-seq-len"
-
 
 def _make_again(manifest: Manifest, folder: Path) -> str:
     from q35chat.commands.export_command import repair
@@ -47,47 +45,23 @@ COMMAND_LINE: Final[Words] = {
     Option.PLAIN: "chat --plain",
     Remedy.ADD_COMPONENT: _add_component,
     Remedy.ANOTHER_FOLDER: "choose another --out",
-    Remedy.ANOTHER_NETWORK: (
-        "check the network, set HF_ENDPOINT to a mirror, use --source modelscope, or give a local "
-        "folder"
-    ),
-    Remedy.ANOTHER_PRECISION: "leave it out, or choose another --precision",
     Remedy.ANOTHER_REVISION: "check --revision",
-    Remedy.ANOTHER_TARGET: "leave it out, or add --target {target}",
     Remedy.DEVICE_IS_FULL: ("the device has no memory left: use --residency swap, or free the NPU"),
     Remedy.EMPTY_FOLDER: "choose another --out, or empty the folder yourself",
     Remedy.EXPORT_AGAIN: "export its model into this folder again, with --force",
     Remedy.EXPORT_CHECKPOINT: _export_checkpoint,
-    Remedy.EXPORT_FP16: "export the bundle again with --dtype fp16",
-    Remedy.EXPORT_FP32: "export with --dtype fp32",
-    Remedy.EXPORT_WITH_HEAD: "export the bundle again, with --mtp",
-    Remedy.FEWER_GEARS: "export with fewer --gears or --image-gears",
     Remedy.FOLDER_INSIDE: "give a folder inside it, such as --out {folder}",
     Remedy.FREE_SPACE: "free {missing} or choose another --out",
     Remedy.HEAD_OR_AUTO: "export it with --mtp, or use --speculate auto",
-    Remedy.LARGER_CAPACITY: "export with a larger --max-seq-len",
-    Remedy.LARGER_CAPACITY_OR_SMALLER_GEARS: "give a larger --max-seq-len or smaller gears",
-    Remedy.LARGER_CAPACITY_TO_COMPARE: "export with --max-seq-len {slots} or more to compare",
     Remedy.MAKE_AGAIN: _make_again,
-    Remedy.MEASURE_LESS_CONTEXT: f"use --context {{slots}} or less, fewer --tokens, {_LARGER}",
-    Remedy.MEASURE_LESS_PROMPT: f"use --prompt {{slots}} or less, {_LARGER}",
-    Remedy.MEASURE_LESS_TOKENS: f"use --tokens {{slots}} or less, {_LARGER}",
-    Remedy.MEASURE_THE_SAME: "use the same --prompt and --context",
-    Remedy.MORE_GEARS: "pad to one, or export with more --gears",
     Remedy.MORE_PICTURE_TOKENS: "raise --max-image-tokens",
     Remedy.MOVE_AWAY: "move it away or choose another --out",
     Remedy.NAME_A_BUNDLE: "export one with {command}, or name a bundle with --model-dir",
     Remedy.NAME_A_RESULT: _name_a_result,
     Remedy.NO_COMPARISON: "close other programs, or export with --no-verify",
-    Remedy.OTHER_GEARS: "use smaller pictures, or export with other --gears and --image-gears",
     Remedy.REPLACE_OR_ANOTHER_FOLDER: "add --force to replace it or choose another --out",
     Remedy.REPLACE_WHOLE: "use --component all with --force",
-    Remedy.SHORTEN: f"shorten it {_LARGER}",
-    Remedy.SHORTEN_WITH_PICTURES: f"shorten it, use fewer or smaller pictures {_LARGER}",
     Remedy.SMALLER_PICTURES: "lower --max-image-tokens, or export with larger --image-gears",
     Remedy.SWAP_OR_FREE: "use --residency swap, or free the NPU",
-    Remedy.TARGET: "export with --target {target}",
-    Remedy.WHOLE_BUNDLE: "use --component all",
-    Remedy.WITHOUT_HEAD: "export without --mtp",
     Remedy.WITH_HEAD: "--mtp exports them",
 }
