@@ -14,10 +14,11 @@ from collections.abc import Sequence
 # stands around them or break its lines; marks and joiners without a width belong to scripts;
 # surrogates (undecodable bytes in a file name) cannot be written at all; the last plane's private
 # characters stand for cells of pictures, here and in Kitty's graphics protocol.
-_HARMFUL = re.compile(
+HARMFUL = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
     "\U00100000-\U0010ffff]"
 )
+_HARMFUL = re.compile(HARMFUL)
 _NOT_PLAIN = re.compile(r"[\\'\x00-\x1f\x7f]|[^\x00-\x7f]")
 
 

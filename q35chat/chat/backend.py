@@ -46,6 +46,11 @@ class ChatBackend(Protocol):
         iterator anywhere leaves the model usable.
         """
 
+    def interrupt(self, *, leaving: bool = False) -> None:
+        """End what the checkpoint's template or tokenizer does for a prompt, from any thread;
+        whoever waits for it gets BundleError. Nothing more is begun where the program is
+        `leaving`."""
+
     def close(self) -> None:
         """Free what the model holds; further runs are errors. Also for one whose runtime died."""
 

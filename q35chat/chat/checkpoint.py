@@ -72,7 +72,7 @@ class ChatFiles:
         An answer ends with any id that the generation defaults, the tokenizer or the template
         names: each of them is wrong in some checkpoints. Raises BundleError.
         """
-        tokenizer = ChatTokenizer.load(folder, pictures=pictures)
+        tokenizer = ChatTokenizer(folder, pictures=pictures)
         defaults = GenerationDefaults.read(folder)
         rules = PictureRules.read(folder) if pictures else None
         return cls(tokenizer, defaults.stop_ids | tokenizer.end_ids, defaults.sampling, rules)

@@ -57,6 +57,7 @@ class Conversation:
         self._journal = journal
         self._turn_lock = lock
         self._run = StoppableTurn()
+        self._makes_prompt = False
         self._slots = SlotCounts(backend, journal)
 
     def over(self, backend: ChatBackend) -> Conversation:
@@ -175,6 +176,8 @@ class Conversation:
     def cancel(self) -> None:
         """Ask the running turn to stop after its current step. Safe at any time."""
         self._run.stop()
+        if self._makes_prompt:
+            self.backend.interrupt()
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What `drop_oldest` would do. Raises UsageError when there are not so many."""
@@ -273,7 +276,11 @@ class Conversation:
         finished: Finished | None = None
         answer = AnswerRecorder(request.answer, self._journal.stream)
         with closing(_generator(running)) as events:
-            first = next(events)
+            self._makes_prompt = True
+            try:
+                first = next(events)
+            finally:
+                self._makes_prompt = False
             if request.question is not None:
                 self._journal.add(request.question)
             try:

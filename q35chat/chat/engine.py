@@ -118,6 +118,10 @@ class ChatEngine:
         self._model.pictures.close()
         self._model.cache.clear()
 
+    def interrupt(self, *, leaving: bool = False) -> None:
+        """End the making of a prompt, as `ChatBackend` says."""
+        self._model.tokenizer.interrupt(leaving=leaving)
+
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
         return self._model.pictures.attach(path, max_tokens)

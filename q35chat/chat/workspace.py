@@ -193,6 +193,11 @@ class Workspace:
         """Write the branch being read as Markdown with its pictures beside it."""
         return self.store.export_markdown(session_id, folder)
 
+    def leave(self) -> None:
+        """Let nobody wait for a prompt any more: the program is about to leave."""
+        if self._loaded is not None:
+            self._loaded[0].interrupt(leaving=True)
+
     def stop_idle(self) -> None:
         """End what the model does between two turns, and write what is not written yet: the
         program is about to leave."""

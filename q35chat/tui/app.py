@@ -18,6 +18,7 @@ from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
 from textual.dom import NoScreen
 from textual.driver import Driver
+from textual.filter import LineFilter
 from textual.worker import WorkerFailed
 
 from q35chat.chat.workspace import Workspace
@@ -37,7 +38,7 @@ from q35chat.tui.preferences import (
 )
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.screens.palette import CommandTable, Palette
-from q35chat.tui.terminal import apart, driver_for, log_path
+from q35chat.tui.terminal import HARMLESS, apart, driver_for, log_path
 from q35chat.tui.text import clean, one_line
 from q35chat.tui.themes import HOUSE_THEMES
 from q35chat.tui.widgets.messages import Messages, Severity
@@ -104,6 +105,10 @@ class ChatApp(App[None]):
         self.add_class(f"-theme-{theme}", update=False)
         self._refresh_truecolor_filter(self.ansi_theme)
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own, and that nothing drawn is obeyed by the terminal."""
+        return [*super().get_line_filters(), HARMLESS]
+
     def on_mount(self) -> None:
         """Apply preferences and show the chat."""
         self.set_keymap(dict(self.keymap.own))
@@ -151,6 +156,11 @@ class ChatApp(App[None]):
         if not (self._exit and isinstance(cause, _GONE)):
             self.failure = self.failure or cause
             super()._handle_exception(error)
+
+    def panic(self, *renderables: Any) -> None:
+        """Whoever ends the application so has failed."""
+        self.failure = self.failure or RuntimeError("a part of the application cannot go on")
+        super().panic(*renderables)
 
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""

@@ -1,7 +1,8 @@
 """The terminal: kept apart from what native libraries print, and read no faster than is dealt with.
 
 The screen is drawn through a descriptor of its own; descriptor 2 goes to a log file while the
-application runs, so that a library that writes there cannot tear the screen.
+application runs, so that a library that writes there cannot tear the screen. Of what a widget draws
+nothing is obeyed, wherever its text comes from, and bytes that are no text are read as such.
 
 A paste that the terminal does not mark is a key for each of its characters, and each waits with all
 that follows from it. The reader of the terminal waits instead, and the rest of the paste with
@@ -11,21 +12,32 @@ whoever sends it. Knows no screen.
 from __future__ import annotations
 
 import os
+import re
+import selectors
 import sys
 import threading
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 import platformdirs
+from rich.cells import get_character_cell_size
+from rich.segment import Segment
+from textual._xterm_parser import XTermParser
+from textual.color import Color
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
 from textual.message import Message
+
+from q35chat.text import HARMFUL
 
 AT_ONCE: Final = 10_000
 """Keys that are read before the first of them is done with."""
 _LOOKS_UP_S: Final = 0.1
+_READ_AT_ONCE: Final = 4096
 _STDERR: Final = 2
 _MOST_KEPT: Final = 1 << 20
 
@@ -67,12 +79,64 @@ def _open_log(path: Path) -> int:
         return os.open(os.devnull, os.O_WRONLY)
 
 
+class Harmless(LineFilter):
+    """Takes the last place of a line before the terminal: what would steer it stands as a sign or,
+    where it took no cell, not at all, so that the line stays as wide as it was."""
+
+    def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
+        """The segments without anything a terminal would obey."""
+        return [
+            segment
+            if segment.text.isprintable()
+            else Segment(_STEERING.sub(_as_sign, segment.text), segment.style, segment.control)
+            for segment in segments
+        ]
+
+
+HARMLESS: Final = Harmless()
+_STEERING: Final = re.compile(f"{HARMFUL}|[\t\n]")
+
+
+def _as_sign(match: re.Match[str]) -> str:
+    return "\ufffd" * get_character_cell_size(match.group())
+
+
 class PatientDriver(LinuxDriver):
     """Sends the next keys when the first `AT_ONCE` are done with."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sent = 0
+
+    def run_input_thread(self) -> None:
+        """Hand on what comes from the terminal: bytes that are not UTF-8 as replacement characters,
+        and nothing of what the parser cannot read.
+
+        Raises EOFError when the terminal is gone.
+        """
+        parser, decoder = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace")
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                data = b""
+                if selector.select(_LOOKS_UP_S):
+                    data = os.read(self.fileno, _READ_AT_ONCE)
+                    if not data:
+                        raise EOFError("the terminal is gone")
+                text = decoder.decode(data)
+                try:
+                    messages = [*(parser.feed(text) if text else ()), *parser.tick()]
+                except Exception:  # noqa: BLE001 - a number in a sequence may be none of a key
+                    messages, parser = [], XTermParser(self._debug)
+                for message in messages:
+                    self.process_message(message)
+
+    def _run_input_thread(self) -> None:
+        """An application that cannot read the terminal has failed, and says so."""
+        try:
+            self.run_input_thread()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._app.call_later(_raised, error)
 
     def send_message(self, message: Message) -> None:
         """Hand the message to the application; the thread that reads keys may have to wait."""
@@ -88,6 +152,10 @@ class PatientDriver(LinuxDriver):
         self._loop.call_soon_threadsafe(around.set)
         while not around.wait(_LOOKS_UP_S) and not self.exit_event.is_set():
             pass
+
+
+def _raised(error: Exception) -> None:
+    raise error
 
 
 def driver_for(usual: type[Driver]) -> type[Driver]:

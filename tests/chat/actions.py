@@ -68,6 +68,9 @@ class WatchedBackend:
     def close(self) -> None:
         self._inner.close()
 
+    def interrupt(self, *, leaving: bool = False) -> None:
+        self._inner.interrupt(leaving=leaving)
+
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         return self._inner.attach(path, max_tokens)
 

@@ -25,7 +25,7 @@ def processor(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer(processor: Path) -> ChatTokenizer:
-    return ChatTokenizer.load(processor)
+    return ChatTokenizer(processor)
 
 
 @pytest.fixture

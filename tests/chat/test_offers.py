@@ -60,12 +60,12 @@ def with_template(processor: Path, tmp_path: Path, template: str) -> Path:
 def test_offers_are_those_of_the_template(
     processor: Path, tmp_path: Path, template: str, offers: TemplateOffers
 ) -> None:
-    assert ChatTokenizer.load(with_template(processor, tmp_path, template)).offers == offers
+    assert ChatTokenizer(with_template(processor, tmp_path, template)).offers == offers
 
 
 def prompt(folder: Path, settings: ChatSettings, *turns: Turn) -> str:
     """The text of the prompt, special tokens left out."""
-    tokenizer = ChatTokenizer.load(folder)
+    tokenizer = ChatTokenizer(folder)
     template = ConversationTemplate(tokenizer, tokenizer.end_ids, PICTURE)
     ids = template.prompt(
         turns,

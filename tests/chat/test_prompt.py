@@ -143,7 +143,7 @@ def test_the_models_own_ids_are_kept(build: Builder) -> None:
 def test_own_ids_that_begin_with_a_part_of_a_character_are_kept(
     build: Builder, processor: Path, folder: str, text: str
 ) -> None:
-    tokenizer = build.tokenizer if folder == "processor" else ChatTokenizer.load(demo_checkpoint())
+    tokenizer = build.tokenizer if folder == "processor" else ChatTokenizer(demo_checkpoint())
     own = [token for letter in text for token in tokenizer.encode(letter)]
     first = next(token for token in own if token_bytes(tokenizer, token).strip(b"\n"))
     assert not whole_characters(tokenizer, [first])

@@ -4,12 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from q35chat.chat.prompt import tokenizer_process
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.errors import BundleError, CapacityError
 from tests.doubles.chat_model import END, GREEDY, PICTURE, SHAPE, THINK, ChatModel, answered, user
@@ -81,19 +83,95 @@ def test_a_template_that_fails_without_a_word_is_named_by_its_failure(copy: Path
     messages = [{"role": "user", "content": "a"}]
 
     with pytest.raises(BundleError, match="refused the conversation: MemoryError"):
-        ChatTokenizer.load(copy).render(messages, generation_prompt=True, thinking=False)
+        ChatTokenizer(copy).render(messages, generation_prompt=True, thinking=False)
+
+
+ASKED = [{"role": "user", "content": "a"}]
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_process, "SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_template_without_an_end_is_ended_and_the_next_request_is_answered(
+    copy: Path, tokenizer: ChatTokenizer
+) -> None:
+    (copy / "chat_template.jinja").write_text(ENDLESS)
+    endless = ChatTokenizer(copy)
+    for _ in range(2):
+        with pytest.raises(BundleError, match=r"went on for too long .* export the bundle again$"):
+            endless.render(ASKED, generation_prompt=True, thinking=False)
+    assert tokenizer.encode("a")
+
+
+def test_a_template_without_an_end_is_interrupted_at_once(copy: Path) -> None:
+    (copy / "chat_template.jinja").write_text(ENDLESS)
+    endless, ended = ChatTokenizer(copy), list[str]()
+
+    def render() -> None:
+        with pytest.raises(BundleError) as error:
+            endless.render(ASKED, generation_prompt=True, thinking=False)
+        ended.append(str(error.value))
+
+    threads = [threading.Thread(target=render) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while not tokenizer_process.PROCESS._asked:
+        pass
+    endless.interrupt(leaving=True)
+    for thread in threads:
+        thread.join()
+    assert ended == ["stopped before the prompt was made"] * 2
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["'a' * 1000", "[1]"],
+)
+def test_a_template_that_takes_all_memory_is_refused_at_the_limit(copy: Path, first: str) -> None:
+    (copy / "chat_template.jinja").write_text(
+        f"{{% set n = namespace(x={first}) %}}"
+        "{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}"
+    )
+    greedy = ChatTokenizer(copy)
+    with pytest.raises(BundleError, match=r"MemoryError|out of memory|for want of memory"):
+        greedy.render(ASKED, generation_prompt=True, thinking=False)
+
+
+def test_a_normaliser_that_takes_all_memory_is_ended_at_the_limit(
+    copy: Path, tokenizer: ChatTokenizer
+) -> None:
+    document = json.loads((copy / "tokenizer.json").read_text())
+    twice = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    document["normalizer"] = {"type": "Sequence", "normalizers": [twice] * 40}
+    document["added_tokens"] = []
+    (copy / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(BundleError, match="export the bundle again"):
+        ChatTokenizer(copy).lower_bound("a")
+    assert tokenizer.encode("a")
+
+
+def test_a_child_that_has_died_is_replaced(tokenizer: ChatTokenizer) -> None:
+    child = tokenizer_process.PROCESS._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    assert tokenizer.encode("a")
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"has no tokenizer\.json"):
-        ChatTokenizer.load(tmp_path)
+        ChatTokenizer(tmp_path)
 
 
 def test_a_damaged_tokenizer_is_one_line(copy: Path) -> None:
     (copy / "tokenizer.json").write_text('{"version":\n')
 
     with pytest.raises(BundleError, match="damaged tokenizer") as error:
-        ChatTokenizer.load(copy)
+        ChatTokenizer(copy)
     assert "\n" not in str(error.value)
 
 
@@ -105,7 +183,7 @@ def test_a_tokenizer_whose_native_reader_panics_is_one_line(copy: Path, prefix: 
     file.write_text(json.dumps(document))
 
     with pytest.raises(BundleError, match=r"damaged tokenizer: .* index") as error:
-        ChatTokenizer.load(copy)
+        ChatTokenizer(copy)
     assert "\n" not in str(error.value)
 
 
@@ -116,7 +194,7 @@ def test_a_text_that_the_tokenizer_fails_on_is_one_line(copy: Path) -> None:
     file.write_text(json.dumps(document))
 
     with pytest.raises(BundleError, match="tokenizer cannot read this text: ") as error:
-        ChatTokenizer.load(copy).encode("b")
+        ChatTokenizer(copy).encode("b")
     assert "\n" not in str(error.value)
 
 
@@ -124,7 +202,7 @@ def test_a_folder_without_a_template_is_refused(copy: Path) -> None:
     (copy / "chat_template.jinja").unlink()
 
     with pytest.raises(BundleError, match="no chat template"):
-        ChatTokenizer.load(copy)
+        ChatTokenizer(copy)
 
 
 def test_a_template_in_the_tokenizers_configuration_is_found(copy: Path) -> None:
@@ -133,7 +211,7 @@ def test_a_template_in_the_tokenizers_configuration_is_found(copy: Path) -> None
     template = '{"chat_template": "{% for m in messages %}[{{ m.content }}]{% endfor %}",'
     (copy / "tokenizer_config.json").write_text(config.replace("{", template, 1))
 
-    tokenizer = ChatTokenizer.load(copy)
+    tokenizer = ChatTokenizer(copy)
 
     messages = [{"role": "user", "content": "a"}]
     assert tokenizer.render(messages, generation_prompt=True, thinking=False) == "[a]"
@@ -151,7 +229,7 @@ def test_a_template_that_writes_what_no_tokenizer_should_read_is_refused(
     copy: Path, template: str, message: str
 ) -> None:
     (copy / "chat_template.jinja").write_text(template * 2)
-    tokenizer = ChatTokenizer.load(copy)
+    tokenizer = ChatTokenizer(copy)
 
     messages = [{"role": "user", "content": "a"}]
     with pytest.raises(BundleError, match=message) as error:
@@ -170,7 +248,7 @@ def test_a_length_that_is_no_number_does_not_matter(copy: Path) -> None:
     config = json.loads((copy / "tokenizer_config.json").read_text())
     (copy / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": "x"}))
 
-    assert ChatTokenizer.load(copy).encode("a")
+    assert ChatTokenizer(copy).encode("a")
 
 
 def test_loading_prints_nothing_and_needs_no_torch(processor: Path) -> None:
@@ -178,7 +256,7 @@ def test_loading_prints_nothing_and_needs_no_torch(processor: Path) -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
         "from q35chat.chat.prompt.tokenizer import ChatTokenizer\n"
-        "tokenizer = ChatTokenizer.load(Path(sys.argv[1]))\n"
+        "tokenizer = ChatTokenizer(Path(sys.argv[1]))\n"
         "message = {'role': 'user', 'content': 'a'}\n"
         "tokenizer.encode(tokenizer.render([message], generation_prompt=True, thinking=True))\n"
         "tokenizer.encode('word ' * 100_000)\n"

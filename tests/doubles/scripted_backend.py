@@ -63,6 +63,7 @@ class ScriptedBackend:
         self.before_token: Callable[[int], None] = lambda _number: None
         self.fails_at: int | None = None
         self.closed = False
+        self.interrupted: list[bool] = []
         self.prompts: list[tuple[Turn, ...]] = []
         self.systems: list[str] = []
         self.ahead: list[tuple[Turn, ...]] = []
@@ -117,6 +118,10 @@ class ScriptedBackend:
             text = "" if token in {END, THOUGHT} else chr(token)
             yield Token(token, text, kind, 1.0, 2.0, self._free())
         yield self._finished(plan, said, reason)
+
+    def interrupt(self, *, leaving: bool = False) -> None:
+        """There is nothing to end."""
+        self.interrupted.append(leaving)
 
     def close(self) -> None:
         """Remember it."""

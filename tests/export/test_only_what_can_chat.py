@@ -218,8 +218,8 @@ def test_a_vocabulary_and_its_merges_become_a_tokenizer(tmp_path: Path) -> None:
 
     asked = request(tmp_path, apart)
     exported(asked)
-    made = ChatTokenizer.load(Bundle.open(asked.out).processor_dir)
-    kept = ChatTokenizer.load(tmp_path / "whole")
+    made = ChatTokenizer(Bundle.open(asked.out).processor_dir)
+    kept = ChatTokenizer(tmp_path / "whole")
     for text in ("Hello the red picture 图片。 it's <|im_end|> e\u0301 12", "<think>\n\n</think>"):
         assert made.encode(text) == kept.encode(text)
         assert made.encode_literally(text) == kept.encode_literally(text)

@@ -15,19 +15,25 @@ from q35chat import cli
 from q35chat.commands import chat
 from q35chat.tui import app
 from q35chat.tui.screens.chat import ChatScreen
+from q35chat.tui.terminal import PatientDriver
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 
 def broken(self):
     raise ZeroDivisionError("twice\\nby none")
 
-ChatScreen.on_resize = broken if sys.argv[1] == "handler" else (
-    lambda self: self.run_worker(lambda: broken(self), thread=True))
+match sys.argv[1]:
+    case "handler":
+        ChatScreen.on_resize = broken
+    case "worker":
+        ChatScreen.on_resize = lambda self: self.run_worker(lambda: broken(self), thread=True)
+    case "terminal":
+        PatientDriver.run_input_thread = broken
 chat._screen = lambda options, settings: app.run(ScriptedWorkspace())
 sys.exit(cli.run(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("place", ["handler", "worker"])
+@pytest.mark.parametrize("place", ["handler", "worker", "terminal"])
 @pytest.mark.parametrize("debug", [False, True])
 def test_an_application_that_breaks_says_so_and_where_it_is_written(
     place: str, debug: bool, tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from typing import Any, cast
 
@@ -77,3 +78,39 @@ async def test_what_waits_goes_when_the_application_ends() -> None:
 def test_only_the_driver_of_terminals_is_replaced() -> None:
     assert driver_for(LinuxDriver) is PatientDriver
     assert driver_for(HeadlessDriver) is HeadlessDriver
+
+
+class Reading(PatientDriver):
+    """Reads `parts` one by one in place of a terminal, which is gone after them."""
+
+    def __init__(self, *parts: bytes) -> None:
+        super().__init__(cast("App[Any]", None))
+        self._own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.fileno = self._own.fileno()
+        for part in parts:
+            other.send(part)
+        other.close()
+        self.read: list[Message] = []
+        with pytest.raises(EOFError, match="terminal is gone"), self._own:
+            self.run_input_thread()
+
+    def process_message(self, message: Message) -> None:
+        self.read.append(message)
+
+    @property
+    def typed(self) -> str:
+        return "".join(it.character or "" for it in self.read if isinstance(it, Key))
+
+
+async def test_bytes_that_are_no_text_are_read_as_such() -> None:
+    for byte in range(0x80, 0x100):
+        typed = Reading(b"a" + bytes([byte]) + b"b\xe4\xbd", b"\xa0").typed
+        assert (typed[0], typed[-2:]) == ("a", "b你")
+        assert "\ufffd" in typed
+
+
+@pytest.mark.parametrize(
+    "sequence", [b"\x1b[99999999999u", b"\x1b[97:5u", b"\x1b[:9R", b"\x1b[69999879999~"]
+)
+async def test_a_sequence_that_names_no_key_is_left_out(sequence: bytes) -> None:
+    assert Reading(sequence, b"a").typed == "a"

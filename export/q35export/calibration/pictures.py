@@ -102,7 +102,7 @@ def picture_windows(
     config: ModelConfig, source: TensorSource, plan: PrecisionPlan, checkpoint: Path, work: Path
 ) -> list[Window]:
     """A window for each scene, its picture encoded by the vision tower as `plan` stores it."""
-    tokenizer = ChatTokenizer.load(checkpoint)
+    tokenizer = ChatTokenizer(checkpoint)
     windows = []
     for scene, (rows, grid) in zip(SCENES, _encoded(config, source, plan, work), strict=True):
         talk = [

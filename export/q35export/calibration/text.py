@@ -62,7 +62,7 @@ def read_texts(request: ExportRequest, checkpoint: Path, config: TextConfig) -> 
 def read_windows(path: Path, checkpoint: Path, vocabulary: int) -> list[Window]:
     """The text as windows of at most `LENGTH` of the first `vocabulary` tokens. Raises UsageError
     for a file that cannot be read or is too short."""
-    tokenizer = ChatTokenizer.load(checkpoint)
+    tokenizer = ChatTokenizer(checkpoint)
     ids: list[int] = []
     for sample in re.split(r"^%%%%\n", _read(path), flags=re.MULTILINE):
         found = tokenizer.encode(_spelled(sample, tokenizer))

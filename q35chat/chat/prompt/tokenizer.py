@@ -1,35 +1,26 @@
 """Text to ids by the checkpoint's own tokenizer and template, and ids to text as they come.
 
-Loaded from a bundle without torch; wraps what transformers keeps. Byte-level vocabularies spell
-each byte as one printable character, and a token may end inside a UTF-8 sequence: the detokeniser
-gives never half a character, never a special token. Knows no conversation and no positions.
+Byte-level vocabularies spell each byte as one printable character, and a token may end inside a
+UTF-8 sequence: the detokeniser gives never half a character, never a special token. Knows no
+conversation and no positions.
 """
 
 from __future__ import annotations
 
 import codecs
-import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
+from q35chat.chat.prompt.tokenizer_process import PROCESS
 from q35chat.chat.values import TemplateOffers
-from q35chat.errors import BundleError, Remedy
-from q35chat.json_reader import Fields, read_json
 
 Message = Mapping[str, Any]
-_OWN_CHARACTERS: Final = 1_000_000
-_OF_A_MESSAGE: Final = 1_000
 _MOST_BYTES: Final = 4  # of a character
-_wrong: Final = partial(BundleError, remedy=Remedy.EXPORT_AGAIN)
-_CANNOT_READ: Final = "the bundle's tokenizer cannot read this text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,38 +41,25 @@ class ThinkTags:
 
 
 class ChatTokenizer:
-    """Text to ids and back, and messages to text by the checkpoint's template."""
+    """Text to ids and back, and messages to text by the checkpoint's template.
 
-    def __init__(
-        self,
-        tokenizer: Any,  # noqa: ANN401  (transformers is untyped)
-        template_files: tuple[str, ...] = ("chat_template.jinja",),
-    ) -> None:
-        self._tokenizer = tokenizer
-        self.template_files = template_files
-        self._lock = Lock()  # literal encoding sets a switch that every encoding reads
-        added = tokenizer.added_tokens_decoder
-        self._added_ids = frozenset(added)
-        self.special_ids = frozenset(index for index, token in added.items() if token.special)
-        self._special_texts = tuple(token.content for token in added.values() if token.special)
+    What is computed by rules of the checkpoint's is computed in a process of its own.
+    """
 
-    @classmethod
-    def load(cls, folder: Path, *, pictures: bool = True) -> ChatTokenizer:
+    def __init__(self, folder: Path, *, pictures: bool = True) -> None:
         """Read the tokenizer and template files of `folder`, of a model that sees `pictures` or
         none. Raises BundleError."""
-        if not (folder / "tokenizer.json").is_file():
-            raise BundleError(f"{folder} has no tokenizer.json", Remedy.EXPORT_AGAIN)
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it would ask for torch
-        from transformers import PreTrainedTokenizerFast  # noqa: PLC0415  (heavy)
-
-        documents = _documents(folder)
-        with _translated(f"{folder / 'tokenizer.json'} is a damaged tokenizer"):
-            tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-        templates = _templates(folder, documents, tokenizer.chat_template, pictures=pictures)
-        used, tokenizer.chat_template = next(iter(templates.items()))
-        tokenizer.model_max_length = sys.maxsize  # the capacity is the limit
-        others = (name for name in templates if templates[name] != tokenizer.chat_template)
-        return cls(tokenizer, (used, *others))
+        self._which = folder, pictures
+        self._wanted = True
+        facts = self._ask("facts")
+        self._ids: dict[str, int] = facts["vocabulary"] | facts["special"]
+        self._spellings = {index: piece for piece, index in self._ids.items()}
+        self._special_texts = tuple(facts["special"])
+        self.special_ids = frozenset(facts["special"].values())
+        self.template_files: tuple[str, ...] = tuple(facts["template_files"])
+        self._added_ids = frozenset(facts["added"])
+        self._end: int | None = facts["end"]
+        self._template: str = facts["template"]
 
     def render(
         self,
@@ -93,15 +71,8 @@ class ChatTokenizer:
     ) -> str:
         """The conversation as the model reads it, with further variables that were `chosen` of
         `offers`. Raises BundleError when the template refuses."""
-        with _translated(f"the chat template ({self.template_files[0]}) refused the conversation"):
-            text: str = self._tokenizer.apply_chat_template(
-                list(messages),
-                tokenize=False,
-                add_generation_prompt=generation_prompt,
-                enable_thinking=thinking,
-                **chosen,
-            )
-        _check_rendered(text, messages)
+        options = {"generation_prompt": generation_prompt, "thinking": thinking}
+        text: str = self._ask("render", messages, **options, chosen=dict(chosen))
         return text
 
     def encode(self, text: str) -> list[int]:
@@ -112,29 +83,31 @@ class ChatTokenizer:
         """Ids of `text` with no special token among them, whatever it spells."""
         return self._encode(text, literally=True)
 
+    def interrupt(self, *, leaving: bool = False) -> None:
+        """End what is being rendered or encoded, from any thread: it raises BundleError. Where the
+        program is `leaving`, all that is asked from now on does."""
+        self._wanted = self._wanted and not leaving
+        PROCESS.interrupt()
+
     def spells_special(self, text: str) -> bool:
         """Whether `text` contains the name of a special token."""
         return any(name in text for name in self._special_texts)
 
     def piece(self, token: int) -> str | None:
         """The vocabulary's spelling of an id, None for an id without one."""
-        spelling: str | None = self._tokenizer.convert_ids_to_tokens(token)
-        return spelling
+        return self._spellings.get(token)
 
     def lower_bound(self, text: str) -> int:
         """The fewest tokens that `text` can have in a prompt, where its ends are trimmed: no token
         spells more bytes than the longest one, and tokenising a megabyte takes seconds."""
-        text, normalizer = text.strip(), self._tokenizer.backend_tokenizer.normalizer
-        with _translated(_CANNOT_READ):
-            text = text if normalizer is None else normalizer.normalize_str(text)
-        data = text.encode("utf-8", "surrogatepass")
-        return -(-len(data) // self.longest)
+        length: int = self._ask("length", text.strip())
+        return -(-length // self.longest)
 
     @cached_property
     def longest(self) -> int:
         """Bytes of the longest token."""
         most = 1
-        for piece in sorted(self._tokenizer.get_vocab(), key=len, reverse=True):
+        for piece in sorted(self._ids, key=len, reverse=True):
             if len(piece) * _MOST_BYTES <= most:
                 break
             most = max(most, len(piece_bytes(piece)))
@@ -148,7 +121,7 @@ class ChatTokenizer:
         def render(messages: Sequence[Message], chosen: Mapping[str, object]) -> str:
             return self.render(messages, generation_prompt=True, thinking=True, chosen=chosen)
 
-        return offers_of(self._tokenizer.chat_template, render)
+        return offers_of(self._template, render)
 
     @cached_property
     def tags(self) -> ThinkTags:
@@ -157,14 +130,13 @@ class ChatTokenizer:
 
     def id_of(self, piece: str) -> int | None:
         """The id of a spelling, None if the vocabulary lacks it."""
-        token = self._tokenizer.convert_tokens_to_ids(piece)
-        return token if isinstance(token, int) and self.piece(token) == piece else None
+        return self._ids.get(piece)
 
     @cached_property
     def end_ids(self) -> frozenset[int]:
         """The id that the tokenizer's files call the end of a sequence, and the one with which the
         template ends an answer, as far as there are such. Raises BundleError."""
-        ends = (self._tokenizer.eos_token_id, self._end_of_answer())
+        ends = (self._end, self._end_of_answer())
         return frozenset(token for token in ends if token is not None)
 
     def _end_of_answer(self) -> int | None:
@@ -178,104 +150,15 @@ class ChatTokenizer:
     @property
     def last(self) -> tuple[int, str]:
         """The largest id, with its spelling."""
-        spelling, token = max(self._tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+        spelling, token = max(self._ids.items(), key=lambda entry: entry[1])
         return token, spelling
 
     def _encode(self, text: str, *, literally: bool) -> list[int]:
-        with self._lock, _translated(_CANNOT_READ):
-            ids: list[int] = self._tokenizer.encode(
-                text, add_special_tokens=False, split_special_tokens=literally, verbose=False
-            )
+        ids: list[int] = self._ask("encode", text, literally=literally)
         return ids
 
-
-def _documents(folder: Path) -> dict[str, Fields]:
-    """What those JSON files say, by name, that may hold a template. Raises BundleError."""
-    found = {}
-    for name in ("processor_config.json", "chat_template.json", "tokenizer_config.json"):
-        if (folder / name).is_file():
-            try:
-                found[name] = Fields(read_json(folder / name), str(folder / name), _wrong)
-            except ValueError as error:
-                raise _wrong(f"{folder / name} is not valid JSON ({error})") from error
-    return found
-
-
-def _templates(
-    folder: Path, documents: Mapping[str, Fields], own: object, *, pictures: bool
-) -> dict[str, str]:
-    """The chat templates by the name of their file, the one that counts first. Raises BundleError
-    where there is none.
-
-    transformers has a template of the processor, which takes pictures, and one of the tokenizer,
-    `own`; where several files have one, the order is that of its 5th version.
-    """
-    said = {name: fields.raw("chat_template") for name, fields in documents.items()}
-    tokenizers = {"tokenizer_config.json": said.pop("tokenizer_config.json", None)}
-    if (folder / "chat_template.jinja").is_file():
-        tokenizers = {"chat_template.jinja": own, **tokenizers}
-    else:
-        tokenizers = {"tokenizer_config.json": own}
-    ordered = {**said, **tokenizers} if pictures else {**tokenizers, **said}
-    found = {name: template for name, template in ordered.items() if template is not None}
-    if not found:
-        raise _wrong(f"{folder} has no chat template")
-    first = next(iter(found))
-    return {
-        name: _default_of(folder / name, template)
-        for name, template in found.items()
-        if name == first or isinstance(template, str)
-    }
-
-
-def _default_of(path: Path, template: object) -> str:
-    """The template to use of those that a file names. Raises BundleError."""
-    if isinstance(template, dict):
-        template = template.get("default", sorted(template))
-    if not isinstance(template, str):
-        named = f", only {', '.join(map(str, template))}" if isinstance(template, list) else ""
-        raise _wrong(f"{path} has no chat_template named 'default'{named}")
-    return template
-
-
-def _check_rendered(text: str, messages: Sequence[Message]) -> None:
-    """Refuse what would keep the tokenizer busy for long, or is no text. A template writes the
-    messages and a little around them."""
-    given = sum(_length(part) for message in messages for part in message.values())
-    most = _OWN_CHARACTERS + _OF_A_MESSAGE * len(messages) + 2 * given
-    if len(text) > most:
-        raise BundleError(
-            f"the chat template wrote {len(text):,} characters for a conversation of {given:,}, "
-            f"at most {most:,} make sense; export the bundle again"
-        )
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BundleError(
-            f"the chat template wrote U+{ord(text[error.start]):04X}, which is no character; "
-            "export the bundle again"
-        ) from error
-
-
-def _length(part: object) -> int:
-    """Characters of a message's part: a text, or a list of texts and pictures."""
-    if isinstance(part, str):
-        return len(part)
-    parts = part.values() if isinstance(part, Mapping) else part
-    return sum(map(_length, parts)) if isinstance(parts, Iterable) else 0
-
-
-@contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Whatever a tokenizer or a template led its reader to raise, as one line; native code that
-    panics raises what is no Exception."""
-    try:
-        yield
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise BundleError(f"{what}: {why}") from error
+    def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        return PROCESS.ask(name, self._which, lambda: self._wanted, *arguments, **options)
 
 
 class Detokenizer:

@@ -287,6 +287,7 @@ class ChatActions:
     def _leave(self) -> None:
         self.draft.save_now()
         self.session.stop()
+        self.session.workspace.leave()
         self.host.refresh()
         self.application().exit()
 

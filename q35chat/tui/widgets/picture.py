@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
+from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -15,6 +17,7 @@ from q35chat.tui.application import application
 from q35chat.tui.images.gallery import Placed
 from q35chat.tui.images.graphics import PictureDisplay
 from q35chat.tui.images.thumbnail import Cells, Pixel, coarse, grid, half_blocks
+from q35chat.tui.terminal import HARMLESS
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -35,6 +38,10 @@ class Picture(Widget):
     @property
     def _screen_display(self) -> PictureDisplay:
         return application(self).picture_display
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """The characters that stand for its cells are its own."""
+        return [line for line in super().get_line_filters() if line is not HARMLESS]
 
     def on_mount(self) -> None:
         """Decode what was given."""
