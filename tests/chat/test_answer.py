@@ -3,12 +3,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 
 from q35chat.chat.events import Finished
 from q35chat.chat.prompt.tokenizer import (
@@ -169,8 +171,13 @@ def pieces(tokenizer: ChatTokenizer, ids: list[int]) -> list[str]:
     return [*(stream.push(token) for token in ids), stream.flush()]
 
 
+@cache
+def _transformers_own(folder: Path) -> Any:
+    return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+
+
 def full_decode(tokenizer: ChatTokenizer, ids: list[int]) -> str:
-    inner: Any = tokenizer._tokenizer
+    inner = _transformers_own(tokenizer._folder)
     text: str = inner.decode(ids, skip_special_tokens=True)
     return text
 
