@@ -5,10 +5,12 @@ A leaf. Knows nothing of what stands in them.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import glob
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Final
 
 _EVERYBODY: Final = 0o666
 _NAME: Final = 40
+_EXCHANGE: Final = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+_HERE: Final = -100  # AT_FDCWD of Linux
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = _EVERYBODY) -> None:
@@ -50,6 +54,21 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = _EVERYBODY) ->
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Give each of two the name of the other in one step. False where the system cannot, and then
+    nothing has changed."""
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    try:
+        if sys.platform == "darwin":
+            failed: int = library.renamex_np(*names, _EXCHANGE)
+        else:
+            failed = library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE)
+    except AttributeError:
+        return False
+    return failed == 0
 
 
 def _sweep(folder: Path, name: str) -> None:

@@ -78,7 +78,13 @@ OutputState = Vacant | Standing | Unreadable | Foreign
 def place_of(out: Path) -> Path:
     """The absolute path, without links, that `out` names. Raises UsageError for none."""
     try:
-        return out.expanduser().resolve()
+        place = out.expanduser().resolve()
+        os.fspath(place).encode()
+        return place
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{Option.OUT} {str(out)!a} is not UTF-8", Remedy.ANOTHER_FOLDER
+        ) from error
     except (OSError, RuntimeError) as error:
         raise UsageError(
             f"{Option.OUT} {out} cannot be used ({error})", Remedy.ANOTHER_FOLDER

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from q35chat.bundle.bundle import PROCESSOR_FOLDER, FileEntry
 from q35chat.chat.checkpoint import ChatFiles
 from q35chat.errors import BundleError, CheckpointError, Remedy
+from q35chat.text import readable_size
 from q35chat.vision.rules import PictureRules, picture_sections
 from q35export.config import ModelConfig
 
@@ -33,6 +34,7 @@ _CARRIED = (
     "added_tokens.json",
     "special_tokens_map.json",
 )
+_MOST_BYTES = 256 << 20
 _POINTER = b"version https://git-lfs"
 
 Note = Callable[[str], None]
@@ -66,6 +68,22 @@ def written(files: Mapping[str, bytes]) -> Iterator[Path]:
 
 
 def _read(path: Path) -> bytes:
+    """The file, where it is the checkpoint's own and not too large for what it should be. In the
+    cache of a hub a link leads to the folder `blobs` beside the snapshots."""
+    place, folder = path.resolve(), path.parent.resolve()
+    homes = [folder]
+    if folder.parent.name == "snapshots":
+        homes.append(folder.parent.parent / "blobs")
+    if not any(place.is_relative_to(home) for home in homes):
+        raise CheckpointError(
+            f"{path} is a link to {place}, outside of the checkpoint; put the file itself there"
+        )
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise CheckpointError(
+            f"{path} has {readable_size(size)}, more than the {readable_size(_MOST_BYTES)} that "
+            "such a file can have; download the checkpoint again"
+        )
     try:
         data = path.read_bytes()
     except OSError as error:

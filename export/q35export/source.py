@@ -100,7 +100,12 @@ def _local(folder: Path) -> LocalCheckpoint:
         fingerprint = f"folder:{folder_fingerprint(folder)}"
     except OSError as error:
         raise CheckpointError(f"{folder} cannot be read: {error.strerror}") from error
-    return LocalCheckpoint(folder, Source(folder.resolve().name, None, fingerprint))
+    return LocalCheckpoint(folder, Source(_name(folder), None, fingerprint))
+
+
+def _name(folder: Path) -> str:
+    """The folder's name, as text also where it is none."""
+    return os.fsencode(folder.resolve().name).decode("utf-8", "replace")
 
 
 def _from_huggingface(model: str, revision: str | None, patterns: list[str]) -> LocalCheckpoint:

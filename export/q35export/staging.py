@@ -2,9 +2,9 @@
 
 Beside `out` lies, while an export or a conversion runs, `.out.q35-lock` (held by the kernel for the
 living process only); and beside it, for an export, `.out.q35-partial-PID` (the new bundle),
-`.out.q35-rounded-PID` (its matrices) and, between two renames, `.out.q35-old-PID` (the one it
-replaces). Whoever holds the lock may clean up
-what a killed export left; matrices that a calibration rounded already, `.out.q35-calibration`, stay
+`.out.q35-rounded-PID` (its matrices) and, where two names cannot be exchanged in one step,
+`.out.q35-old-PID` (the one it replaces). Whoever holds the lock may clean up what a killed export
+left; matrices that a calibration rounded already, `.out.q35-calibration`, stay
 for the next one. SIGTERM and SIGHUP become exceptions, so that stopped work cleans up as
 Ctrl+C does, and cleaning up is cut short by none of them. Must not know what a bundle holds beyond
 its manifest.
@@ -13,10 +13,12 @@ its manifest.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
 import signal
+import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -24,9 +26,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from q35chat.bundle.bundle import MANIFEST_NAME, Manifest, is_bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, Manifest, beside, is_bundle
 from q35chat.errors import ExportError
-from q35chat.files import is_at, lock
+from q35chat.files import exchange, is_at, lock
+
+_log = logging.getLogger(__name__)
 
 LOCK_INSIDE = ".q35-lock"
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -43,7 +47,7 @@ def exclusive(out: Path, work: str = "an export") -> Iterator[None]:
     ExportError when somebody else is at work or the lock cannot be written.
     """
     stands_alone = out.is_dir() and not os.access(out.parent, os.W_OK)
-    path = out / LOCK_INSIDE if stands_alone else _beside(out, "lock")
+    path = out / LOCK_INSIDE if stands_alone else beside(out, "lock")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         held = _acquire(path, out, work)
@@ -62,7 +66,7 @@ def exclusive(out: Path, work: str = "an export") -> Iterator[None]:
 @contextlib.contextmanager
 def staging_folder(out: Path, what: str = "partial") -> Iterator[Path]:
     """An empty folder beside `out`, removed at the end unless `publish` moved it away."""
-    folder = _beside(out, f"{what}-{os.getpid()}")
+    folder = _unused(out, what)
     folder.mkdir()
     try:
         yield folder
@@ -75,7 +79,7 @@ def staging_folder(out: Path, what: str = "partial") -> Iterator[Path]:
 def resumable_folder(out: Path, key: str) -> Iterator[Path]:
     """A folder beside `out` with what an earlier run of the same `key` left there when it was
     stopped; removed once the block ends well."""
-    folder = _beside(out, "calibration")
+    folder = beside(out, "calibration")
     mark = folder / "key"
     if not mark.is_file() or mark.read_text(encoding="utf-8") != key:
         _remove(folder)
@@ -89,15 +93,19 @@ def resumable_folder(out: Path, key: str) -> Iterator[Path]:
 def publish(staged: Path, out: Path) -> None:
     """Put the complete bundle `staged` in the place of `out`, which is absent, empty or a bundle.
 
-    Everything is on the disk before the first rename. Killed between the two renames, `out` is
-    missing for a moment; the next export puts the old bundle back.
+    Everything is on the disk before. A bundle that stands there and the new one exchange their
+    names in one step; where the system cannot do that, `out` is missing between two renames, and
+    `former` finds the old bundle until the next export puts it back.
     """
     for parent, _, names in os.walk(staged):
         for name in names:
             _sync(Path(parent, name))
         _sync(Path(parent))
-    old = _beside(out, f"old-{os.getpid()}")
+    old = _unused(out, "old")
     with undisturbed():
+        if is_bundle(out) and exchange(staged, out):  # what is staged now goes with its folder
+            _sync(out.parent)
+            return
         try:
             if is_bundle(out):
                 out.rename(old)
@@ -109,7 +117,7 @@ def publish(staged: Path, out: Path) -> None:
 
 def _settle(leftover: Path, out: Path) -> None:
     """Put a replaced bundle back when nothing took its place; remove it otherwise."""
-    was_replaced = leftover.name.startswith(_beside(out, "old-").name)
+    was_replaced = leftover.name.startswith(beside(out, "old-").name)
     is_free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
     if was_replaced and is_bundle(leftover) and is_free:
         leftover.rename(out)
@@ -135,23 +143,33 @@ def _acquire(path: Path, out: Path, work: str) -> TextIO:
         held.close()
 
 
-def _beside(out: Path, what: str) -> Path:
-    return out.parent / f".{out.name}.q35-{what}"
+def _unused(out: Path, what: str) -> Path:
+    """A name beside `out` that tells which process it is of, unless that is taken."""
+    number = os.getpid()
+    while (folder := beside(out, f"{what}-{number}")).exists():
+        number += 1
+    return folder
 
 
 def _leftovers(out: Path) -> list[Path]:
     """Replaced bundles first: they go back before anything else could take their place."""
-    pattern = re.compile(re.escape(_beside(out, "").name) + r"(old|partial|rounded)-\d+")
+    pattern = re.compile(re.escape(beside(out, "").name) + r"(old|partial|rounded)-\d+")
     found = [path for path in out.parent.iterdir() if pattern.fullmatch(path.name)]
     return sorted(found, key=lambda path: path.name)
 
 
 def _remove(folder: Path) -> None:
-    """Delete a folder of ours, the manifest first: half of a bundle must not look like one."""
+    """Delete a folder of ours, the manifest first: half of a bundle must not look like one. What
+    cannot be deleted stays, and a warning says so."""
     if not folder.is_dir() or folder.is_symlink():
         return
-    (folder / MANIFEST_NAME).unlink(missing_ok=True)
-    shutil.rmtree(folder)
+    try:
+        for parent, _, _ in os.walk(folder):  # of a bundle that is kept from being written
+            Path(parent).chmod(stat.S_IRWXU)
+        (folder / MANIFEST_NAME).unlink(missing_ok=True)
+        shutil.rmtree(folder)
+    except OSError as error:
+        _log.warning("%s cannot be removed (%s) and is not needed: remove it", folder, error)
 
 
 def _sync(path: Path) -> None:

@@ -5,6 +5,7 @@ Must not know what is inside a graph or which runtime opens it; imports nothing 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,8 @@ __all__ = [
     "Manifest",
     "ModelFacts",
     "Source",
+    "beside",
+    "former",
     "is_bundle",
 ]
 
@@ -47,6 +50,19 @@ _BLOCK: Final = 1 << 20
 def is_bundle(path: Path) -> bool:
     """Whether `path` is a folder with a manifest; says nothing about its health."""
     return os.path.isfile(path / MANIFEST_NAME)  # noqa: PTH113  (False for any name that is none)
+
+
+def beside(out: Path, what: str) -> Path:
+    """A name beside the bundle `out` for something of its export."""
+    return out.parent / f".{out.name}.q35-{what}"
+
+
+def former(out: Path) -> Path | None:
+    """The bundle that an export was to replace at `out`, where it was killed at that: then there is
+    none at `out`."""
+    pattern = f"{glob.escape(beside(out, 'old-').name)}*"
+    found = () if os.path.exists(out) else out.parent.glob(pattern)  # noqa: PTH110  (never raises)
+    return next((path for path in sorted(found) if is_bundle(path)), None)
 
 
 def unheard(_name: str, _count: int) -> None:
@@ -144,11 +160,18 @@ def _read_manifest(path: Path) -> Manifest:
     where = path / MANIFEST_NAME
     if not is_bundle(path):
         raise _no_bundle(path)
+    if not _is_text(str(path.absolute())):
+        raise BundleError(f"the folder name {str(path)!a} is not UTF-8; rename it")
     try:
         text = read_bytes(where)
     except ValueError as error:
         raise BundleError(f"{where} cannot be read: {error}") from error
     return Manifest.from_json(text, str(where))
+
+
+def _is_text(name: str) -> bool:
+    """Whether native libraries can be given this name."""
+    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _no_bundle(path: Path) -> BundleError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from q35chat import processes
 from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
-from q35chat.bundle.bundle import Bundle, is_bundle
+from q35chat.bundle.bundle import Bundle, former, is_bundle
 from q35chat.bundle.demo import demo_checkpoint, ensure_demo
 from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.backend import ChatBackend
@@ -55,7 +55,7 @@ def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Pat
         return ModelChoice(option)
     if settings.model_dir:
         return ModelChoice(typed_path(settings.model_dir))
-    if is_bundle(DEFAULT_OUT):
+    if is_bundle(DEFAULT_OUT) or former(DEFAULT_OUT):
         return ModelChoice(DEFAULT_OUT)
     return ModelChoice(demo(), is_demo=True)
 
@@ -64,8 +64,12 @@ def choice_of(
     options: ModelOptions, settings: Settings, note: Callable[[str], None]
 ) -> ModelChoice:
     """The model that `options` ask for, else `settings`, else the demo, and how it is to run."""
+    choice = choose_model(options.model_dir, settings, lambda: make_demo(note))
+    if (old := former(choice.path)) is not None:
+        note(f"an export to {choice.path} was killed; the bundle it was to replace, {old}, is used")
+        choice = replace(choice, path=old)
     return replace(
-        choose_model(options.model_dir, settings, lambda: make_demo(note)),
+        choice,
         npu=options.npu,
         snapshot_mib=options.snapshot_mib,
         state_cache_mib=options.state_cache_mib,

@@ -25,7 +25,13 @@ from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
 from q35chat.files import locked
 from q35chat.processes import program
-from q35chat.states.listing import drop_states
+from q35chat.states.listing import (
+    ANYBODY,
+    drop_states,
+    owner_name,
+    remove_state,
+    stored_states,
+)
 from q35chat.store import export, rows, search
 from q35chat.store.columns import Damage
 from q35chat.store.folder import (
@@ -172,7 +178,8 @@ class Store:
             return search.find(connection, query, limit)
 
     def sweep(self) -> None:
-        """Remove the files that a killed process left and no row names. Raises StoreError.
+        """Remove what a killed process left and no row names: pictures, states, locks, and words in
+        the log. Raises StoreError.
 
         Pictures stay while a file that was set aside may name them.
         """
@@ -181,12 +188,19 @@ class Store:
                 part.unlink(missing_ok=True)
             if not any(self.folder.glob(f"{NAME}.damaged-*")):
                 self._remove(rows.unshown(connection, tuple(self.pictures.hashes())))
-            known = connection.execute("SELECT id FROM conversations")
-            named = {self._lock_file(str(ident)).name for (ident,) in known}
+            rows_of_ids = connection.execute("SELECT id FROM conversations")
+            known = [str(ident) for (ident,) in rows_of_ids]
+            names = {self._lock_file(ident).name for ident in known}
             for path in self._locks.iterdir():
-                if path.name not in named:
+                if path.name not in names:
                     with contextlib.suppress(OSError), locked(path, wait=False):
                         path.unlink()
+            owners = {ANYBODY, *map(owner_name, known)}
+            folder = states_folder(self.folder)
+            for state in stored_states(folder):
+                if state.name.owner not in owners:
+                    remove_state(folder, state.name)
+        self._database.empty_log()
 
     def rename(self, session: str, title: str) -> None:
         """Give a conversation another title. Raises StoreError if unknown."""

@@ -12,12 +12,21 @@ from q35chat.ascend.options import NpuOptions
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
-from q35chat.commands.model import ModelChoice, choose_model, graph_opener, load_model, make_demo
+from q35chat.commands.model import (
+    ModelChoice,
+    choice_of,
+    choose_model,
+    graph_opener,
+    load_model,
+    make_demo,
+)
+from q35chat.commands.options import ModelOptions
 from q35chat.errors import RuntimeFailure, UsageError
 from q35chat.settings import Settings
 from q35export import pipeline
 from q35export.components import builders_for
 from q35export.request import COMPONENTS, ExportRequest
+from tests.export.bundles import write_sample_bundle
 from tests.support.exported import random_bundle
 
 DEMO = Path("/cache/demo")
@@ -52,6 +61,17 @@ def test_a_bundle_in_out_comes_next(here: Path) -> None:
 def test_a_folder_out_that_is_no_bundle_does_not_count(here: Path) -> None:
     (here / "out").mkdir()
     assert choose_model(None, Settings(), lambda: DEMO) == ModelChoice(DEMO, is_demo=True)
+
+
+def test_the_bundle_that_a_killed_export_was_to_replace_is_used_and_named(here: Path) -> None:
+    write_sample_bundle(here / ".out.q35-old-7")
+    said: list[str] = []
+    for options in (ModelOptions(model_dir=Path("out")), ModelOptions()):
+        chosen = choice_of(options, Settings(), said.append)
+        assert chosen.path == Path(".out.q35-old-7")
+    assert said[0] == (
+        "an export to out was killed; the bundle it was to replace, .out.q35-old-7, is used"
+    )
 
 
 SETTINGS = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_tokens=4)

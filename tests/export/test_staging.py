@@ -3,14 +3,16 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, former, is_bundle
 from q35chat.errors import ExportError
+from q35export import staging
 from q35export.staging import (
     clear_leftovers,
     exclusive,
@@ -237,3 +239,75 @@ def test_only_manifests_that_never_took_their_place_are_cleared(tmp_path: Path) 
     clear_leftovers(out)
     assert set(others) < set(names(out))
     assert f".{MANIFEST_NAME}ab_12xyz" not in names(out)
+
+
+def test_a_bundle_that_is_replaced_is_there_at_every_moment(tmp_path: Path) -> None:
+    out = write_sample_bundle(tmp_path / "out")
+    missing, over = list[str](), threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            if not is_bundle(out):
+                missing.append("missing")
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    for _ in range(50):
+        with staging_folder(out) as folder:
+            write_sample_bundle(folder)
+            publish(folder, out)
+    over.set()
+    watcher.join()
+    assert missing == []
+    assert names(tmp_path) == ["out"]
+
+
+def test_where_names_cannot_be_exchanged_a_killed_exchange_leaves_the_old_bundle_findable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = write_sample_bundle(tmp_path / "out")
+    monkeypatch.setattr(staging, "exchange", lambda *_: False)
+    child = os.fork()
+    if child == 0:
+        rename = Path.rename
+        monkeypatch.setattr(
+            Path, "rename", lambda path, to: os._exit(9) if to == out else rename(path, to)
+        )
+        publish(write_sample_bundle(tmp_path / "staged"), out)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    old = former(out)
+    assert old is not None
+    assert Bundle.open(old, check="full")
+    with exclusive(out):
+        assert Bundle.open(out, check="full")
+    assert former(out) is None
+
+
+def test_a_bundle_that_is_kept_from_being_written_is_replaced_and_goes(tmp_path: Path) -> None:
+    out = write_sample_bundle(tmp_path / "out")
+    for parent, folders, _ in os.walk(out):
+        for folder in folders:
+            Path(parent, folder).chmod(0o500)
+    out.chmod(0o500)
+    with exclusive(out), staging_folder(out) as folder:
+        write_sample_bundle(folder)
+        publish(folder, out)
+    assert names(tmp_path) == ["out"]
+    assert Bundle.open(out, check="full")
+
+
+def test_what_cannot_be_removed_is_a_warning_and_blocks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    out = write_sample_bundle(tmp_path / "out")
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    for times in (1, 2):
+        with exclusive(out), staging_folder(out) as folder:
+            write_sample_bundle(folder)
+            publish(folder, out)
+        assert Bundle.open(out, check="full")
+        assert caplog.text.count("cannot be removed") >= times

@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from q35chat.chat.history.records import StoreBusyError
 from q35chat.errors import StoreError
+from q35chat.states.listing import ANYBODY, stored_states
+from q35chat.states.pool import name_of
 from q35chat.store import Store
 from q35chat.store.database import BUSY_SECONDS
+from q35chat.store.folder import states_folder
 from q35chat.store.opening import NAME
 from tests.store.builders import SETTINGS, answer, conversation, later, picture, user
 
@@ -186,9 +190,14 @@ def test_a_sweep_removes_what_no_row_names_and_nothing_else(store: Store) -> Non
     foreign.write_text("mine")
     with store.answering("c1"), store.answering("new"):
         pass
-    held = Store(store.folder)
+    held, states = Store(store.folder), states_folder(store.folder)
+    states.mkdir(exist_ok=True)
+    of = [name_of(owner, "0" * 16, np.arange(3)) for owner in ("c1", ANYBODY, "deleted")]
+    for name in of:
+        (states / str(name)).write_bytes(b"state")
     with held.answering("begun"):
         store.sweep()
+        assert {state.name for state in stored_states(states)} == set(of[:2])
         names = {path.name for path in (store.folder / "locks").iterdir()}
         assert names == {"c1.lock", "begun.lock"}
     files = [path for path in (store.folder / "pictures").rglob("*") if path.is_file()]
