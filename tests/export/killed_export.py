@@ -1,7 +1,8 @@
 """An export of 48 slots in a process of its own, that at a moment sends itself a signal or waits.
 
-A moment is a progress event ("begin text"), or "before rename N" of the final renames, or
-"while removing" the old bundle. The processes are forks of one that has imported all of this.
+A moment is a progress event ("begin text"), or "before rename N" of the final renames on a system
+that cannot exchange two names in one step, or "while removing" the old bundle. The processes are
+forks of one that has imported all of this.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from q35export import staging
 from q35export.pipeline import export
 from tests.export.bundles import request_for
 from tests.export.recorder import Recorder
@@ -65,6 +67,8 @@ class Killer(Recorder):
                 self.reach("while removing")
             rmtree(path, *arguments, **options)
 
+        if "rename" in self._moment:
+            staging.exchange = lambda *_: False
         Path.rename = renamed  # type: ignore[method-assign, assignment]
         shutil.rmtree = removed  # type: ignore[assignment]
 
