@@ -19,7 +19,12 @@ from typer.main import get_command
 
 from q35chat import __version__
 from q35chat.commands.chat import chat
-from q35chat.commands.console import Console, forget_impossible_size, protect_screen
+from q35chat.commands.console import (
+    Console,
+    forget_impossible_size,
+    keep_answers_apart,
+    protect_screen,
+)
 from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.options import given_options, with_options_of
 from q35chat.commands.streaming import work_is_running
@@ -97,6 +102,7 @@ app = typer.Typer(
 
 def main() -> None:
     """The console script: run the command of `sys.argv` and leave with its exit code."""
+    keep_answers_apart()
     protect_screen()
     forget_impossible_size()
     code = run(sys.argv[1:])

@@ -68,7 +68,7 @@ def exchange(first: Path, second: Path) -> bool:
             failed = library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE)
     except AttributeError:
         return False
-    return failed == 0
+    return not failed
 
 
 def _sweep(folder: Path, name: str) -> None:

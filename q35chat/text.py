@@ -1,13 +1,15 @@
-"""Text for people: counts and sizes in words, words for a shell, and nothing in them that steers
-a terminal.
+"""Text for people: counts, sizes and dates in words, words for a shell, and nothing in them that
+steers a terminal.
 
 A leaf. Owns which characters may reach a screen as they are; knows nothing of where text is shown.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 import shlex
+import time
 from collections.abc import Sequence
 
 # C0, DEL and C1 controls steer a terminal; the format characters below override the order of what
@@ -20,6 +22,10 @@ HARMFUL = (
 )
 _HARMFUL = re.compile(HARMFUL)
 _NOT_PLAIN = re.compile(r"[\\'\x00-\x1f\x7f]|[^\x00-\x7f]")
+
+
+LATEST_TIME = 253_402_300_799.0
+"""The last second of the year 9999, since the epoch."""
 
 
 def _picture(match: re.Match[str]) -> str:
@@ -96,6 +102,16 @@ def readable_size(count_of_bytes: float) -> str:
             break
         size /= 1024
     return f"{count_of_bytes:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def now() -> float:
+    """Seconds since the epoch; of a clock that is set to no date of a calendar, the nearest one."""
+    return min(max(time.time(), 0.0), LATEST_TIME)
+
+
+def timestamp() -> str:
+    """Now, in UTC, to the second, as ISO 8601 has it."""
+    return datetime.datetime.fromtimestamp(now(), datetime.UTC).isoformat(timespec="seconds")
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

@@ -5,7 +5,6 @@ Must not know where the folder goes afterwards.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import os
 import shutil
@@ -19,6 +18,7 @@ import onnx_ir as ir
 
 from q35chat import __version__
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, FileEntry, Manifest, ModelFacts, Source
+from q35chat.text import timestamp
 from q35export.ascend.census import census
 from q35export.components import (
     WEIGHTS_FILE,
@@ -131,7 +131,7 @@ def _manifest(
     shown = options[names[0]]
     return Manifest(
         exporter=__version__,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=timestamp(),
         source=made_of.source,
         target=made_of.request.runs_on,
         precision=str(shown["precision"]),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from q35chat.chat.summary import Summariser
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import Q35Error, StoreError, UsageError
+from q35chat.text import now
 
 EDITED = "edited"
 
@@ -323,7 +323,7 @@ class Conversation:
         self, turn: Turn, parent: str | None, settings: ChatSettings | None = None
     ) -> TurnRequest:
         """Ask `turn` after the turn `parent`, with `settings` or those of the conversation."""
-        question = TurnRecord(new_id(), parent, turn, time.time())
+        question = TurnRecord(new_id(), parent, turn, now())
         path = (*in_prompt(self._journal.view.tree.path(parent)), question)
         answer = self._empty_answer(question.id)
         return TurnRequest(path, replace(answer, settings=settings or answer.settings), question)
@@ -349,7 +349,7 @@ class Conversation:
         if record.turn.role == "user":
             return self._asked(Turn("user", text, pictures), record.parent)
         turn = Turn("assistant", text, finish="stop")
-        self._journal.add(TurnRecord(new_id(), record.parent, turn, time.time(), note=EDITED))
+        self._journal.add(TurnRecord(new_id(), record.parent, turn, now(), note=EDITED))
         return None
 
     def _gone_on_with(self) -> TurnRequest:
@@ -381,7 +381,7 @@ class Conversation:
             id=new_id(),
             parent=question,
             turn=Turn("assistant", ""),
-            created=time.time(),
+            created=now(),
             model=self.backend.model.name,
             tokenizer=self.backend.vocabulary,
             settings=self._journal.record.settings,

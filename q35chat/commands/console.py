@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO
 
 from q35chat.ascend.options import log_path
 from q35chat.text import safe_line, safe_text
 
+_STDOUT: Final = 1
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _MOST_DIGITS: Final = 4
 
@@ -77,6 +79,24 @@ def protect_screen() -> None:
         from q35chat.ascend.native_log import native_log
 
         native_log(log_path())
+
+
+def keep_answers_apart() -> None:
+    """Keep what a native library prints on descriptor 1 away from the answers: it goes where
+    errors go, and `sys.stdout` to a descriptor of its own.
+
+    To be called before anything takes `sys.stdout`.
+    """
+    if sys.stdout is None:
+        return
+    out = sys.stdout
+    lines = 1 if isinstance(out, TextIOWrapper) and out.line_buffering else -1
+    own = os.fdopen(os.dup(_STDOUT), "w", lines, encoding=out.encoding, errors=out.errors)
+    if sys.stderr is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+    else:
+        os.dup2(sys.stderr.fileno(), _STDOUT)
+    sys.stdout = sys.__stdout__ = own  # type: ignore[misc]
 
 
 def _is_size(digits: str) -> bool:

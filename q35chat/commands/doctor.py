@@ -25,7 +25,7 @@ from q35chat.ascend.options import log_path
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine
 from q35chat.errors import BundleError, OutputError, UsageError
-from q35chat.text import readable_size, safe_line
+from q35chat.text import readable_size, safe_line, timestamp
 
 if TYPE_CHECKING:
     from q35chat.diagnosis.checks import Group
@@ -360,7 +360,7 @@ def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converte
 
     facts = {
         "q35chat": __version__,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "created": timestamp(),
         "converter": tool.name,
         "outcomes": [asdict(outcome) for outcome in outcomes],
         "machine": [asdict(group) for group in groups],

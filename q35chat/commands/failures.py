@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import traceback
 from contextlib import suppress
 
@@ -15,7 +16,9 @@ import typer
 from q35chat.commands.console import Console
 from q35chat.errors import Q35Error
 from q35chat.processes import program
+from q35chat.text import readable_size
 
+_LITTLE_MEMORY = 2 << 30
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -36,6 +39,18 @@ def report(error: BaseException, console: Console, *, debug: bool) -> int:
     return code
 
 
+def _limited_memory() -> str:
+    """That the shell gives this process little memory, where it does: libraries say many things
+    when they get none."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if not 0 <= most < _LITTLE_MEMORY:
+        return ""
+    return (
+        f"; a process may take {readable_size(most)} of memory here (ulimit -v), which may be why: "
+        "give it more"
+    )
+
+
 def _told(error: BaseException) -> tuple[int, str]:
     """The exit code, and one line; none where nothing is to be said."""
     match error:
@@ -44,13 +59,14 @@ def _told(error: BaseException) -> tuple[int, str]:
         case BrokenPipeError():
             return BROKEN_PIPE, ""
         case Q35Error():
-            return error.exit_code, str(error)
+            return error.exit_code, f"{error}{_limited_memory() if error.exit_code == 1 else ''}"
         case typer.TyperException():
             return error.exit_code, _wrong_usage(error)
         case MemoryError():
-            return 1, "out of memory; close other programs or export at --precision int4"
+            advice = "; close other programs or export at --precision int4"
+            return 1, f"out of memory{_limited_memory() or advice}"
         case _:
-            return 1, _unexpected(error)
+            return 1, f"{_unexpected(error)}{_limited_memory()}"
 
 
 def _wrong_usage(error: typer.TyperException) -> str:

@@ -15,7 +15,8 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from q35chat.errors import RuntimeFailure
+from q35chat.errors import BundleError, RuntimeFailure
+from q35chat.text import safe_line
 
 Array = npt.NDArray[Any]
 
@@ -96,17 +97,25 @@ def check_slots(rows: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
     check_fit(rows, (*shape[:-2], slots, *shape[-1:]), dtype)
 
 
+class UnboundError(BundleError, ValueError):
+    """A graph declares other tensors than its contract does."""
+
+
 def check_bound(
     session: GraphSession,
     inputs: Mapping[str, Buffer],
     outputs: Mapping[str, Buffer],
     may_share: frozenset[str] = frozenset(),
 ) -> None:
-    """Raises ValueError where not each input and output of the graph is given, or where a buffer
-    is on both sides and its input is none of `may_share`."""
+    """Raises UnboundError where not each input and output of the graph is given, ValueError where
+    a buffer is on both sides and its input is none of `may_share`."""
     for given, declared in ((inputs, session.inputs), (outputs, session.outputs)):
         if different := set(given) ^ {spec.name for spec in declared}:
-            raise ValueError(f"not bound one to one: {', '.join(sorted(different))}")
+            named = ", ".join(map(safe_line, sorted(different)))
+            raise UnboundError(
+                f"the graph has other tensors than this program gives it, not bound one to one: "
+                f"{named}; export the bundle again"
+            )
     written = {id(buffer) for buffer in outputs.values()}
     for name, buffer in inputs.items():
         if id(buffer) in written and name not in may_share:

@@ -45,6 +45,7 @@ _DTYPES = {
 }
 _ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
+    UnicodeDecodeError,
     *(
         kind
         for kind in vars(native).values()
@@ -198,6 +199,9 @@ def _translated(what: str, path: str = "") -> Iterator[None]:
         yield
     except _ERRORS as error:
         clear_frames(error.__traceback__)  # whoever keeps the error would keep the graph
-        cause = _NOISE.sub("", " ".join(str(error).split()))
+        said = str(error)
+        if isinstance(error, UnicodeDecodeError):  # the library's own words are no UTF-8
+            said = error.object.decode("utf-8", "replace")
+        cause = _NOISE.sub("", " ".join(said.split()))
         cause = cause.removeprefix(f"Load model from {path} failed:").strip()
         raise RuntimeFailure(f"{what}: {cause or type(error).__name__}") from error

@@ -21,9 +21,7 @@ from q35chat.chat.events import FinishReason, Timings, Usage
 from q35chat.chat.values import ChatSettings, Role, SamplingSettings
 from q35chat.errors import StoreError
 from q35chat.json_reader import Fields, parse_json
-
-LATEST_TIME = 253_402_300_799.0
-"""The last second of the year 9999, since the epoch."""
+from q35chat.text import LATEST_TIME
 
 T = TypeVar("T")
 _STEP_TIMES = ("predict_ms", "wall_ms")

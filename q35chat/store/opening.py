@@ -22,6 +22,7 @@ from q35chat.store.checking import check, damage, damage_told, is_damage, is_mar
 from q35chat.store.database import Database, connect
 from q35chat.store.folder import exclusive
 from q35chat.store.migrations import SCHEMA, STEPS, UNTYPED
+from q35chat.text import now
 
 NAME = "conversations.db"
 OLDEST_SQLITE = (3, 37)  # strict tables
@@ -139,7 +140,7 @@ def _migrate(connection: sqlite3.Connection, version: int) -> None:
 
 
 def _set_aside(path: Path) -> Path:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now()))
     aside = path.with_name(f"{path.name}.damaged-{stamp}")
     count = 1
     while aside.exists():

@@ -14,7 +14,8 @@ from typing import Any
 
 from q35chat.chat.history.records import SearchHit
 from q35chat.chat.service import SessionSummary
-from q35chat.store.columns import LATEST_TIME, Damage, count_of, text_of, time_of
+from q35chat.store.columns import Damage, count_of, text_of, time_of
+from q35chat.text import LATEST_TIME
 
 _AROUND = 40
 _QUESTION = "t.role NOT IN ('assistant', 'system')"

@@ -38,6 +38,7 @@ AT_ONCE: Final = 10_000
 """Keys that are read before the first of them is done with."""
 _LOOKS_UP_S: Final = 0.1
 _READ_AT_ONCE: Final = 4096
+_STDOUT: Final = 1
 _STDERR: Final = 2
 _MOST_KEPT: Final = 1 << 20
 
@@ -49,21 +50,25 @@ def log_path() -> Path:
 
 @contextmanager
 def apart(path: Path, dress: Callable[[TextIO], object] = lambda screen: screen) -> Iterator[None]:
-    """While inside, `sys.__stderr__` is the terminal and descriptor 2 is the file at `path`.
+    """While inside, `sys.__stderr__` is the terminal and descriptors 1 and 2 are the file at
+    `path`.
 
     `dress` may give a file that changes what is written to the terminal. Where the file at `path`
-    cannot be written, descriptor 2 goes nowhere.
+    cannot be written, the descriptors go nowhere.
     """
     before = sys.__stderr__
-    kept = os.dup(_STDERR)
+    kept, out = os.dup(_STDERR), os.dup(_STDOUT)
     log = _open_log(path)
     with os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="replace") as screen:
         sys.__stderr__ = cast("Any", dress(screen))  # type: ignore[misc]
         os.dup2(log, _STDERR)
+        os.dup2(log, _STDOUT)
         try:
             yield
         finally:
             os.dup2(kept, _STDERR)
+            os.dup2(out, _STDOUT)
+            os.close(out)
             sys.__stderr__ = before  # type: ignore[misc]
             os.close(kept)
             os.close(log)

@@ -24,7 +24,7 @@ from q35chat import settings
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.errors import Q35Error
-from q35chat.states.file import read_state, write_state
+from q35chat.states.file import Array, read_state, write_state
 from q35chat.store import Store
 from q35chat.store.opening import NAME
 from q35chat.text import safe_line
@@ -88,7 +88,8 @@ def _read_tokenizer(folder: Path) -> None:
 
 
 def _write_states(folder: Path) -> None:
-    arrays = [("keys", np.arange(64)), ("state", np.ones((4, 8), np.float16))]
+    state: Array = np.ones((4, 8), np.float16)
+    arrays: list[tuple[str, Array]] = [("keys", np.arange(64)), ("state", state)]
     write_state(folder / "state", arrays, lambda _: True)
 
 

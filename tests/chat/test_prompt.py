@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -304,3 +305,10 @@ def test_going_on_from_texts_alone_rebuilds_what_was_written(build: Builder) -> 
     assert build(user("a"), thought).written == tuple(encode("so"))
     both = replace(thought, text="red")
     assert build(user("a"), both).written == tuple(encode("so\n</think>\n\nred"))
+
+
+def test_a_template_that_writes_nothing_is_refused(processor: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(processor, tmp_path / "processor"))
+    (copy / "chat_template.jinja").write_text("{% if false %}x{% endif %}")
+    with pytest.raises(BundleError, match="wrote nothing; export the bundle again"):
+        Builder(ChatTokenizer(copy))(user("Hello"))

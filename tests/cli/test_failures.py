@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,16 @@ def test_a_traceback_steers_no_terminal() -> None:
     report(_raised(ZeroDivisionError("a\x1b[2J\nb")), seen.console, debug=True)
     assert "\x1b" not in seen.err.getvalue()
     assert "ZeroDivisionError: a␛[2J\nb\nq35chat: unexpected" in seen.err.getvalue()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), BundleError("odd"), RuntimeError("no thread")])
+def test_where_the_shell_gives_little_memory_a_failure_names_that(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    for most, named in ((200 << 20, True), (8 << 30, False), (resource.RLIM_INFINITY, False)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, most=most: (most, most))
+        seen = recorded()
+        assert report(error, seen.console, debug=False) == 1
+        said = seen.err.getvalue()
+        assert ("200.0 MiB of memory here (ulimit -v)" in said) is named
+        assert len(said.splitlines()) == 1

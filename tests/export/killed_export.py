@@ -68,7 +68,7 @@ class Killer(Recorder):
             rmtree(path, *arguments, **options)
 
         if "rename" in self._moment:
-            staging.exchange = lambda *_: False
+            vars(staging)["exchange"] = lambda *_: False
         Path.rename = renamed  # type: ignore[method-assign, assignment]
         shutil.rmtree = removed  # type: ignore[assignment]
 

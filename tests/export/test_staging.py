@@ -287,8 +287,8 @@ def test_where_names_cannot_be_exchanged_a_killed_exchange_leaves_the_old_bundle
 def test_a_bundle_that_is_kept_from_being_written_is_replaced_and_goes(tmp_path: Path) -> None:
     out = write_sample_bundle(tmp_path / "out")
     for parent, folders, _ in os.walk(out):
-        for folder in folders:
-            Path(parent, folder).chmod(0o500)
+        for name in folders:
+            Path(parent, name).chmod(0o500)
     out.chmod(0o500)
     with exclusive(out), staging_folder(out) as folder:
         write_sample_bundle(folder)

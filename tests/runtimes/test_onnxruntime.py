@@ -14,7 +14,7 @@ from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array, Lifetime
 from q35chat.errors import RuntimeFailure
 from q35chat.runtimes import cpu
-from q35chat.runtimes.onnxruntime import OrtBuffer, OrtSession
+from q35chat.runtimes.onnxruntime import OrtBuffer, OrtSession, _translated
 from tests.doubles.numpy_session import FLOAT
 from tests.runtimes.conftest import CAPACITY
 from tests.support.shapes import SHAPES
@@ -194,3 +194,11 @@ def test_states_have_the_shapes_of_the_contract(session: OrtSession) -> None:
         "past_conv_0": (1, SHAPE.kernel - 1, SHAPE.conv_channels),
         "past_recurrent_0": (1, SHAPE.nv, SHAPE.dk, SHAPE.dv),
     }
+
+
+def test_words_of_the_library_that_are_not_utf8_are_one_line() -> None:
+    with (
+        pytest.raises(RuntimeFailure, match=r"^cannot load x: node \ufffd fails$"),
+        _translated("cannot load x"),
+    ):
+        b"node \xff fails".decode()

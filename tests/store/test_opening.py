@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.chat.history.journal import untitled
 from q35chat.errors import StoreError
 from q35chat.store import Store, opening
 from q35chat.store.folder import data_folder
 from q35chat.store.migrations import SCHEMA, STEPS
 from q35chat.store.opening import NAME
-from tests.store.builders import conversation, user
+from q35chat.text import now, timestamp
+from tests.store.builders import SETTINGS, conversation, user
 
 
 def test_the_data_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -216,3 +218,17 @@ def test_files_set_aside_never_replace_each_other(tmp_path: Path) -> None:
         Store(tmp_path).close()
     kept = {path.read_bytes()[:8] for path in tmp_path.glob(f"{NAME}.damaged-*")}
     assert kept == {b"damage 0", b"damage 1", b"damage 2"}
+
+
+@pytest.mark.parametrize("clock", [-1e15, 1e15, 2.0**62])
+def test_a_clock_that_is_set_to_no_date_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: float
+) -> None:
+    monkeypatch.setattr("time.time", lambda: clock)
+    (tmp_path / NAME).write_bytes(b"damage" * 100)
+    with Store(tmp_path) as store:
+        record = untitled("c1", SETTINGS)
+        store.create(record, ())
+        assert store.record("c1").created == record.created == now()
+        assert store.markdown("c1")
+    assert timestamp()[:4] in {"1970", "9999"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from q35chat.chat.history.tree import ConversationView, TurnTree, merged
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.worker import Worker
 from q35chat.errors import StoreError, UsageError
+from q35chat.text import now
 
 TITLE_LENGTH = 60
 UNTITLED = "New chat"
@@ -254,7 +254,7 @@ class Journal:
         """Write the record under `change`, `turns`, and what is owed. The caller is the writer."""
         with self._memory:
             record, base = self._view.record, self._base
-            record = replace(record, head=self._growing or record.head, updated=time.time())
+            record = replace(record, head=self._growing or record.head, updated=now())
             record = replace(change(record), revision=base.revision)
             written = {**self._unwritten, **{turn.id: turn for turn in turns}}
         if self._store is None:
@@ -293,5 +293,5 @@ def title_of(turn: TurnRecord) -> str:
 
 def untitled(ident: str, settings: ChatSettings) -> ConversationRecord:
     """A conversation in which nothing was said."""
-    now = time.time()
-    return ConversationRecord(ident, UNTITLED, now, now, None, settings)
+    begun = now()
+    return ConversationRecord(ident, UNTITLED, begun, begun, None, settings)

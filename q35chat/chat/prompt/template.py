@@ -123,6 +123,8 @@ class ConversationTemplate:
         header = self._header(thinking, chosen)
         widths = _widths(rendered == self._picture_id, pictures)
         ids = np.concatenate([np.repeat(rendered, widths), np.array(written, np.int64)])
+        if not ids.size:
+            raise BundleError("the chat template wrote nothing; export the bundle again")
         is_image = ids == self._picture_id
         keys = ids.copy()
         keys[is_image] = np.repeat(
