@@ -1,4 +1,4 @@
-"""`python -m tests.campaigns.soak BUNDLE [--minutes M]`: turns without a pause; memory must be flat.
+"""`python -m tests.campaigns.soak BUNDLE [--minutes M]`: turns without a pause, and memory is flat.
 
 Runs `chat --plain` over the bundle, a new chat every twenty turns, and prints its resident memory
 as time passes: at a twelfth, at half and at the end, which are minutes 5, 30 and 60 of an hour.
@@ -25,7 +25,7 @@ _MOST = 1.02
 def resident_mib(process: psutil.Process) -> float:
     """Memory of the program and of the child that makes its prompts."""
     every = (process, *process.children(recursive=True))
-    return sum(one.memory_info().rss for one in every) / (1 << 20)
+    return float(sum(one.memory_info().rss for one in every)) / (1 << 20)
 
 
 def run(bundle: Path, seconds: float) -> int:

@@ -105,7 +105,7 @@ async def test_no_screen_sends_what_a_text_would_have_the_terminal_do(
         assert isinstance(listed, SessionsScreen)
         await chat.press("f2")
         await chat.see("New title")
-        listed._fill(HOSTILE)
+        listed.field.value = HOSTILE
         await check(chat, sent, "a title to be changed")
         await chat.press("escape", "ctrl+d")
         await chat.see("Delete")
