@@ -120,6 +120,10 @@ def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
     bundle = open_bundle(choice.path)
 
+    from q35chat.chat.prompt.tokenizer_process import PROCESS
+
+    PROCESS.start()  # it loads its libraries while this process loads its own
+
     from q35chat.chat.engine import ChatEngine
     from q35chat.states.pool import StatePool
     from q35chat.store.folder import states_folder

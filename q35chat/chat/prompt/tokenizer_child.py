@@ -22,7 +22,7 @@ from q35chat.errors import BundleError, Remedy
 from q35chat.json_reader import Fields, read_json
 
 Message = Mapping[str, Any]
-MEMORY: Final = 1 << 30
+MEMORY: Final = 3 << 29
 """Bytes that it may take beyond those of its libraries."""
 _AT_ONCE: Final = 2  # bundles, while one takes the place of another
 _wrong: Final = partial(BundleError, remedy=Remedy.EXPORT_AGAIN)
