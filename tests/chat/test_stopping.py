@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import gc
 import threading
+from typing import Any
 
 import pytest
 
 from q35chat.chat.conversation import Conversation
-from q35chat.chat.events import Finished, Token
+from q35chat.chat.events import Finished, PromptPlan, Token
 from q35chat.chat.workspace import Workspace
 from q35chat.errors import RuntimeFailure, UsageError
 from tests.chat.scripted_chat import (
@@ -49,6 +50,27 @@ def test_a_stop_from_another_thread_ends_the_answer(
     worker.join(30)
     assert [end.reason for end in ends] == ["cancelled"]
     assert chat.steps[-1].turn.text == "Ans"
+
+
+def test_a_stop_interrupts_the_making_of_the_prompt_and_nothing_else(
+    chat: Conversation, backend: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = backend.plan
+
+    def stopped(*asked: Any) -> PromptPlan:
+        chat.cancel()
+        return plan(*asked)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "plan", stopped)
+        events = chat.send("Hello")
+        next(events)
+    assert backend.interrupted == [False]
+    assert finish(events).reason == "cancelled"
+    stop_before(backend, 2, chat.cancel)
+    assert finish(chat.send("More")).reason == "cancelled"
+    chat.cancel()
+    assert backend.interrupted == [False]
 
 
 def test_a_stop_before_the_first_event_is_not_lost(chat: Conversation) -> None:

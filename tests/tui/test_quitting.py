@@ -65,3 +65,10 @@ async def test_what_was_typed_and_pasted_right_before_quitting_is_in_the_draft()
         await chat.at_once(*"half a thought, ", events.Paste(pasted), "ctrl+q")
         await chat.until(lambda: not chat.app.is_running)
     assert Drafts.at_home().get("new") == f"half a thought, {pasted}"
+
+
+async def test_who_leaves_waits_for_no_prompt_that_is_being_made() -> None:
+    async with opened() as chat:
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+        assert chat.workspace.backend.interrupted == [True]
