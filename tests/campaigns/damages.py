@@ -76,7 +76,7 @@ def _read_store(folder: Path) -> None:
 
 def _read_checkpoint(folder: Path) -> None:
     config = load_config(folder)
-    processor_files(folder)
+    processor_files(folder, config, one_line)
     for remark in Checkpoint.open(folder).check(config, ("text", "vision")):
         one_line(remark)
 

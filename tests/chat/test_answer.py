@@ -177,7 +177,7 @@ def _transformers_own(folder: Path) -> Any:
 
 
 def full_decode(tokenizer: ChatTokenizer, ids: list[int]) -> str:
-    inner = _transformers_own(tokenizer._folder)
+    inner = _transformers_own(tokenizer._which[0])
     text: str = inner.decode(ids, skip_special_tokens=True)
     return text
 
