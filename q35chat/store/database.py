@@ -5,6 +5,7 @@ Committed rows survive the death of the process; the last ones may be lost with 
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from pathlib import Path
 from q35chat.chat.history.records import StoreBusyError, StoreWriteError
 from q35chat.errors import StoreError
 from q35chat.store.checking import BackgroundCheck, damage_told, is_damage, mark
+
+_log = logging.getLogger(__name__)
 
 BUSY_SECONDS = 10.0
 PRAGMAS = ("journal_mode = wal", "synchronous = normal", "foreign_keys = on", "secure_delete = on")
@@ -95,6 +98,16 @@ class Database:
         """Raises StoreWriteError where it is known that nothing can be written."""
         if self.refused is not None:
             raise StoreWriteError(str(self.refused))
+
+    def forget(self) -> None:
+        """Write the file anew, so that no page keeps remains of what was deleted or written over:
+        those of rows that moved are never wiped. Raises StoreError."""
+        with self._explaining(wait=True):
+            try:
+                self._connection.execute("VACUUM")
+            except sqlite3.OperationalError as error:  # no room, or others write all the time
+                _log.warning("%s is not written anew: %s", self.path, error)
+        self.empty_log()
 
     def empty_log(self) -> None:
         """Leave nothing of what was deleted in the log beside the file. Raises StoreError.

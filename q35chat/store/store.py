@@ -211,7 +211,7 @@ class Store:
             )
             if changed.rowcount == 0:
                 raise _unknown(session)
-        self._database.empty_log()
+        self._database.forget()
 
     def delete(self, session: str) -> None:
         """Delete a conversation, its states and the pictures that no other one shows; nothing of
@@ -227,7 +227,7 @@ class Store:
         drop_states(states_folder(self.folder), session)
         with contextlib.suppress(OSError):
             self._lock_file(session).unlink()
-        self._database.empty_log()
+        self._database.forget()
         with self._database.writing() as connection:  # while no other process can keep one
             self._remove(rows.unshown(connection, shown))
 
