@@ -272,7 +272,7 @@ def test_loading_a_graph_is_not_counted_as_its_run(
         load()
 
     monkeypatch.setattr(decode, "load", seen_load)
-    monkeypatch.setattr("q35chat.ascend.decoder.perf_counter", clock)
+    monkeypatch.setattr("q35chat.engine.decoder.perf_counter", clock)
     decoder.step(1)
 
     assert events == ["load", "clock", "clock"]
