@@ -372,7 +372,7 @@ def test_a_package_that_is_too_old_is_named_with_what_it_lacks(
     monkeypatch.setattr(mindspore_lite, "__version__", "2.0.0")
     with pytest.raises(
         RuntimeFailure,
-        match=r"2\.0\.0 has no Model\.get_outputs, Model\.get_model_info: install 2\.7",
+        match=r"2\.0\.0 has no Model\.get_outputs, Model\.get_model_info: install 2\.9",
     ):
         make()
 
