@@ -93,7 +93,7 @@ def local_folder(model: str) -> Path | None:
 def _local(folder: Path) -> LocalCheckpoint:
     if not os.path.isdir(folder):  # noqa: PTH112  (False for any name that is none)
         found = "is not a folder" if os.path.exists(folder) else "does not exist"  # noqa: PTH110
-        if folder.is_file() and folder.suffix == ".gguf":
+        if folder.suffix == ".gguf" and os.path.isfile(folder):  # noqa: PTH113
             raise CheckpointError(f"{folder} is a GGUF file; {NOT_GGUF}")
         raise CheckpointError(f"{folder} {found}: give the folder of a Qwen3.5 checkpoint")
     try:

@@ -153,7 +153,8 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
         raise state.error
     request = replace(request, target=request.target or default_target())
     local = resolve(request, lambda _: None, weights=False)
-    made_of = gather(request, local, builders_for(request), lambda _: None)
+    [(_, first), *_] = _offers(request)
+    made_of = gather(request, local, builders_for(first), lambda _: None)
     return {
         "longest": made_of.config.text.max_positions,
         "memory_free": psutil.virtual_memory().available,

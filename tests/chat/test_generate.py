@@ -20,7 +20,7 @@ from q35chat.chat.events import (
     shared_times,
 )
 from q35chat.chat.values import SamplingSettings
-from q35chat.errors import BundleError, CapacityError, RuntimeFailure
+from q35chat.errors import CapacityError, PictureError, RuntimeFailure
 from tests.doubles.chat_model import (
     END,
     GREEDY,
@@ -340,7 +340,7 @@ def test_a_bundle_without_a_vision_graph_refuses_pictures_only(processor: Path) 
     model.say(HELLO, END)
 
     assert model.finish(HELLO).reason == "stop"
-    with pytest.raises(BundleError, match="no vision graph"):
+    with pytest.raises(PictureError, match="no vision graph"):
         model.run([user("Look", picture(64, 64))])
 
 

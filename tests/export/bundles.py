@@ -31,7 +31,8 @@ CONTENTS = {
 
 def request_for(model: Path | str, out: Path, **options: Any) -> ExportRequest:
     """For the CPU, 32 slots, not calibrated, unless `options` say something else."""
-    given: dict[str, Any] = {"target": "cpu", "max_seq_len": 32, "calibrate": False} | options
+    given: dict[str, Any] = {"target": "cpu", "max_seq_len": 32} | options
+    given = {"calibrate": given["target"] != "cpu"} | given
     return ExportRequest(str(model), out, **given)
 
 

@@ -93,7 +93,7 @@ async def test_enter_waits_no_more_once_the_path_is_another_one(
 async def test_a_whole_name_is_listed_first_and_in_a_folder_of_any_size(tmp_path: Path) -> None:
     names = [f"{number:04}.png" for number in range(2_400)]
     for name in (*names, "house.png", "House.png"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n")
     for name in (names[0], names[-1], "house.png", "House.png"):
         found = listing(f"{tmp_path}/{name}", Path())
         assert found[0].picture == tmp_path / name
