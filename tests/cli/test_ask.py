@@ -11,6 +11,7 @@ from q35chat.chat.events import Event
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.ask import AskOptions, SamplingOptions, ask_once
 from q35chat.commands.model import LoadedModel, ModelChoice
+from q35chat.commands.options import DEFAULT_STATE_CACHE_MIB
 from q35chat.errors import CapacityError, PictureError, UsageError
 from tests.cli.scripted import (
     EventBackend,
@@ -129,7 +130,7 @@ def test_the_chosen_model_and_threads_reach_the_loader() -> None:
         return loaded(EventBackend(turn_events("Hi")))
 
     ask_once(AskOptions("Hello", model_dir=Path("m"), threads=3), recorded().console, load)
-    assert seen == [(ModelChoice(Path("m")), 3)]
+    assert seen == [(ModelChoice(Path("m"), state_cache_mib=DEFAULT_STATE_CACHE_MIB), 3)]
 
 
 DEFAULTS = SamplingSettings(temperature=0.7, top_k=20, top_p=0.8)

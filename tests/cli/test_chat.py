@@ -17,6 +17,7 @@ from q35chat.commands import model
 from q35chat.commands.chat import ChatOptions, open_chat, stored_workspace
 from q35chat.commands.export_process import ChildJob
 from q35chat.commands.model import LoadedModel, ModelChoice
+from q35chat.commands.options import DEFAULT_STATE_CACHE_MIB
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import StoreError, UsageError
 from q35chat.settings import Settings, settings_path
@@ -53,7 +54,7 @@ def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
     )
     assert open_chat(options, recorded(terminal=True).console) == 0
     (choice, threads), (shown, settings, given) = opened
-    assert (choice, threads) == (ModelChoice(Path("m")), 2)
+    assert (choice, threads) == (ModelChoice(Path("m"), state_cache_mib=DEFAULT_STATE_CACHE_MIB), 2)
     assert shown.name == "scripted"
     assert settings.sampling.temperature == 0.6
     assert (settings.thinking, settings.max_image_tokens) == (True, 99)
@@ -145,10 +146,14 @@ def test_another_bundle_takes_of_the_command_line_what_suits_its_target(
         workspace = stored_workspace(store, options, Settings(), lambda _: None)
         workspace.load()
         workspace.use(Path("other"))
-    on_cpu = target == "cpu"
+    on_cpu, kept = target == "cpu", DEFAULT_STATE_CACHE_MIB
     assert opened == [
-        (ModelChoice(Path("m"), npu=options.npu), 2),
-        (ModelChoice(Path("other"), npu=DEFAULT_NPU if on_cpu else options.npu),
+        (ModelChoice(Path("m"), npu=options.npu, state_cache_mib=kept), 2),
+        (ModelChoice(
+            Path("other"),
+            npu=DEFAULT_NPU if on_cpu else options.npu,
+            state_cache_mib=kept,
+        ),
          2 if on_cpu else None),
     ]  # fmt: skip
 
