@@ -54,7 +54,8 @@ def _limited_memory() -> str:
 def _told(error: BaseException) -> tuple[int, str]:
     """The exit code, and one line; none where nothing is to be said."""
     match error:
-        case KeyboardInterrupt() | typer.Abort():
+        # Python's own locks say that they are not held where an interrupt comes between two steps.
+        case KeyboardInterrupt() | typer.Abort() | RuntimeError(__context__=KeyboardInterrupt()):
             return INTERRUPTED, ""
         case BrokenPipeError():
             return BROKEN_PIPE, ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import resource
+import threading
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,18 @@ def test_where_the_shell_gives_little_memory_a_failure_names_that(
         said = seen.err.getvalue()
         assert ("200.0 MiB of memory here (ulimit -v)" in said) is named
         assert len(said.splitlines()) == 1
+
+
+def interrupt_within(lock: threading.Lock) -> None:
+    with lock:
+        lock.release()  # as a wait on a condition has done when the interrupt comes
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_between_two_steps_of_a_lock_is_an_interrupt() -> None:
+    seen = recorded()
+    with pytest.raises(RuntimeError) as failed:
+        interrupt_within(threading.Lock())
+
+    assert report(failed.value, seen.console, debug=False) == 130
+    assert seen.err.getvalue() == ""

@@ -41,7 +41,7 @@ async def test_a_number_of_more_digits_than_python_reads_is_refused_in_a_line(
 
 
 @pytest.mark.parametrize(
-    ("command", "words"), [("image", "a.png cannot be read"), ("export", "Written to")]
+    ("command", "words"), [("image", "a.png does not exist"), ("export", "Written to")]
 )
 async def test_a_path_in_the_home_of_nobody_is_a_path_like_any_other(
     chat: Chat, command: str, words: str

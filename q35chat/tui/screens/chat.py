@@ -215,8 +215,9 @@ class ChatScreen(Screen[None]):
         mine = hints(session, self.draft, key, ways=ways, following=following)
         foot.hints = (*mine, (key("palette"), "commands"))
         foot.always = ((key("help"), "help"), (key("quit"), "quit"))
-        begun = conversation is not None and bool(conversation.summary or session.steps)
-        self.transcript.display = begun or session.running
+        self.transcript.display = session.running or (
+            conversation is not None and bool(conversation.summary or session.steps)
+        )
         welcome = self.query_one(Welcome)
         welcome.display = not self.transcript.display
         if welcome.display:
