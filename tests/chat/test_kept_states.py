@@ -141,6 +141,7 @@ def test_where_branches_part_there_is_a_state_and_each_branch_has_its_own(
         second = process()
         again = second.open(chat.id)
         again.choose_branch(branch)
+        second.wait_idle()  # the end of the answer as the next prompt has it is read meanwhile
         assert new_tokens(again) <= HEADER
         leave(second)
     third = process()
