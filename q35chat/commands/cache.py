@@ -12,10 +12,11 @@ import typer
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
 from q35chat.commands.sessions import SHOWN_ID, opened_store, print_json, print_line, when
-from q35chat.states.listing import ANYBODY, StoredState, drop_states, owner_name, stored_states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from q35chat.states.listing import StoredState
 
 
 def cache(
@@ -26,6 +27,7 @@ def cache(
     _debug: opt.Debug = False,
 ) -> int:
     """Show what is kept on disk so that chats go on without being read again, or remove it."""
+    from q35chat.states.listing import drop_states, owner_name, stored_states
     from q35chat.store.folder import states_folder
     from q35chat.text import pluralise, readable_size
 
@@ -51,6 +53,8 @@ def cache(
 
 def _shown(state: StoredState, titles: Mapping[str, tuple[str, str]]) -> tuple[str, str]:
     """The chat's id and title, or what stands for them."""
+    from q35chat.states.listing import ANYBODY
+
     alike = state.name.owner == ANYBODY
     other = "what several chats begin with" if alike else "a chat that is gone"
     return titles.get(state.name.owner, ("-" * SHOWN_ID, other))
