@@ -25,6 +25,8 @@ LENGTH = 512
 """Tokens of a window."""
 _LEAST = 16
 _TIMES_AS_MANY = 16
+_ENOUGH, _ENOUGH_HELD_OUT = 4096, 2048
+"""Tokens of our own text that a wide model reads: each takes its time in every layer."""
 _PART = re.compile(r"^%% (text|system|user|thought|assistant)\n", re.MULTILINE)
 
 
@@ -45,7 +47,8 @@ def read_texts(request: ExportRequest, checkpoint: Path, config: TextConfig) -> 
     """What an export of `request` reads of the calibration text, our own unless it names one, and
     of the text that is held out. Raises UsageError as `read_windows`.
 
-    Many times as many inputs as they are wide tell a matrix no more, so a small model reads less.
+    Many times as many inputs as they are wide tell a matrix no more, so a small model reads less; a
+    wide one reads as many as it is wide, and a text that the user chose to that many times.
     """
     widest = max(config.intermediate_size, config.value_width, config.hidden_size)
 
@@ -53,10 +56,13 @@ def read_texts(request: ExportRequest, checkpoint: Path, config: TextConfig) -> 
         found = read_windows(path, checkpoint, config.vocab_size)
         return found[:: max(1, len(found) * LENGTH // most)]
 
+    most = _TIMES_AS_MANY * widest
     calibration: list[Window] = []
-    if request.rounding == "calibrated":
-        calibration = some(request.calibration or BUILT_IN, _TIMES_AS_MANY * widest)
-    return Texts(calibration, some(HELD_OUT, 2 * widest))
+    if request.rounding == "calibrated" and request.calibration is not None:
+        calibration = some(request.calibration, most)
+    elif request.rounding == "calibrated":
+        calibration = some(BUILT_IN, min(most, max(_ENOUGH, widest)))
+    return Texts(calibration, some(HELD_OUT, min(2 * widest, _ENOUGH_HELD_OUT)))
 
 
 def read_windows(path: Path, checkpoint: Path, vocabulary: int) -> list[Window]:
