@@ -22,7 +22,7 @@ from q35chat.errors import CheckpointError
 from q35chat.processes import export_command, program, python_command, python_environment
 from q35chat.tui.exporting import BundleWish
 from q35export.ascend import converter
-from q35export.ascend.cann_python import own_python
+from q35export.ascend.cann_python import CannPython
 from tests.support.imports import ROOT
 
 
@@ -148,7 +148,8 @@ def test_a_child_imports_nothing_from_the_folder_it_is_started_in(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("MSLITE_HOME", raising=False)
-    monkeypatch.setattr(converter, "own_python", lambda: replace(own_python(), has_lite=True))
+    probe = CannPython.probe
+    monkeypatch.setattr(CannPython, "probe", lambda path: replace(probe(path), has_lite=True))
     start()
     assert not mark.exists()
 

@@ -109,8 +109,8 @@ def test_the_first_python3_of_path_is_not_that_of_our_environment(
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
 
     assert find_python() == other
-    assert environment(None)["PATH"] == str(other.parent)
-    assert "VIRTUAL_ENV" not in environment(None)
+    assert environment(None, ())["PATH"] == str(other.parent)
+    assert "VIRTUAL_ENV" not in environment(None, ())
 
 
 def test_a_named_python_must_be_what_python3_is_beside_it(tmp_path: Path) -> None:
@@ -131,6 +131,6 @@ def test_the_converter_runs_with_that_python_first_and_its_library(
     monkeypatch.setenv("LD_LIBRARY_PATH", "/cann/lib64")
     monkeypatch.setenv("PATH", "/usr/bin")
 
-    made = environment(GOOD)
+    made = environment(GOOD.executable, filter(None, (GOOD.library,)))
     assert made["PATH"] == "/opt/py/bin:/usr/bin"
     assert made["LD_LIBRARY_PATH"] == "/opt/py/lib:/cann/lib64"

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,9 +117,9 @@ def requirements(cann: str, python: tuple[int, int]) -> list[Requirement]:
     return [one for one in found if one.marker is None or one.marker.evaluate(place)]
 
 
-def own_python() -> CannPython:
+def own_python() -> Path:
     """This program's interpreter, where MindSpore Lite's package may be installed."""
-    return CannPython.probe(Path(sys.executable))
+    return Path(sys.executable)
 
 
 def find_python(named: str | None = None) -> Path | None:
@@ -140,8 +140,9 @@ def find_python(named: str | None = None) -> Path | None:
     return beside
 
 
-def environment(python: CannPython | None) -> dict[str, str]:
-    """This process's environment without this program's own Python, and with `python` first."""
+def environment(python: Path | None, libraries: Iterable[Path | str]) -> dict[str, str]:
+    """This process's environment without this program's own Python, with `python` and the folders
+    `libraries` first."""
     made = {
         name: value
         for name, value in os.environ.items()
@@ -149,10 +150,10 @@ def environment(python: CannPython | None) -> dict[str, str]:
     }
     made["PATH"] = _path()
     if python is not None:
-        made["PATH"] = os.pathsep.join(filter(None, (str(python.executable.parent), made["PATH"])))
-        libraries = (python.library, made.get("LD_LIBRARY_PATH"))
-        if python.library:
-            made["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+        made["PATH"] = os.pathsep.join(filter(None, (str(python.parent), made["PATH"])))
+    if before := [str(folder) for folder in libraries]:
+        after = made.get("LD_LIBRARY_PATH", "")
+        made["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (*before, after)))
     return made
 
 

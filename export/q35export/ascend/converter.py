@@ -104,7 +104,7 @@ class Converter:
     name: str
     libraries: Path | None = None
     cann: str | None = None
-    python: CannPython | None = None
+    python: Path | None = None
 
     def check(self) -> None:
         """Refuse a Python that CANN cannot use, where its version is known. Raises ExportError."""
@@ -114,7 +114,12 @@ class Converter:
             raise ExportError(
                 f"CANN {self.cann} needs a python3 on PATH; name one with {Option.PYTHON}"
             )
-        self.python.check(self.cann)
+        CannPython.probe(self.python).check(self.cann)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that it runs with. A Python is asked for its library only for a CANN."""
+        library = CannPython.probe(self.python).library if self.cann and self.python else None
+        return environment(self.python, filter(None, (self.libraries, library)))
 
     def arguments(self, graph: Path, config: Path, output: Path) -> list[str]:
         """The whole command line."""
@@ -138,8 +143,7 @@ def find_converter(
 
     Raises UsageError for a named one that is not there, and ExportError.
     """
-    path = find_python(python)
-    outside = CannPython.probe(path) if path is not None else None
+    outside = find_python(python)
     home = os.environ.get("MSLITE_HOME")
     found = shutil.which(option or TOOL)
     if option is not None and found is None:
@@ -154,13 +158,10 @@ def find_converter(
         # The package keeps its libraries beside the tool, and does not find them by itself.
         libraries = Path(found).resolve().parent.parent / "lib"
         return Converter((found,), found, libraries if libraries.is_dir() else None, cann, outside)
-    own = None if python else own_python()
-    for one in (outside, own):
-        if one is not None and one.has_lite:
-            command = (str(one.executable), str(lite_worker.__file__))
-            return Converter(
-                command, f"mindspore_lite.Converter of {one.executable}", None, cann, one
-            )
+    for one in filter(None, (outside, None if python else own_python())):
+        if CannPython.probe(one).has_lite:
+            command = (str(one), str(lite_worker.__file__))
+            return Converter(command, f"mindspore_lite.Converter of {one}", None, cann, one)
     return None
 
 
@@ -195,10 +196,6 @@ def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
     with sigterm_raises(), job.log.open("wb") as log:
         log.write((_typed(line) + "\n").encode())
         log.flush()
-        variables = environment(converter.python)
-        if converter.libraries is not None:
-            paths = (str(converter.libraries), variables.get("LD_LIBRARY_PATH", ""))
-            variables["LD_LIBRARY_PATH"] = ":".join(filter(None, paths))
         try:
             with undisturbed():  # in a group of its own, so that what it starts ends with it
                 process = subprocess.Popen(
@@ -206,7 +203,7 @@ def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=variables,
+                    env=converter.environment(),
                     process_group=0,
                 )
             while process.poll() is None:
