@@ -67,6 +67,15 @@ def new_tokens(chat: Conversation, text: str = "more") -> int:
     return usage.prompt_tokens - usage.reused_tokens
 
 
+def one_turn_kept(process: Process) -> tuple[Workspace, Conversation]:
+    """A process whose only chat has one turn, of which the state is kept."""
+    workspace = process()
+    chat = workspace.new()
+    finish(chat.send(LONG))
+    workspace.wait_idle()
+    return workspace, chat
+
+
 def leave(workspace: Workspace) -> None:
     """End the process."""
     workspace.stop_idle()
@@ -278,10 +287,7 @@ def test_a_bundle_whose_graphs_nobody_has_counted_keeps_nothing(
 def test_a_state_is_kept_while_an_answer_comes_and_a_question_ends_the_writing(
     process: Process, folder: Path
 ) -> None:
-    workspace = process()
-    chat = workspace.new()
-    finish(chat.send(LONG))
-    workspace.wait_idle()
+    workspace, chat = one_turn_kept(process)
     before = counts(folder, chat.id)
     events = chat.send("more")
     for event in events:
@@ -294,10 +300,7 @@ def test_a_state_is_kept_while_an_answer_comes_and_a_question_ends_the_writing(
 def test_leaving_while_an_answer_is_computed_keeps_what_was_kept(
     process: Process, folder: Path
 ) -> None:
-    workspace = process()
-    chat = workspace.new()
-    finish(chat.send(LONG))
-    workspace.wait_idle()
+    workspace, chat = one_turn_kept(process)
     before = counts(folder, chat.id)
     model(workspace).text.before_run = workspace.stop_idle
     for event in chat.send("more"):
