@@ -1,14 +1,16 @@
-"""Probes of an NPU: MindSpore Lite, CANN, driver, chips, Custom operators and the converter."""
+"""Probes of an NPU: MindSpore Lite, CANN, driver, chips and whether a bundle fits them, Custom
+operators and the converter."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from q35chat.ascend.memory import GraphSize, largest_needed, needed
 from q35chat.ascend.npu_smi import npus
 from q35chat.diagnosis.checks import Check, Status
 from q35chat.diagnosis.machine import Library, look
@@ -35,6 +37,7 @@ _ADVICE = {
     ("devices", "warning"): "join the group of the device files (HwHiAiUser)",
     ("devices", "missing"): "the driver sees no NPU",
     ("NPU", "missing"): "see whether npu-smi info works",
+    ("chip memory", "warning"): "export with fewer lengths of prompts, or take a smaller model",
 }
 """What to do about a check of that name that ended so."""
 _GIB = 1 << 30
@@ -137,6 +140,23 @@ def npu() -> Iterator[Check]:
         advice = "" if healthy else "see npu-smi info -t health"
         found = f"{chip.name}, {chip.health}, {memory}"
         yield Check(f"NPU {chip.device_id}", "ok" if healthy else "warning", found, advice)
+
+
+def fit(sizes: Sequence[GraphSize]) -> Iterator[Check]:
+    """Whether the graphs of a bundle fit each kind of chip that is here, together or alone."""
+    told = "; ".join(each.text() for each in sizes)
+    for total in sorted({chip.total for chip in npus()}):
+        chip = f"a chip has {total / _GIB:.1f} GiB"
+        if needed(sizes) <= total:
+            yield _check("chip memory", "ok", f"{told}; {chip}: all fit at once")
+        elif largest_needed(sizes) <= total:
+            yield _check("chip memory", "info", f"{told}; {chip}: one graph at a time fits")
+        elif all(each.converted for each in sizes):
+            yield _check("chip memory", "warning", f"{told}; {chip}: too little for one of them")
+        else:
+            yield _check(
+                "chip memory", "info", f"{told}; {chip}: may be too little for one of them"
+            )
 
 
 def kernels(places: Places, lite: Library) -> Iterator[Check]:

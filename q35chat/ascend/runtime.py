@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from q35chat.ascend.decoder import DEFAULT_LONGEST, GearedDecoder
+from q35chat.ascend.memory import graph_sizes, needed
 from q35chat.ascend.mindspore_lite import LiteSession
 from q35chat.ascend.native_log import native_log
 from q35chat.ascend.npu_smi import free_bytes
@@ -25,7 +26,6 @@ from q35chat.errors import PictureError, Remedy, RuntimeFailure
 from q35chat.processes import program
 
 _MASK = "patch_mask"
-_STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
 
 
 class NpuRuntime:
@@ -35,7 +35,7 @@ class NpuRuntime:
         self._manifest = bundle.manifest
         self._options = options
         free = free_bytes(options.device_id) if options.residency == "auto" else None
-        self._residency = Residency(decided(options.residency, _needed(bundle), free))
+        self._residency = Residency(decided(options.residency, needed(graph_sizes(bundle)), free))
 
     def open_graph(self, path: Path) -> GraphSession:
         """Load a graph file. Raises RuntimeFailure."""
@@ -92,14 +92,6 @@ def _told(manifest: Manifest) -> Mapping[str, str]:
     if options.get("cache") == "fixed":
         told["q35chat.capacity"] = str(options.get("max_seq_len", ""))
     return told
-
-
-def _needed(bundle: Bundle) -> int:
-    """Bytes of the converted graphs with their weights, and something for states."""
-    graphs = [bundle.graph_path(name) for name in bundle.manifest.graphs]
-    folders = [path.with_name(f"{path.stem.removesuffix('_graph')}_variables") for path in graphs]
-    weights = [file for folder in folders for file in folder.glob("*")]
-    return int(sum(file.stat().st_size for file in (*graphs, *weights)) * _STATES_SHARE)
 
 
 class GearedEncoder(VisionEncoder):

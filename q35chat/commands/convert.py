@@ -46,6 +46,8 @@ def convert(
 ) -> int:
     """Make a bundle for ascend-310p ready for its NPU, or print the commands to do it there."""
     from q35chat.ascend.diagnosis import Places, cann_version
+    from q35chat.ascend.memory import estimate, graph_sizes
+    from q35chat.bundle.bundle import Bundle
     from q35chat.commands.next_command import chat_command
     from q35chat.text import quoted
     from q35export.ascend.converter import find_converter
@@ -62,6 +64,8 @@ def convert(
     settings = CompilerSettings(precision_mode, mixed_list, plugin_custom_ops)
     console = Console.standard()
     tool = find_converter(converter, python, cann_version(Places.here()))
+    for line in estimate(graph_sizes(Bundle.open(bundle, check="names"))):
+        console.note(line)
     if tool is not None:
         console.note(f"converting with {tool.name}")
     with reporter_for(console.err) as reporter:

@@ -11,7 +11,8 @@ import datetime
 import platform
 import re
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from q35chat.errors import BundleError, OutputError, UsageError
 from q35chat.text import readable_size, safe_line, timestamp
 
 if TYPE_CHECKING:
-    from q35chat.diagnosis.checks import Group
+    from q35chat.diagnosis.checks import Check, Group
     from q35export.ascend.converter import Converter
     from q35export.ascend.operator_cases import OperatorCase
     from q35export.verify.metrics import Difference
@@ -111,9 +112,23 @@ def diagnose(path: Path | None, console: Console) -> list[Group]:
     try:
         pictures, demo = sample_pictures(), _made_demo() if path is None else None
         checks = partial(bundle.bundle, path, groups, tell, pictures, demo)
-        return [*groups, run_probe("Bundle", checks)]
+        return [*groups, run_probe("Bundle", lambda: (*checks(), *_fit(path)))]
     finally:
         line.clear()
+
+
+def _fit(path: Path | None) -> Iterator[Check]:
+    """How the graphs of a bundle for an NPU fit its chips; nothing of any other folder."""
+    from q35chat.ascend.diagnosis import fit
+    from q35chat.ascend.memory import graph_sizes
+    from q35chat.bundle.foreign import open_bundle
+
+    with suppress(BundleError):  # what is wrong with it has been said
+        if (
+            path is not None
+            and (opened := open_bundle(path, check="names")).manifest.target != "cpu"
+        ):
+            yield from fit(graph_sizes(opened))
 
 
 def _made_demo() -> Path | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -41,6 +42,9 @@ def test_without_a_converter_the_commands_are_printed(
         ),
     ]
     assert "copy the bundle to the NPU host" in err
+    assert re.search(
+        r"decode .* of weights, .* if it grows as those published for Qwen3\.5-4B", err
+    )
     assert run(capsys, bundle / "no")[0] == 1
     assert run(capsys, bundle, "--converter", "/no")[0] == 2
 

@@ -182,9 +182,10 @@ def test_on_a_machine_with_everything_only_the_conversion_is_missing(
     seen = recorded()
 
     assert run_doctor(exported / "ascend-310p", seen.console, as_json=False) == 1
-    last = seen.out.getvalue().splitlines()[-4:]
-    assert last[0].split()[:2] == ["missing", "converted"]
-    assert f"-> run {program()} convert {exported}/ascend-310p" in last[1]
+    *_, converted, advice, memory, _, _ = seen.out.getvalue().splitlines()
+    assert converted.split()[:2] == ["missing", "converted"]
+    assert f"-> run {program()} convert {exported}/ascend-310p" in advice
+    assert "if it grows as those published for Qwen3.5-4B" in memory
 
 
 def test_a_converted_bundle_can_run_on_a_machine_with_everything(
@@ -193,8 +194,10 @@ def test_a_converted_bundle_can_run_on_a_machine_with_everything(
     from q35export.ascend.converter import find_converter  # noqa: PLC0415
 
     convert(exported / "ascend-310p", find_converter(), PlainReporter(sys.stderr))
+    seen = recorded()
 
-    assert run_doctor(exported / "ascend-310p", recorded().console, as_json=False) == 0
+    assert run_doctor(exported / "ascend-310p", seen.console, as_json=False) == 0
+    assert re.search(r"ok +chip memory .*a chip has 21\.0 GiB: all fit", seen.out.getvalue())
 
 
 def test_a_probe_that_breaks_does_not_end_it(
