@@ -50,6 +50,10 @@ class LoadableSession(GraphSession, Protocol):
     def reload_ms(self) -> float:
         """What bringing it back takes, in milliseconds; 0 where it never has to leave."""
 
+    @property
+    def refuses_outputs(self) -> bool:
+        """Whether results go through the host, since it does not write them where it is told."""
+
 
 @dataclass(frozen=True)
 class GearedSnapshot(Snapshot):
@@ -71,8 +75,7 @@ class GearedDecoder(Decoder):
 
     `image_token_id` marks the tokens that take a row of picture embeddings. `longest` bounds a
     sequence whose cache grows; `costs` are the times of calls by which prompts are cut, measured
-    as they run; `vocab_size` is used where the graph does not tell its own. `route` tells how the
-    last prompt was read.
+    as they run; `vocab_size` is used where the graph does not tell its own.
     """
 
     reads_in_parts = False
@@ -111,6 +114,15 @@ class GearedDecoder(Decoder):
             empty, np.zeros((3, 0), np.int64), empty, np.zeros(0, np.bool_), None
         )
         self._read_before = self._nothing
+        self._route = ""
+
+    @property
+    def route(self) -> str:
+        """How the last prompt was read, and which graphs send their results through the host."""
+        graphs = {"prefill": self._prefill, "decode": self._decode}
+        detours = [name for name, session in graphs.items() if session.refuses_outputs]
+        through = f"; results of {' and '.join(detours)} through the host" if detours else ""
+        return self._route + through
 
     def reset(self) -> None:
         """Forget the sequence."""
@@ -217,7 +229,7 @@ class GearedDecoder(Decoder):
         ready = "decode" if self._decode.is_loaded else ready
         loads = Loads(ready, self._prefill.reload_ms, self._decode.reload_ms)
         route = plan(PromptLayout(ends, start), ability, self._costs, loads)
-        self.route = route.text(len(new), loads)
+        self._route = route.text(len(new), loads)
         return todo, route, offset
 
     def _prefill_in(self, gear: Gear, part: Tokens) -> None:

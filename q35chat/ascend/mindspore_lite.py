@@ -1,12 +1,15 @@
 """MindSpore Lite behind `GraphSession`, on an Ascend NPU.
 
 States, inputs and logits live in device buffers, into which the library writes outputs in place.
-With `host_state_roundtrip` they are host arrays, and results are copied out of the library's own.
-Knows no tensor's meaning.
+Some builds refuse that, and some say nothing and do not; so the first run of a graph is watched,
+and where it goes wrong results are copied out of the library's own from then on. With
+`host_state_roundtrip` all buffers are host arrays, and that is the only way. Knows no tensor's
+meaning.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -130,6 +133,7 @@ class LiteSession:
         self._poisoned = False
         self._shapes: list[list[int]] | None = None
         self._last: LiteRun | None = None
+        self._takes_outputs: bool | None = None  # nobody knows before the first run
         self.load_ms = 0.0
         self.metadata = {"q35chat.contract": "1", "q35chat.graph": kind} | dict(metadata or {})
         try:
@@ -156,6 +160,11 @@ class LiteSession:
     def reload_ms(self) -> float:
         """What bringing the graph back takes; 0 where it never has to leave."""
         return self.load_ms if self._residency.swaps else 0.0
+
+    @property
+    def refuses_outputs(self) -> bool:
+        """Whether results go through the host, since this build does not write where it is told."""
+        return self._takes_outputs is False
 
     def load(self) -> None:
         """Bring the graph to the device. Raises RuntimeFailure."""
@@ -269,17 +278,49 @@ class LiteSession:
         self._shapes = shapes
 
     def _predict(self, run: LiteRun) -> None:
+        if self._options.host_state_roundtrip or self.refuses_outputs:
+            self._predict_to_host(run)
+        elif self._takes_outputs:
+            self._predict_in_place(run)
+        else:
+            self._predict_first(run)
+
+    def _predict_in_place(self, run: LiteRun) -> None:
         tensors = [buffer.native for buffer in run.reads]
-        if not self._options.host_state_roundtrip:
-            self._model.predict(tensors, [buffer.native for buffer in run.writes])
-            self._last = run  # the library's own outputs now are these buffers: keep them alive
-            return
-        results = self._model.predict(tensors)
+        self._model.predict(tensors, [buffer.native for buffer in run.writes])
+        self._last = run  # the library's own outputs now are these buffers: keep them alive
+
+    def _predict_to_host(self, run: LiteRun) -> None:
+        results = self._model.predict([buffer.native for buffer in run.reads])
         for spec, buffer, result in zip(self.outputs, run.writes, results, strict=True):
             data = result.get_data_to_numpy()
             if data.size != int(np.prod(buffer.shape)):
                 raise RuntimeError(f"{spec.name} came out as {data.shape}, not {buffer.shape}")
             buffer.write(np.asarray(data, buffer.dtype).reshape(buffer.shape))
+
+    def _predict_first(self, run: LiteRun) -> None:
+        """Find out whether outputs are written in place. A run reads nothing of what it writes, so
+        it can be repeated the other way; one that fails leaves a model that has to be built again.
+        """
+        witness = min(run.writes, key=lambda buffer: math.prod(buffer.shape))
+        unwritten = np.full(witness.shape, np.nan, witness.dtype)
+        witness.write(unwritten)
+        mark = self._log.mark()
+        try:
+            self._predict_in_place(run)
+            taken = not np.array_equal(witness.host(), unwritten, equal_nan=True)
+        except _ERRORS as error:
+            if is_full(self._log.cause(mark) or str(error)):
+                raise
+            clear_frames(error.__traceback__)
+            taken = False
+        if not taken:
+            shapes = self._shapes or []
+            self.unload()  # two of them may not fit
+            self.load()
+            self._resize(shapes)
+            self._predict_to_host(run)
+        self._takes_outputs = taken
 
     def _built(self) -> Any:  # noqa: ANN401
         context = self._library.Context()
@@ -303,7 +344,7 @@ class LiteSession:
             clear_frames(error.__traceback__)  # they would keep the failed model on the device
             cause = self._log.cause(mark) or " ".join(str(error).split())
             hint = advice(cause)
-            kind = DeviceMemoryError if "memory left" in hint else RuntimeFailure
+            kind = DeviceMemoryError if is_full(cause) else RuntimeFailure
             tail = f"; {hint}" if hint else ""
             raise kind(f"{what}: {cause}{tail}; log: {self._log.path}") from error
 
@@ -357,7 +398,14 @@ def _ours(buffer: Buffer) -> LiteBuffer:
 
 def advice(cause: str) -> str:
     """What to do about `cause`; empty when it is not known."""
-    for pattern, text in _ADVICE:
-        if re.search(pattern, cause):
-            return text.words() if isinstance(text, Remedy) else text
-    return ""
+    text = _remedy(cause)
+    return text.words() if isinstance(text, Remedy) else text
+
+
+def is_full(cause: str) -> bool:
+    """Whether the device had no memory left."""
+    return _remedy(cause) is Remedy.DEVICE_IS_FULL
+
+
+def _remedy(cause: str) -> str | Remedy:
+    return next((text for pattern, text in _ADVICE if re.search(pattern, cause)), "")

@@ -44,13 +44,11 @@ class Decoder(ABC):
     `capacity` are slots in all, `vocab_size` the length V of the logits, `image_width` the length H
     of a row of picture embeddings, None where no pictures are read. `rope_position` is the mRoPE
     position of the next text token, `predict_ms` the time of the last run inside the runtime.
-    `reads_in_parts` tells that reading a prompt in several calls costs about as much as in one;
-    `route` how the last prompt was read where there was a choice.
+    `reads_in_parts` tells that reading a prompt in several calls costs about as much as in one.
     """
 
     reads_in_parts: ClassVar[bool]
     image_width: int | None
-    route = ""
 
     def __init__(
         self,
@@ -83,6 +81,11 @@ class Decoder(ABC):
     def keys(self) -> Array:
         """What fills the used slots, [used] int64: ids, or what `chunks` was given for them."""
         return self._slots.keys
+
+    @property
+    def route(self) -> str:
+        """How the last prompt was read, where there was a choice."""
+        return ""
 
     @property
     def speculative(self) -> SpeculativeDecoder | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from q35chat.ascend.decoder import GearedDecoder
 from q35chat.ascend.gears import Costs, Gear, PromptGearError
 from q35chat.ascend.options import NpuOptions
+from q35chat.ascend.residency import Mode
 from q35chat.engine.decoder import extend
 from q35chat.engine.slots import (
     CapacityMismatchError,
@@ -89,6 +90,18 @@ def test_tokens_are_those_of_the_graphs_fed_by_hand(
 
     assert greedy(decoder, read(decoder, IDS), 20) == by_hand(exported, IDS, 20)
     assert npu.aliased == 0
+
+
+@pytest.mark.parametrize("mode", ["both", "swap"])
+@pytest.mark.parametrize("manner", ["refuse", "ignore"])
+def test_a_build_that_takes_no_outputs_gives_the_same_tokens_and_the_route_says_so(
+    exported: Export, graphs: Open, npu: Npu, mode: Mode, manner: Literal["refuse", "ignore"]
+) -> None:
+    npu.given_outputs = manner
+    decoder = graphs(mode=mode).decoder()
+
+    assert greedy(decoder, read(decoder, IDS), 6) == by_hand(exported, IDS, 6)
+    assert decoder.route.endswith(" ms; results of prefill and decode through the host")
 
 
 def test_keeping_states_on_the_device_gives_the_bits_of_the_host_round_trip(graphs: Open) -> None:
@@ -380,7 +393,7 @@ def test_an_error_while_reading_again_leaves_the_sequence(graphs: Open, npu: Npu
 def test_a_model_that_failed_is_built_again_where_only_one_fits(graphs: Open, npu: Npu) -> None:
     decoder, other = graphs(weights=2 << 20).decoder(), graphs().decoder()
     read(decoder, IDS), read(other, IDS)
-    npu.limit, npu.fail_predicts = npu.used + (1 << 20), 1
+    npu.limit, npu.fail_predicts = npu.used + (1 << 20), 2
     with pytest.raises(RuntimeFailure) as kept:
         decoder.step(1)
 

@@ -4,7 +4,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -164,6 +164,35 @@ def test_a_model_that_failed_is_built_again(make: Maker, npu: Npu) -> None:
     assert buffers["present_sum"].host().tolist() == [[3, 3, 3, 3]]
 
 
+@pytest.mark.parametrize("manner", ["refuse", "ignore"])
+def test_a_build_that_does_not_write_where_it_is_told_goes_through_the_host(
+    make: Maker, npu: Npu, manner: Literal["refuse", "ignore"]
+) -> None:
+    npu.given_outputs = manner
+    session = make(dims="2;5")
+    run, buffers = bound(session, 2)
+    run()
+    assert buffers["present_sum"].host().tolist() == [[2, 2, 2, 2]]
+    assert (session.refuses_outputs, npu.builds) == (True, 2)
+    longer, more = bound(session, 5)
+    longer()
+
+    assert more["double"].host().tolist() == [[10]]
+    assert (npu.builds, npu.dangling) == (2, 0)
+
+
+def test_a_first_run_without_memory_says_nothing_about_outputs(make: Maker, npu: Npu) -> None:
+    session = make()
+    run, _ = bound(session)
+    npu.limit, npu.workspace = npu.used + 100, 1000
+    with pytest.raises(DeviceMemoryError):
+        run()
+    npu.workspace = 0
+    run()
+
+    assert not session.refuses_outputs
+
+
 def test_outputs_bear_the_names_the_graph_gives_them(make: Maker) -> None:
     _, buffers = bound(make())
 
@@ -229,7 +258,7 @@ def test_a_run_that_does_not_fit_beside_another_graph_makes_it_leave(
     (run_first, one), (run_second, two) = bound(first), bound(second)
     npu.limit, npu.workspace = npu.used + 100, 200
     if failed_before:
-        npu.fail_predicts = 1
+        npu.fail_predicts = 2
         with pytest.raises(RuntimeFailure, match="Execute graph failed"):
             run_second()
     run_second()
@@ -247,7 +276,7 @@ def test_a_graph_that_failed_is_built_again_where_another_has_taken_the_room(
     residency = Residency("auto")
     first, second = (make(residency=residency, weights=1000) for _ in range(2))
     run, buffers = bound(second)
-    npu.fail_predicts = 1
+    npu.fail_predicts = 2
     with pytest.raises(RuntimeFailure):
         run()
     npu.limit = npu.used - 500

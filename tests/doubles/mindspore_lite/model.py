@@ -24,7 +24,8 @@ _BUILD_FAILED = "build_from_file failed! Error is Common error code."
 
 
 class Model:
-    """One graph. `predict` is serialised; after a wrong shape nothing works until a rebuild."""
+    """One graph. `predict` is serialised; after a wrong shape nothing works until a rebuild, or a
+    run over the model's own inputs; after refused outputs only a rebuild helps."""
 
     def __init__(self) -> None:
         self._file: ModelFile | None = None
@@ -95,7 +96,7 @@ class Model:
         self._inputs = [_session_tensor(port) for port in self._ports]
         self._outputs = [_session_tensor(port) for port in file.graph.outputs]
         self._given: list[weakref.ref[Native]] = []
-        self._poisoned = False
+        self._poisoned = self._dirty = False
 
     def get_inputs(self) -> list[Tensor]:
         self._built()
@@ -162,7 +163,7 @@ class Model:
             raise SystemError("use after free: an output tensor of the last predict is gone")
         if all(mine is theirs for mine, theirs in zip(self._inputs, natives, strict=True)):
             self._poisoned = False
-        if self._poisoned or NPU.take("fail_predicts"):
+        if self._dirty or self._poisoned or NPU.take("fail_predicts"):
             self._fail("model_impl.cc:880] Predict]", "Execute graph failed.")
         arrays = [
             self._array(native, port) for native, port in zip(natives, self._ports, strict=True)
@@ -183,9 +184,9 @@ class Model:
                                 if n.memory is None)  # fmt: skip
         if not given:
             return self._own(results)
-        if self._ascend:
+        if self._ascend and NPU.given_outputs == "take":
             self._write(natives, given, results)
-        return [Tensor(native) for native in given]  # on a CPU nobody wrote into them
+        return [Tensor(native) for native in given]  # on a CPU nobody has written there
 
     def _array(self, native: Native, port: Port) -> Array:
         if native.dtype is not lite_dtype(port.dtype):
@@ -224,6 +225,9 @@ class Model:
                 self._fail("model_process.cc:1240] CheckOutput]", f"{port.name} data type differs")
             if native.from_numpy:
                 native_log.warning("tensor_numpy_impl.h:56] SetShape]", "can not set shape")
+        if NPU.given_outputs == "refuse":
+            self._dirty = True
+            self._fail("model_process.cc:1390] Execute]", "aclmdlExecute failed, ret 507011")
 
     def _check_room(self) -> None:
         if self._ascend and NPU.used + NPU.workspace > NPU.limit:

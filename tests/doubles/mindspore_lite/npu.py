@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,8 @@ class Npu:
     `limit` is its memory in bytes, of which a predict takes `workspace` while it runs. `dangling`
     counts output tensors that went while a model still pointed at them. `fail_uploads`,
     `fail_predicts` and `fail_allocations` are countdowns of calls that go wrong, in the way that
-    the real library does.
+    the real library does. `given_outputs` says what becomes of outputs that a caller allocated:
+    some builds "refuse" them for good and leave a dirty model, some "ignore" them.
     """
 
     cann: bool = True
@@ -45,6 +47,7 @@ class Npu:
     fail_uploads: int = 0
     fail_predicts: int = 0
     fail_allocations: int = 0
+    given_outputs: Literal["take", "refuse", "ignore"] = "take"
     ran: list[str] = field(default_factory=list)
 
     def reset(self) -> None:
