@@ -18,6 +18,7 @@ import numpy as np
 from q35chat.errors import CheckpointError, Remedy
 from q35chat.json_reader import read_json
 from q35export.config import ModelConfig
+from q35export.experts_apart import ExpertsApart, take_apart
 from q35export.inventory import expected_tensors
 from q35export.matrix import EMBEDDING, HEAD, MTP, TEXT, VISION, Float32, Shape
 from q35export.safetensors_files import (
@@ -66,7 +67,8 @@ class Checkpoint:
 
     def __init__(self, folder: Path, entries: dict[str, TensorEntry]) -> None:
         self.folder = folder
-        self._entries = entries
+        self._entries = dict(entries)
+        self._experts = take_apart(self._entries)
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
@@ -126,7 +128,7 @@ class Checkpoint:
 
     def expect(self, name: str, shape: Shape) -> None:
         """Raise CheckpointError unless the tensor is there with this shape, and readable."""
-        entry = self._entry(name)
+        entry = self._experts.get(name) or self._entry(name)
         if entry.shape != shape:
             raise CheckpointError(
                 f"{entry.path.name}: {name} has shape {list(entry.shape)}, config.json says "
@@ -139,18 +141,18 @@ class Checkpoint:
 
     def read(self, name: str) -> Float32:
         """The whole tensor. Raises CheckpointError when it is missing or holds NaN or Inf."""
-        entry = self._entry(name)
-        return self._finite(name, read_rows(entry, 0, entry.shape[0] if entry.shape else 1))
+        entry = self._experts.get(name) or self._entry(name)
+        return self._read(name, entry, 0, entry.shape[0] if entry.shape else 1)
 
     def rows(self, name: str, start: int, stop: int) -> Float32:
         """`tensor[start:stop]` along the first axis, `0 <= start <= stop <= shape[0]`.
 
         Only these rows are read. Raises CheckpointError as `read` does.
         """
-        entry = self._entry(name)
+        entry = self._experts.get(name) or self._entry(name)
         if not entry.shape or not 0 <= start <= stop <= entry.shape[0]:
             raise ValueError(f"rows {start}:{stop} of {name} {list(entry.shape)}")
-        return self._finite(name, read_rows(entry, start, stop))
+        return self._read(name, entry, start, stop)
 
     def check(self, config: ModelConfig, components: Iterable[str]) -> tuple[str, ...]:
         """Compare names, shapes and element types with what `config` says; read no weight.
@@ -189,7 +191,7 @@ class Checkpoint:
         known = expected_tensors(config, "text").keys() | {HEAD}
         if config.vision is not None:
             known |= expected_tensors(config, "vision").keys()
-        unused = sorted(self._entries.keys() - known)
+        unused = sorted((self._entries.keys() | self._experts.keys()) - known)
         mtp = [name for name in unused if name.startswith(MTP)]
         other = [name for name in unused if not name.startswith(MTP)]
         remarks = []
@@ -233,11 +235,15 @@ class Checkpoint:
         found = max(self._strange, key=shared, default="")
         return found if found and shared(found) > _ALIKE else ""
 
-    def _finite(self, name: str, array: Float32) -> Float32:
+    def _read(self, name: str, entry: TensorEntry | ExpertsApart, start: int, stop: int) -> Float32:
+        if isinstance(entry, ExpertsApart):
+            array = entry.rows(start, stop)
+        else:
+            array = read_rows(entry, start, stop)
         # The extremes are NaN if any value is: two passes, and no temporary of the array's size.
         if array.size and not np.isfinite([array.min(), array.max()]).all():
             raise CheckpointError(
-                f"{self._entry(name).path.name}: {name} holds NaN or infinite weights; "
+                f"{entry.path.name}: {name} holds NaN or infinite weights; "
                 "the checkpoint is damaged"
             )
         return array

@@ -24,8 +24,10 @@ _MOST_SIDE: Final = 1024
 _LEAST_THETA: Final = 1e-6
 _KINDS: Final = ("linear_attention", "full_attention")
 _SHOWN: Final = 60
-_TEXT_ONLY: Final = "qwen3_5_text"
-_MODELS: Final = ("qwen3_5", _TEXT_ONLY)
+_TEXT_ONLY: Final = ("qwen3_5_text", "qwen3_5_moe_text")
+_WITH_EXPERTS: Final = ("qwen3_5_moe", "qwen3_5_moe_text")
+_MODELS: Final = ("qwen3_5", "qwen3_5_text", *_WITH_EXPERTS)
+_MOST_EXPERTS: Final = 1 << 14
 NO_TOKEN: Final = -1
 _wrong: Final = partial(CheckpointError, remedy=Remedy.DOWNLOAD_AGAIN)
 
@@ -43,9 +45,26 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """A feed-forward block of which each token takes a part (mixture of experts).
+
+    A token goes through the `chosen` likeliest of `count` experts of `width`, and with a
+    `shared_width` above 0 through one expert that all tokens share. With `normalised` the weights
+    of those that are chosen sum to one.
+    """
+
+    count: int
+    chosen: int
+    width: int
+    shared_width: int
+    normalised: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TextConfig:
     """The hybrid decoder. Names follow `config.json`, shortened where the field has a symbol.
 
+    `intermediate_size` is the width of a dense feed-forward block; with `experts` there is none.
     `mtp_layers` are those of the head that predicts one token more (0: there is no such head);
     `mtp_own_embeddings` tells that it does not share the decoder's.
     """
@@ -53,6 +72,7 @@ class TextConfig:
     vocab_size: int
     hidden_size: int
     intermediate_size: int
+    experts: Experts | None
     layer_types: tuple[LayerType, ...]
     num_heads: int
     num_kv_heads: int
@@ -143,8 +163,9 @@ class ModelConfig:
 def load_config(folder: Path) -> ModelConfig:
     """Read `config.json` of the checkpoint in `folder`.
 
-    Raises CheckpointError when the file is missing or unreadable, when `model_type` is neither
-    `qwen3_5` nor `qwen3_5_text`, and for values that the exported graphs could not honour.
+    Raises CheckpointError when the file is missing or unreadable, when `model_type` is none of
+    `qwen3_5`, `qwen3_5_moe` and their text models, and for values that the exported graphs could
+    not honour.
     """
     path = folder / "config.json"
     if not path.exists():
@@ -164,10 +185,11 @@ def parse_config(raw: object, where: str = "config.json") -> ModelConfig:
     model_type = fields.raw("model_type")
     if model_type not in _MODELS:
         raise CheckpointError(
-            f"model_type is {_named(model_type)}, not 'qwen3_5': only dense checkpoints of "
-            "Qwen3.5, Qwen3.6 and Qwen3.8 can be exported"
+            f"model_type is {_named(model_type)}, not 'qwen3_5' or 'qwen3_5_moe': only checkpoints "
+            "of Qwen3.5, Qwen3.6 and Qwen3.8 can be exported"
         )
-    text = _text(fields if model_type == _TEXT_ONLY else fields.section("text_config"), fields)
+    decoder = fields if model_type in _TEXT_ONLY else fields.section("text_config")
+    text = _text(decoder, fields, _experts(decoder) if model_type in _WITH_EXPERTS else None)
     config = ModelConfig(
         text=text,
         vision=None,
@@ -175,7 +197,7 @@ def parse_config(raw: object, where: str = "config.json") -> ModelConfig:
         vision_start_token_id=fields.whole("vision_start_token_id", 248053, most=MOST_COUNT),
         vision_end_token_id=fields.whole("vision_end_token_id", 248054, most=MOST_COUNT),
     )
-    if model_type == _TEXT_ONLY or not fields.has("vision_config"):
+    if model_type in _TEXT_ONLY or not fields.has("vision_config"):
         config = config.without_tower()
     else:
         vision = _vision(fields.section("vision_config"), text.hidden_size)
@@ -217,14 +239,27 @@ def _rope(fields: Fields, head_dim: int) -> Rope:
     )
 
 
-def _text(fields: Fields, model: Fields) -> TextConfig:
+def _experts(fields: Fields) -> Experts:
+    """The widths are those of transformers' `Qwen3_5MoeTextConfig`. It always normalises; the flag
+    is Qwen3-Next's, whose runtimes read it for this model, too."""
+    return Experts(
+        count=fields.whole("num_experts", 256, least=1, most=_MOST_EXPERTS),
+        chosen=fields.whole("num_experts_per_tok", 8, least=1, most=_MOST_EXPERTS),
+        width=_width(fields, "moe_intermediate_size", 512),
+        shared_width=fields.whole("shared_expert_intermediate_size", 512, most=_MOST_WIDTH),
+        normalised=fields.flag("norm_topk_prob", default=True),
+    )
+
+
+def _text(fields: Fields, model: Fields, experts: Experts | None) -> TextConfig:
     """`model` is what surrounds the decoder's fields: its word on tied embeddings wins."""
     head_dim = _width(fields, "head_dim", 256)
     _activation(fields, "silu", "hidden_act")
     return TextConfig(
         vocab_size=_width(fields, "vocab_size", 248320),
         hidden_size=_width(fields, "hidden_size", 4096),
-        intermediate_size=_width(fields, "intermediate_size", 12288),
+        intermediate_size=0 if experts else _width(fields, "intermediate_size", 12288),
+        experts=experts,
         layer_types=_layer_types(fields),
         num_heads=_heads(fields, "num_attention_heads", 16),
         num_kv_heads=_heads(fields, "num_key_value_heads", 4),
@@ -309,6 +344,11 @@ def _check(config: ModelConfig) -> None:
             raise CheckpointError(f"vision head_dim {vision.head_dim} is not a multiple of 4")
         if vision.grid_side**2 != vision.num_positions:
             raise CheckpointError(f"num_position_embeddings {vision.num_positions} is not a square")
+    if text.experts and text.experts.chosen > text.experts.count:
+        raise CheckpointError(
+            f"num_experts_per_tok {text.experts.chosen} is more than num_experts "
+            f"{text.experts.count}"
+        )
     rope = text.rope
     if rope.dim % 2 or sum(rope.sections) != rope.dim // 2:
         raise CheckpointError(

@@ -65,6 +65,27 @@ def matrix(source: TensorSource, name: str, shape: Shape) -> Matrix:
     return Matrix(shape[0], width, rows)
 
 
+def expert_rows(
+    source: TensorSource, name: str, shape: tuple[int, int, int], *, interleaved: bool = False
+) -> Matrix:
+    """The matrices `[n, k]` of all experts in the tensor `name` `[E, n, k]`, one below the other.
+
+    With `interleaved` the rows of the first and of the second half of each take turns. Only the
+    experts whose rows are asked for are read.
+    """
+    source.expect(name, shape)
+    count, n, k = shape
+
+    def rows(start: int, stop: int) -> Float32:
+        first = start // n
+        found = source.rows(name, first, -(-stop // n))
+        if interleaved:
+            found = found.reshape(-1, 2, n // 2, k).swapaxes(1, 2)
+        return found.reshape(-1, k)[start - first * n : stop - first * n]
+
+    return Matrix(count * n, k, rows)
+
+
 def stack(*parts: Matrix) -> Matrix:
     """Matrices of one width, one below the other."""
     width = parts[0].k

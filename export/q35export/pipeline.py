@@ -164,7 +164,14 @@ def gather(
 
 def _checked(made_of: Ingredients) -> Ingredients:
     """As it is; UsageError where the model has no positions for the slots that are wanted."""
-    wanted, longest = made_of.request.max_seq_len, made_of.config.text.max_positions
+    text = made_of.config.text
+    if text.experts and made_of.request.runs_on == "cpu" and made_of.request.stored_as != "fp32":
+        raise UsageError(
+            f"{Option.PRECISION} {made_of.request.stored_as} is for dense models, this one has "
+            f"{text.experts.count} experts a layer:",
+            Remedy.ANOTHER_PRECISION,
+        )
+    wanted, longest = made_of.request.max_seq_len, text.max_positions
     if wanted > longest:
         raise UsageError(
             f"{Option.MAX_SEQ_LEN} {wanted} is more than the model's {longest} "

@@ -1,7 +1,8 @@
-"""What was published of Qwen3.8 is read whole: sizes, picture rules, defaults, and every tensor.
+"""What was published of Qwen3.8 is read whole: sizes, picture rules, defaults, and every tensor;
+and the sizes of Qwen3.5 with experts.
 
-`tests/golden/published` has the facts of its small files, tensors by name with the layers that have
-them.
+`tests/golden/published` has the facts of their small files, tensors by name with the layers that
+have them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import pytest
 from q35chat.chat.checkpoint import GenerationDefaults
 from q35chat.errors import CheckpointError
 from q35chat.vision.rules import PictureRules
-from q35export.config import parse_config
+from q35export.config import Experts, parse_config
 from q35export.inventory import expected_tensors
 from q35export.matrix import HEAD
 
-PUBLISHED = Path(__file__).parents[1] / "golden" / "published" / "qwen3.8-27b.json"
+FOLDER = Path(__file__).parents[1] / "golden" / "published"
+PUBLISHED, EXPERTS = FOLDER / "qwen3.8-27b.json", FOLDER / "qwen3.5-35b-a3b.json"
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +82,20 @@ def test_the_published_rules_and_defaults_are_read(
     assert (defaults.sampling.temperature, defaults.sampling.top_k) == (1.0, 20)
 
 
-def test_a_mixture_of_experts_is_named_as_what_it_is(published: dict[str, Any]) -> None:
-    with pytest.raises(CheckpointError, match=r"'qwen3_5_moe', not 'qwen3_5': only dense"):
-        parse_config(published["config"] | {"model_type": "qwen3_5_moe"})
+def test_a_mixture_of_experts_is_read_as_published() -> None:
+    config = parse_config(json.loads(EXPERTS.read_text(encoding="utf-8")))
+    assert config.text.experts == Experts(256, 8, 512, 512, normalised=True)
+    assert (config.text.hidden_size, len(config.text.layer_types)) == (2048, 40)
+    assert (config.tower.depth, config.tower.out_hidden_size) == (27, 2048)
+
+
+def test_a_model_of_another_family_is_named_as_what_it_is(published: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"'qwen3_vl_moe', not 'qwen3_5' or 'qwen3_5_moe'"):
+        parse_config(published["config"] | {"model_type": "qwen3_vl_moe"})
+
+
+def test_more_choices_than_experts_are_refused() -> None:
+    raw = json.loads(EXPERTS.read_text(encoding="utf-8"))
+    raw["text_config"]["num_experts"] = 4
+    with pytest.raises(CheckpointError, match="num_experts_per_tok 8 is more than num_experts 4"):
+        parse_config(raw)

@@ -9,11 +9,11 @@ import json
 from pathlib import Path
 
 from tests.support.safetensors_writer import DTYPES, write_weights
-from tests.support.shapes import FULL_SHAPES, SHAPES, ShapeSpec, config
+from tests.support.shapes import EXPERT_SHAPES, FULL_SHAPES, SHAPES, ShapeSpec, config
 from tests.support.tokenizer import write_processor_files
 from tests.support.weights import tensors
 
-__all__ = ["FULL_SHAPES", "SHAPES", "ShapeSpec", "make_checkpoint"]
+__all__ = ["EXPERT_SHAPES", "FULL_SHAPES", "SHAPES", "ShapeSpec", "make_checkpoint"]
 
 
 def make_checkpoint(
@@ -27,10 +27,10 @@ def make_checkpoint(
 ) -> Path:
     """Write a whole checkpoint into `folder` (made if needed) and return it.
 
-    `shape` is a `ShapeSpec` or a name in `SHAPES` or `FULL_SHAPES`; `dtype` one of float32,
+    `shape` is a `ShapeSpec` or a name in one of the tables of shapes; `dtype` one of float32,
     float16, bfloat16 (bfloat16 keeps a few vectors in float32, as the published ones do).
     """
-    spec = shape if isinstance(shape, ShapeSpec) else (SHAPES | FULL_SHAPES)[shape]
+    spec = shape if isinstance(shape, ShapeSpec) else (SHAPES | EXPERT_SHAPES | FULL_SHAPES)[shape]
     if dtype not in DTYPES:
         raise ValueError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
     folder.mkdir(parents=True, exist_ok=True)

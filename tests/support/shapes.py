@@ -53,6 +53,10 @@ class ShapeSpec:
     merge: int = 2
     temporal_patch: int = 2
     image_tokens: tuple[int, int] = (4, 64)  # the processor's limits for one picture
+    experts: int = 0  # of a mixture of experts, each of the width `intermediate`
+    chosen: int = 0
+    shared: int = 0  # width of the expert that all tokens share
+    normalised: bool = True
 
     @property
     def layer_types(self) -> list[str]:
@@ -117,6 +121,36 @@ SHAPES: dict[str, ShapeSpec] = {
     ),
 }  # fmt: skip
 
+EXPERT_SHAPES: dict[str, ShapeSpec] = {
+    # The published proportions in small: a shared expert, a quarter of few experts.
+    "experts": ShapeSpec(intermediate=64, experts=8, chosen=2, shared=64, tied=False),
+    # An odd number of experts, a wide shared one, a width that no block divides.
+    "odd_experts": ShapeSpec(
+        vocab=389, hidden=96, intermediate=40, layers="LLFLLF", heads=2, kv_heads=2, head_dim=32,
+        nk=4, nv=4, dk=16, dv=16, rotary=0.5, interval_only=True, experts=5, chosen=3, shared=200,
+        vision_depth=1, vision_heads=4, grid_side=10, patch=8,
+    ),
+    # No shared expert, one choice of many, full attention first.
+    "one_choice": ShapeSpec(
+        vocab=401, hidden=160, intermediate=96, layers="FLFL", heads=2, kv_heads=1, head_dim=256,
+        nk=1, nv=4, dk=64, dv=32, mrope_section=(11, 11, 10), experts=24, chosen=1,
+        vision_hidden=96, vision_intermediate=160, vision_heads=4, grid_side=7,
+    ),
+    # Every expert is chosen, so that routing is a plain softmax; narrow experts.
+    "all_chosen": ShapeSpec(
+        vocab=512, hidden=192, intermediate=32, layers="LF", heads=4, kv_heads=1, head_dim=64,
+        nk=3, nv=6, dk=16, dv=48, kernel=3, tied=False, rope_theta=10_000.0, experts=4, chosen=4,
+        shared=96, vision_depth=3, vision_hidden=72, vision_intermediate=100, vision_heads=3,
+        grid_side=12, patch=14,
+    ),
+    # The weights of the chosen are left as they are, as the softmax over all experts has them.
+    "unnormalised": ShapeSpec(
+        vocab=416, hidden=128, intermediate=128, layers="FLLF", heads=4, kv_heads=2, head_dim=32,
+        nk=1, nv=2, dk=32, dv=64, kernel=2, mrope_section=(2, 1, 1), experts=16, chosen=6,
+        shared=32, normalised=False, vision_intermediate=192, grid_side=5,
+    ),
+}  # fmt: skip
+
 _PUBLISHED: dict[str, Any] = {
     "vocab": 248320, "head_dim": 256, "dk": 128, "dv": 128, "mrope_section": (11, 11, 10),
     "grid_side": 48, "image_tokens": (64, 16384),
@@ -126,6 +160,11 @@ FULL_SHAPES: dict[str, ShapeSpec] = {
     "0.8b": ShapeSpec(
         hidden=1024, intermediate=3584, layers="LLLF" * 6, heads=8, kv_heads=2, nk=16, nv=16,
         vision_depth=12, vision_hidden=768, vision_intermediate=3072, vision_heads=12, **_PUBLISHED,
+    ),
+    "35b-a3b": ShapeSpec(
+        hidden=2048, intermediate=512, layers="LLLF" * 10, heads=16, kv_heads=2, nk=16, nv=32,
+        tied=False, experts=256, chosen=8, shared=512, vision_depth=27, vision_hidden=1152,
+        vision_intermediate=4304, vision_heads=16, **_PUBLISHED,
     ),
     "4b": ShapeSpec(
         hidden=2560, intermediate=9216, layers="LLLF" * 8, heads=16, kv_heads=4, nk=16, nv=32,
@@ -137,9 +176,10 @@ FULL_SHAPES: dict[str, ShapeSpec] = {
 
 def config(shape: ShapeSpec, *, dtype: str, with_mtp: bool) -> dict[str, Any]:
     """The contents of `config.json`."""
+    kind = "Moe" if shape.experts else ""
     return {
-        "architectures": ["Qwen3_5ForConditionalGeneration"],
-        "model_type": "qwen3_5",
+        "architectures": [f"Qwen3_5{kind}ForConditionalGeneration"],
+        "model_type": "qwen3_5_moe" if shape.experts else "qwen3_5",
         "image_token_id": shape.special_id("<|image_pad|>"),
         "video_token_id": shape.special_id("<|video_pad|>"),
         "vision_start_token_id": shape.special_id("<|vision_start|>"),
@@ -155,7 +195,7 @@ def _text_config(shape: ShapeSpec, *, dtype: str, with_mtp: bool) -> dict[str, A
     if shape.interval_only:
         layers = {"full_attention_interval": shape.layers.index("F") + 1}
     return {
-        "model_type": "qwen3_5_text",
+        "model_type": "qwen3_5_moe_text" if shape.experts else "qwen3_5_text",
         "attention_bias": False,
         "attention_dropout": 0.0,
         "attn_output_gate": True,
@@ -164,7 +204,7 @@ def _text_config(shape: ShapeSpec, *, dtype: str, with_mtp: bool) -> dict[str, A
         "head_dim": shape.head_dim,
         "hidden_act": "silu",
         "hidden_size": shape.hidden,
-        "intermediate_size": shape.intermediate,
+        **_widths(shape),
         **layers,
         "linear_conv_kernel_dim": shape.kernel,
         "linear_key_head_dim": shape.dk,
@@ -190,9 +230,23 @@ def _text_config(shape: ShapeSpec, *, dtype: str, with_mtp: bool) -> dict[str, A
     }
 
 
+def _widths(shape: ShapeSpec) -> dict[str, Any]:
+    """The feed-forward block, dense or of experts."""
+    if not shape.experts:
+        return {"intermediate_size": shape.intermediate}
+    normalised = {} if shape.normalised else {"norm_topk_prob": False}
+    return {
+        "moe_intermediate_size": shape.intermediate,
+        "num_experts": shape.experts,
+        "num_experts_per_tok": shape.chosen,
+        "shared_expert_intermediate_size": shape.shared,
+        **normalised,
+    }
+
+
 def _vision_config(shape: ShapeSpec) -> dict[str, Any]:
     return {
-        "model_type": "qwen3_5_vision",
+        "model_type": "qwen3_5_moe" if shape.experts else "qwen3_5_vision",
         "deepstack_visual_indexes": [],
         "depth": shape.vision_depth,
         "hidden_act": "gelu_pytorch_tanh",

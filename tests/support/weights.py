@@ -101,6 +101,25 @@ def _full_attention(prefix: str, s: ShapeSpec) -> Iterator[Tensor]:
     yield Tensor(f"{prefix}.v_proj.weight", (key, s.hidden), into)
 
 
+def _gated_mlp(prefix: str, hidden: int, inner: int) -> Iterator[Tensor]:
+    down = _matrix(inner, gain=1.5 * RESIDUAL_GAIN)
+    yield Tensor(f"{prefix}.down_proj.weight", (hidden, inner), down)
+    yield Tensor(f"{prefix}.gate_proj.weight", (inner, hidden), _matrix(hidden))
+    yield Tensor(f"{prefix}.up_proj.weight", (inner, hidden), _matrix(hidden))
+
+
+def _mixture(prefix: str, s: ShapeSpec) -> Iterator[Tensor]:
+    """Experts whose routing is clear, and whose sum is as large as a dense block's output."""
+    joined = (s.experts, 2 * s.intermediate, s.hidden)
+    down = _matrix(s.intermediate, gain=3 * RESIDUAL_GAIN)
+    yield Tensor(f"{prefix}.experts.down_proj", (s.experts, s.hidden, s.intermediate), down)
+    yield Tensor(f"{prefix}.experts.gate_up_proj", joined, _matrix(s.hidden))
+    yield Tensor(f"{prefix}.gate.weight", (s.experts, s.hidden), _matrix(s.hidden, gain=2.0))
+    if s.shared:
+        yield from _gated_mlp(f"{prefix}.shared_expert", s.hidden, s.shared)
+        yield Tensor(f"{prefix}.shared_expert_gate.weight", (1, s.hidden), _matrix(s.hidden))
+
+
 def _decoder_layer(prefix: str, s: ShapeSpec, kind: str) -> Iterator[Tensor]:
     norm = _normal(0.2)
     yield Tensor(f"{prefix}.input_layernorm.weight", (s.hidden,), norm)
@@ -108,11 +127,10 @@ def _decoder_layer(prefix: str, s: ShapeSpec, kind: str) -> Iterator[Tensor]:
         yield from _linear_attention(f"{prefix}.linear_attn", s)
     else:
         yield from _full_attention(f"{prefix}.self_attn", s)
-    wide = (s.intermediate, s.hidden)
-    down = _matrix(s.intermediate, gain=1.5 * RESIDUAL_GAIN)
-    yield Tensor(f"{prefix}.mlp.down_proj.weight", (s.hidden, s.intermediate), down)
-    yield Tensor(f"{prefix}.mlp.gate_proj.weight", wide, _matrix(s.hidden))
-    yield Tensor(f"{prefix}.mlp.up_proj.weight", wide, _matrix(s.hidden))
+    if s.experts:
+        yield from _mixture(f"{prefix}.mlp", s)
+    else:
+        yield from _gated_mlp(f"{prefix}.mlp", s.hidden, s.intermediate)
     yield Tensor(f"{prefix}.post_attention_layernorm.weight", (s.hidden,), norm)
 
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from q35export.blocks.context import Context
 from q35export.blocks.full_attention import KeyValue, Positions, full_attention
 from q35export.blocks.linear_attention import LinearState, linear_attention
-from q35export.blocks.mlp import gated_mlp
+from q35export.blocks.mlp import feed_forward
 from q35export.config import TextConfig
 from q35export.matrix import EMBEDDING, HEAD, TEXT, Float32, Matrix
 
@@ -68,6 +68,6 @@ def decoder_layers(
             presents.append(present)
             gamma = ctx.zero_centred(f"{prefix}.post_attention_layernorm.weight", width)
             normed, residual = target.add_rms_norm(update, residual, gamma, config.eps)
-            update = gated_mlp(ctx, config, f"{prefix}.mlp", normed)
+            update = feed_forward(ctx, config, f"{prefix}.mlp", normed)
     assert update is not None
     return ctx.graph.op("Add", update, residual), presents

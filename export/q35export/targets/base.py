@@ -72,6 +72,17 @@ class PatchHeads:
         return float(self.dim**-0.5)
 
 
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Which experts a token takes: `scores` `[1, T, E]` before their softmax, of which the `chosen`
+    largest count; with `normalised` their weights sum to one."""
+
+    scores: ir.Value
+    count: int
+    chosen: int
+    normalised: bool
+
+
 class DeltaOperands(NamedTuple):
     """What the gated delta rule works on: `value` `[1, T, NV * DV]`; query and key from
     `unit_heads`, decay and beta from `decay_and_beta`, and the state `past`, all opaque."""
@@ -121,6 +132,19 @@ class Target(Protocol):
         bias: Float32 | None = None,
     ) -> ir.Value:
         """`x @ weights.T + bias`; a target that does not quantise ignores `quantised`."""
+
+    def experts(
+        self,
+        x: ir.Value,
+        routing: Routing,
+        gate_up: Matrix,
+        down: Matrix,
+        quantised: Quantisation | None,
+    ) -> ir.Value:
+        """The weighted sum of `down(silu(gate(x)) * up(x))` over the experts of each token.
+
+        `gate_up` is `[E * 2I, H]`, the rows of gate and up in turn, `down` `[E * H, I]`.
+        """
 
     def rms_norm(self, x: ir.Value, gamma: Float32, eps: float) -> ir.Value:
         """`x * rsqrt(mean(x**2) + eps) * gamma` over the last axis."""

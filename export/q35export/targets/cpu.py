@@ -23,9 +23,10 @@ from q35export.targets.base import (
     DeltaOperands,
     HeadNorms,
     PatchHeads,
+    Routing,
     Values,
 )
-from q35export.targets.cpu_weights import MS, StoredMatrix, store
+from q35export.targets.cpu_weights import MS, StoredMatrix, store, store_experts
 
 OPSET = 21
 Float32 = npt.NDArray[np.float32]
@@ -55,6 +56,36 @@ class CpuTarget:
         """`x @ weights.T + bias`."""
         value = None if bias is None else self.graph.weight(f"{name}.bias", bias)
         return self.store(name, weights, quantised).multiply(x, value)
+
+    def experts(
+        self,
+        x: ir.Value,
+        routing: Routing,
+        gate_up: Matrix,
+        down: Matrix,
+        quantised: Quantisation | None,
+    ) -> ir.Value:
+        """The weighted sum of `down(silu(gate(x)) * up(x))` over the experts of each token.
+
+        The kernels take the softmax of the scores themselves; on the CPU they want the rows of gate
+        and up in turn (`swiglu_fusion` 1), and with `activation_beta` 0 and no limit their SwiGLU
+        is the plain one.
+        """
+        stored = store_experts(self.graph, gate_up, down, routing.count, quantised, self.matrices)
+        return self.graph.op(
+            stored.kind,
+            x,
+            self.graph.reshape(routing.scores, -1, routing.count),
+            *stored.operands,
+            domain=MS,
+            k=routing.chosen,
+            normalize_routing_weights=int(routing.normalised),
+            activation_type="swiglu",
+            swiglu_fusion=1,
+            activation_alpha=1.0,
+            activation_beta=0.0,
+            **stored.attributes,
+        )
 
     # Norms -----------------------------------------------------------------------------------
 

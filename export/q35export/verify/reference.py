@@ -119,15 +119,12 @@ class Reference:
 
     def __init__(self, folder: Path, *, threads: int | None = None) -> None:
         self._torch = torch = require_torch()
-        from transformers import (  # noqa: PLC0415
-            GenerationConfig,
-            Qwen3_5ForConditionalGeneration,
-        )
+        from transformers import AutoModelForImageTextToText, GenerationConfig  # noqa: PLC0415
 
         if threads is not None:
             torch.set_num_threads(threads)
         with _quiet():
-            self.model = Qwen3_5ForConditionalGeneration.from_pretrained(
+            self.model = AutoModelForImageTextToText.from_pretrained(
                 folder, dtype=torch.float32
             ).eval()
         self.model.generation_config = GenerationConfig()

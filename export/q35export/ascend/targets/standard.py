@@ -28,6 +28,7 @@ from q35export.targets.base import (
     Float32,
     HeadNorms,
     PatchHeads,
+    Routing,
     Values,
 )
 
@@ -98,6 +99,21 @@ class StandardTarget:
         return self.graph.op("Add", product, self._weight(f"{name}.bias", bias))
 
     # Norms -----------------------------------------------------------------------------------
+
+    def experts(
+        self,
+        x: ir.Value,  # noqa: ARG002
+        routing: Routing,
+        gate_up: Matrix,  # noqa: ARG002
+        down: Matrix,  # noqa: ARG002
+        quantised: Quantisation | None,  # noqa: ARG002
+    ) -> ir.Value:
+        """Refused with ExportError: the 310P's graphs are dense."""
+        raise ExportError(
+            f"the model has {routing.count} experts a layer, which the NPU's graphs cannot hold:",
+            Remedy.TARGET,
+            target="cpu",
+        )
 
     def rms_norm(self, x: ir.Value, gamma: Float32, eps: float) -> ir.Value:
         """`x * rsqrt(mean(x**2) + eps) * gamma` over the last axis."""
