@@ -29,7 +29,7 @@ from q35chat.commands.failures import BROKEN_PIPE, report
 from q35chat.commands.options import given_options, with_options_of
 from q35chat.commands.streaming import work_is_running
 from q35chat.commands.wording import COMMAND_LINE
-from q35chat.errors import speak
+from q35chat.errors import UsageError, speak
 from q35chat.processes import program
 
 
@@ -48,6 +48,7 @@ class Commands(TyperGroup):
         "sessions",
         "cache",
     )
+    ON_BUNDLES: ClassVar = frozenset({"export", "verify", "convert", "bench", "doctor", "serve"})
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -62,8 +63,14 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
         """The command that the first of `args` names. Raises a usage error.
 
-        Many type their question after the program's name: they are told how to ask it.
+        Many type their question after the program's name: they are told how to ask it. Those who
+        would measure or make a server's model are told that this takes a bundle.
         """
+        if args[0] in self.ON_BUNDLES and any(arg.split("=")[0] == "--endpoint" for arg in args):
+            raise UsageError(
+                f"{args[0]} works on a bundle on this machine, not on a server elsewhere; leave "
+                "--endpoint out"
+            )
         try:
             return super().resolve_command(ctx, args)
         except typer.TyperException as error:
@@ -92,7 +99,8 @@ def _as_markup(text: str) -> str:
 app = typer.Typer(
     name="q35chat",
     cls=Commands,
-    help="Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it.",
+    help="Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it, unless "
+    "--endpoint names a server.",
     epilog=f"Without a command the chat opens. Start with: {_as_markup(program())} ask 'Hello'",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

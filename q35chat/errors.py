@@ -96,6 +96,7 @@ class Remedy(Enum):
     REPLACE_OR_ANOTHER_FOLDER = "replace it or choose another folder"
     REPLACE_WHOLE = "export all components, in place of it"
     SHORTEN = f"shorten it {_LARGER}"
+    SHORTEN_FOR_SERVER = "shorten it, or start the server with more context"
     SHORTEN_WITH_PICTURES = f"shorten it, use fewer or smaller pictures {_LARGER}"
     SMALLER_PICTURES = "allow fewer tokens for a picture, or export with larger gears"
     SWAP_OR_FREE = "let its graphs take turns, or free the NPU"
@@ -172,11 +173,15 @@ class PictureError(Q35Error):
 
 
 class CapacityError(Q35Error):
-    """The prompt does not fit the KV slots that the bundle was exported with."""
+    """The prompt does not fit the KV slots that the model has."""
 
 
 class RuntimeFailure(Q35Error):  # noqa: N818  (RuntimeError is taken)
     """The graph runtime is missing or failed while it ran."""
+
+
+class EndpointError(Q35Error):
+    """The server that answers cannot be reached, refuses, or says what nobody can use."""
 
 
 class ScreenError(Q35Error):

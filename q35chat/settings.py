@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,32 @@ from q35chat.text import safe_line
 from q35chat.user_input import Speculate
 
 FILE_NAME = "settings.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointEntry:
+    """A server that the user named, `[endpoint.NAME]` in the file."""
+
+    url: str = ""
+    """Where it is: http://HOST:PORT/v1."""
+
+    model: str = ""
+    """The model's name there; empty: the only one that it has."""
+
+    api_key_env: str = ""
+    """The environment variable that holds the key."""
+
+    api_key_keyring: str = ""
+    """The name under which the system's keyring has the key, in the service `q35chat`."""
+
+    capacity: int = 0
+    """Slots of a chat, where the server does not say it."""
+
+    wait_s: int = 600
+    """The most seconds until the first token."""
+
+    ca_file: str = ""
+    """The certificates of who signs the server's own, where the system does not know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +63,9 @@ class Settings:
 
     speculate: Speculate = "auto"
     """Whether to guess the next tokens and compute several at once: same answers, sooner."""
+
+    endpoint: Mapping[str, EndpointEntry] = field(default_factory=dict)
+    """Servers by the names that `--endpoint` takes."""
 
 
 def settings_path() -> Path:
@@ -67,30 +96,83 @@ def load_settings(path: Path | None = None) -> Settings:
     except (ValueError, RecursionError) as error:  # also a number of too many digits
         reason = safe_line(str(error))
         raise UsageError(f"{safe_line(str(path))} is not TOML: {reason}; fix it") from error
-    return Settings(**_checked(values, text, path))
-
-
-def _checked(values: Mapping[str, Any], text: str, path: Path) -> dict[str, Any]:
-    kinds: dict[str, type] = {field.name: type(field.default) for field in fields(Settings)}
-    checked: dict[str, Any] = {}
-    for key, value in values.items():
-        where = f"{safe_line(str(path))}, line {_line_of(key, text)}: {safe_line(key)}"
-        if key not in kinds:
-            raise UsageError(f"{where} is no setting; the settings are {', '.join(kinds)}")
-        if type(value) is not kinds[key]:
-            raise UsageError(f"{where} must be {_NAMES[kinds[key]]}, not {safe_line(repr(value))}")
-        if isinstance(value, int) and key == "max_image_tokens" and value < 1:
-            raise UsageError(f"{where} must be at least 1, not {value}")
-        if key == "speculate" and value not in get_args(Speculate):
-            choices = ", ".join(get_args(Speculate))
-            raise UsageError(f"{where} must be one of {choices}, not {safe_line(repr(value))}")
-        checked[key] = value
-    return checked
+    return Settings(**_Reader(path, text).settings(values))
 
 
 _NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
+_LEAST: dict[str, int] = {"max_image_tokens": 1, "capacity": 0, "wait_s": 1}
+_ENDPOINTS = "endpoint"
 
 
-def _line_of(key: str, text: str) -> int:
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Checks what a file holds; every message says where in it."""
+
+    path: Path
+    text: str
+
+    def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values for `Settings`. Raises UsageError."""
+        plain = {key: value for key, value in values.items() if key != _ENDPOINTS}
+        checked = self._checked(plain, Settings)
+        endpoints = values.get(_ENDPOINTS, {})
+        if not isinstance(endpoints, dict):
+            found = safe_line(repr(endpoints))
+            raise UsageError(f"{self._where(_ENDPOINTS)} must be [endpoint.NAME], not {found}")
+        if endpoints:
+            checked[_ENDPOINTS] = {name: self._entry(name, endpoints[name]) for name in endpoints}
+        return checked
+
+    def _entry(self, name: str, values: object) -> EndpointEntry:
+        section = f"{_ENDPOINTS}.{name}"
+        if not isinstance(values, dict):
+            raise UsageError(f"{self._where(_ENDPOINTS)} must be [endpoint.NAME] with its keys")
+        if "api_key" in values:
+            raise UsageError(
+                f"{self._where('api_key', section)} does not belong into this file; name the "
+                "variable of the environment that holds the key with api_key_env"
+            )
+        entry = EndpointEntry(**self._checked(values, EndpointEntry, section))
+        if not entry.url:
+            raise UsageError(f"{self._where(section)} needs url, like http://HOST:8000/v1")
+        if entry.api_key_env and not _VARIABLE.fullmatch(entry.api_key_env):
+            where = self._where("api_key_env", section)
+            raise UsageError(f"{where} must be the name of a variable, in capital letters")
+        return entry
+
+    def _checked(
+        self,
+        values: Mapping[str, Any],
+        kind: type[Settings] | type[EndpointEntry],
+        section: str = "",
+    ) -> dict[str, Any]:
+        kinds = {one.name: type(one.default) for one in fields(kind) if one.name != _ENDPOINTS}
+        for key, value in values.items():
+            where = self._where(key, section)
+            if key not in kinds:
+                raise UsageError(f"{where} is no setting; the settings are {', '.join(kinds)}")
+            if type(value) is not kinds[key]:
+                found = safe_line(repr(value))
+                raise UsageError(f"{where} must be {_NAMES[kinds[key]]}, not {found}")
+            if isinstance(value, int) and value < _LEAST.get(key, value):
+                raise UsageError(f"{where} must be at least {_LEAST[key]}, not {value}")
+            if key == "speculate" and value not in get_args(Speculate):
+                choices = ", ".join(get_args(Speculate))
+                raise UsageError(f"{where} must be one of {choices}, not {safe_line(repr(value))}")
+        return dict(values)
+
+    def _where(self, key: str, section: str = "") -> str:
+        """The place of a key in the file, for a message to go on from."""
+        lines = self.text.splitlines()
+        start = _line_of(section, lines) if section else 1
+        number = start - 1 + _line_of(key, lines[start - 1 :])
+        return f"{safe_line(str(self.path))}, line {number}: {safe_line(key)}"
+
+
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+def _line_of(key: str, lines: Sequence[str]) -> int:
+    """The number of the first of `lines` that sets `key` or begins its table; 1 for none."""
     pattern = re.compile(rf"\s*(\[+\s*)?[\"']?{re.escape(key)}\b")
-    return next((n for n, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
+    return next((n for n, line in enumerate(lines, 1) if pattern.match(line)), 1)

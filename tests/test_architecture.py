@@ -43,6 +43,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "q35chat.states",
         "q35chat.bundle.bundle",
     ),
+    "q35chat.endpoint": ("q35chat.chat", "q35chat.vision"),
     "q35chat.store": ("q35chat.chat", "q35chat.states"),
     "q35chat.tui": ("q35chat.chat",),
     "q35chat.diagnosis": ("q35chat.bundle", "q35chat.runtimes"),
@@ -68,6 +69,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "mindspore_lite": ("q35chat.ascend.mindspore_lite",),
     "typer": ("q35chat.cli", "q35chat.commands"),
     "sqlite3": ("q35chat.store",),
+    "httpx2": ("q35chat.endpoint.network",),
+    "keyring": ("q35chat.endpoint.choice",),
     "onnx_ir": ("q35export",),
     "transformers": (
         "q35chat.chat",

@@ -39,6 +39,10 @@ REPLACED: dict[str, tuple[str, str]] = {
     "make test": ("installs from the network", f"make -n -C {ROOT} test"),
     "python3 -m pip install .": ("installs from the network", "python3 -m pip install --help"),
     "q35chat": ("needs a terminal", "q35chat --help"),
+    "q35chat --endpoint http://host:8000/v1 --model qwen3.5": (
+        "needs a server",
+        "q35chat --endpoint http://host:8000/v1 --model qwen3.5 --help",
+    ),
     "q35chat --model-dir out": ("needs a terminal", "q35chat --model-dir out --help"),
     **{
         f"q35chat export {HUB_ID} --source modelscope --out {out}": (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import UsageError
-from q35chat.settings import Settings, load_settings, settings_path
+from q35chat.settings import EndpointEntry, Settings, load_settings, settings_path
 
 
 def test_no_file_means_the_defaults(tmp_path: Path) -> None:
@@ -32,6 +32,19 @@ def test_the_file_lies_in_the_configuration_folder(
             Settings(model_dir='/models/我的 "best"\n', max_image_tokens=64, thinking=True),
         ),
         ("speculate = 'off'\n", Settings(speculate="off")),
+        (
+            (
+                "[endpoint.cluster]\nurl = 'http://10.0.0.5:8000/v1'\nmodel = 'qwen'\n"
+                "api_key_env = 'CLUSTER_KEY'\ncapacity = 900\n"
+            ),
+            Settings(
+                endpoint={
+                    "cluster": EndpointEntry(
+                        "http://10.0.0.5:8000/v1", "qwen", "CLUSTER_KEY", capacity=900
+                    )
+                }
+            ),
+        ),
     ],
 )
 def test_what_is_written_is_loaded(tmp_path: Path, text: str, settings: Settings) -> None:
@@ -54,6 +67,13 @@ def test_what_is_written_is_loaded(tmp_path: Path, text: str, settings: Settings
         ("model_dir = 3.5\n", "line 1: model_dir must be a text"),
         ("[model_dir]\nx = 1\n", "line 1: model_dir must be a text"),
         ("x = 1\nthinking = a\n", "is not TOML: .*line 2"),
+        ("endpoint = 'x'\n", r"line 1: endpoint must be \[endpoint.NAME\]"),
+        ("[endpoint]\nx = 1\n", r"line 1: endpoint must be \[endpoint.NAME\]"),
+        ("[endpoint.x]\nmodel = 'a'\n", "line 1: endpoint.x needs url"),
+        ("url = 1\n[endpoint.x]\nurl = 1\n", "line 1: url is no setting"),
+        ("\n[endpoint.x]\nurl = 1\n", "line 3: url must be a text"),
+        ("[endpoint.x]\nurl = 'a'\nwait_s = 0\n", "line 3: wait_s must be at least 1"),
+        ("[endpoint.x]\nurl = 'a'\napi_key_env = 'sk-1'\n", "line 3: .*in capital letters"),
         (f"max_image_tokens = {'9' * 5_000}\n", "is not TOML: .*digits"),
         ("\xff", "cannot read .*settings.toml"),
     ],
@@ -65,6 +85,14 @@ def test_a_bad_file_is_one_line_with_the_place(tmp_path: Path, text: str, said: 
         load_settings(path)
     assert "\n" not in str(caught.value)
     assert "settings.toml" in str(caught.value)
+
+
+def test_a_key_in_the_file_is_refused_and_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("[endpoint.x]\nurl = 'http://x/v1'\napi_key = 'sk-secret'\n")
+    with pytest.raises(UsageError, match="line 3: api_key does not belong") as caught:
+        load_settings(path)
+    assert "sk-secret" not in str(caught.value)
 
 
 def test_a_file_that_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:

@@ -57,8 +57,10 @@ class PrefillProgress:
 class Token:
     """One sampled token. `text` may be empty while a character is incomplete.
 
-    `id` is None for text that was held back and is released at the end of the turn. Both clocks
-    are 0 for the first token, which comes out of reading the prompt.
+    `id` is None where it is not known. `made` is how many tokens the text stands for: none where it
+    was held back and is released at the end of the turn, several where a server sends them
+    together; the clocks are those of one of them. Both are 0 for the first token, which comes out
+    of reading the prompt.
     """
 
     id: int | None
@@ -67,6 +69,7 @@ class Token:
     predict_ms: float
     wall_ms: float
     slots_free: int
+    made: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,11 @@ from q35chat.chat.values import TemplateOffers, Turn
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What the meters name: model, where it runs, how it was exported, what rounding kept of it,
-    whether it sees `pictures`, and what its template `offers`."""
+    whether it sees `pictures`, and what its template `offers`.
+
+    `remote` is the address of the server that answers, empty where the model runs here; then `load`
+    says how busy it is, as it told last, and counts that nobody tells are `estimated`.
+    """
 
     name: str
     target: str
@@ -27,6 +31,9 @@ class ModelInfo:
     kept: str = ""
     pictures: bool = True
     offers: TemplateOffers = field(default_factory=TemplateOffers)
+    remote: str = ""
+    load: str = ""
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
+from q35chat.commands.remote import check_endpoint
 from q35chat.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -20,11 +21,9 @@ if TYPE_CHECKING:
     from q35chat.chat.conversation import Conversation
     from q35chat.chat.events import Event
     from q35chat.chat.values import ChatSettings, SamplingSettings
-    from q35chat.commands.model import LoadedModel, ModelChoice
+    from q35chat.commands.model import Load, LoadedModel
     from q35chat.settings import Settings
     from q35chat.store import Store
-
-Load = Callable[["ModelChoice", int | None], "LoadedModel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +111,10 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     prompt = _checked_prompt(options, console)
     store, kept_in = _place(options, console)
     settings = load_settings()
-    choice = models.choice_of(options, settings, console.note)
+    loader = models.loader(options, settings, console.note, load)
     started = perf_counter()
     with StatusLine(console).showing("loading the model"):
-        model = call_in_worker(lambda: (load or models.load_model)(choice, options.threads))
+        model = call_in_worker(loader)
     load_ms = (perf_counter() - started) * 1000
     conversation = _conversation(store, kept_in, model, settings)
     if store is not None and store.damaged_chat:
@@ -147,6 +146,7 @@ def _checked_prompt(options: AskOptions, console: Console) -> str:
     from q35chat.commands.prompt_input import checked_argument, read_prompt
     from q35chat.vision.loading import header, read_file
 
+    check_endpoint(options)
     options.sampling.check()
     opt.check_thinking(options.thinking, options.thinking_budget)
     for option, texts in (("--system", [options.system or ""]), ("--stop", options.stop or ())):

@@ -16,6 +16,7 @@ import typer
 from q35chat.ascend.options import DEFAULT_NPU
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine, is_terminal
+from q35chat.commands.remote import check_endpoint
 from q35chat.errors import UsageError
 from q35chat.processes import program
 from q35chat.settings import Settings, load_settings
@@ -59,6 +60,7 @@ def open_chat(options: ChatOptions, console: Console) -> int:
         raise UsageError(f"--no-images shows no pictures; drop {way} or it")
     opt.check_thinking(options.thinking, options.thinking_budget)
     opt.check_session(options.session, latest=options.continues)
+    check_endpoint(options)
     _check_new(options)
     settings = load_settings()
     if options.plain:
@@ -173,14 +175,15 @@ def stored_workspace(
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
         from q35chat.bundle.foreign import open_bundle
 
+        here = replace(options, model_dir=folder, endpoint=None, model=None)
         if open_bundle(folder, check="names").manifest.target == "cpu":
-            return load(replace(options, model_dir=folder, npu=DEFAULT_NPU))
-        return load(replace(options, model_dir=folder, threads=None))
+            return load(replace(here, npu=DEFAULT_NPU))
+        return load(replace(here, threads=None))
 
     def load(asked: ChatOptions) -> tuple[ChatBackend, ChatSettings]:
         from q35chat.commands import model as models
 
-        model = models.load_model(models.choice_of(asked, settings, say), asked.threads)
+        model = models.loader(asked, settings, say)()
         opt.check_offered(
             model.backend.model.offers, options.reasoning_effort, options.preserve_thinking
         )

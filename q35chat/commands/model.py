@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from q35chat.settings import Settings
 from q35chat.user_input import Speculate, typed_path
 
 if TYPE_CHECKING:
+    from q35chat.endpoint.choice import EndpointChoice
     from q35chat.engine.decoder import OpenGraph, Runtime
     from q35chat.engine.session import GraphSession
 
@@ -114,6 +116,32 @@ class LoadedModel:
 
     backend: ChatBackend
     sampling: SamplingSettings
+
+
+Load = Callable[[ModelChoice, int | None], LoadedModel]
+
+
+def loader(
+    options: ModelOptions,
+    settings: Settings,
+    note: Callable[[str], None],
+    load: Load | None = None,
+) -> Callable[[], LoadedModel]:
+    """What loads the model that `options` ask for: a server's, or a bundle's, by `load` where that
+    is given. Raises Q35Error, now for what cannot be chosen and then for what cannot be loaded."""
+    from q35chat.commands.remote import chosen_endpoint
+
+    if (server := chosen_endpoint(options, settings)) is not None:
+        return partial(load_endpoint, server)
+    return partial(load or load_model, choice_of(options, settings, note), options.threads)
+
+
+def load_endpoint(choice: EndpointChoice) -> LoadedModel:
+    """Ask the server about itself. Raises EndpointError, UsageError."""
+    from q35chat.endpoint.backend import EndpointBackend
+
+    backend = EndpointBackend.open(choice)
+    return LoadedModel(backend, backend.sampling_defaults)
 
 
 def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:

@@ -52,6 +52,7 @@ DEFAULT_SNAPSHOT_MIB = 512
 DEFAULT_STATE_CACHE_MIB = 2048
 
 _model = partial(typer.Option, rich_help_panel="Model")
+_server = partial(typer.Option, rich_help_panel="Server elsewhere")
 _npu = partial(typer.Option, rich_help_panel="NPU (bundles for ascend-310p)")
 _sampling = partial(
     typer.Option, rich_help_panel="Sampling (defaults: the model's generation_config.json)"
@@ -72,6 +73,19 @@ ModelDir = Annotated[
         parser=path,
         help="The bundle to use. Default: out/ where that is one, else the demo.",
     ),
+]
+Endpoint = Annotated[
+    str | None,
+    _server(
+        "--endpoint",
+        metavar="URL|NAME",
+        help="Ask this server instead of a bundle, by OpenAI's protocol: http://HOST:8000/v1, or "
+        "the name of an [endpoint.NAME] in the settings. What you write is sent there.",
+    ),
+]
+RemoteModel = Annotated[
+    str | None,
+    _server("--model", metavar="NAME", help="The server's model. Default: its only one."),
 ]
 Threads = Annotated[
     int | None,
@@ -195,6 +209,8 @@ class ModelOptions:
     """Which model is asked and how it runs; None means: not given."""
 
     model_dir: ModelDir = None
+    endpoint: Endpoint = None
+    model: RemoteModel = None
     max_image_tokens: MaxImageTokens = None
     threads: Threads = None
     snapshot_mib: SnapshotMib = DEFAULT_SNAPSHOT_MIB

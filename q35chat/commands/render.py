@@ -28,7 +28,8 @@ _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 _ENDINGS = {
     "length": "stopped after {said}; --max-new-tokens allows more",
-    "capacity": "stopped at the capacity of {total} slots; export with a larger --max-seq-len",
+    "capacity": "stopped at the capacity of {total} slots; export with a larger --max-seq-len, "
+    "or start the server with more context",
     "cancelled": "stopped",
     "loop": "stopped after {said}: the text was repeating itself",
 }
@@ -217,6 +218,7 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
     times = usage.timings
     read = usage.prompt_tokens - usage.reused_tokens
     steps, wall_s = len(times.wall_ms), sum(times.wall_ms) / 1000
+    inside = sum(times.predict_ms)
     lines = [
         f"load      {load_ms:.0f} ms",
         f"prompt    {pluralise(usage.prompt_tokens, 'token')}, "
@@ -234,7 +236,7 @@ def stats_lines(finished: Finished, load_ms: float, session: str | None = None) 
             f"decode    {percentile(times.wall_ms, 50):.1f} ms a token (p50), "
             f"{percentile(times.wall_ms, 95):.1f} ms (p95)"
             + _speed(steps, wall_s)
-            + f"; {sum(times.predict_ms) / steps:.1f} ms mean in the runtime"
+            + (f"; {inside / steps:.1f} ms mean in the runtime" if inside else "")
         )
     if usage.drafted_tokens:
         guessed = pluralise(usage.drafted_tokens, "guessed token")

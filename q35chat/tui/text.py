@@ -123,9 +123,12 @@ def packed(items: Sequence[str], width: int, gap: str = "  ") -> list[str]:
 
 
 def model_facts(model: ModelInfo) -> list[str]:
-    """Target, precision and what it keeps, and device, each said once."""
+    """Target, precision and what it keeps, and device, each said once; of a server where it is,
+    what is only estimated of it, and how busy it is."""
     blind = "" if model.pictures else "sees no pictures"
     parts = [model.target, model.precision, model.kept, blind]
     if model.device.lower() != model.target.lower():
         parts.append(model.device)
+    if model.remote:
+        parts += ["slots estimated" if model.estimated else "", *model.load.split(" · ")]
     return [clean(part) for part in parts if part]

@@ -180,7 +180,7 @@ def test_a_command_imports_what_it_works_with_when_it_runs_and_its_help_nothing(
     names = [name for name, _ in modules("q35chat") if name.startswith("q35chat.commands.")]
     heavy = {"numpy", "onnx", "onnx_ir", "onnxruntime", "tokenizers", "torch", "transformers"}
     heavy |= {"PIL", "huggingface_hub", "jinja2", "psutil", "q35export", "sqlite3", "textual"}
-    heavy |= {"q35chat.states.listing"}
+    heavy |= {"q35chat.states.listing", "httpx2", "keyring", "q35chat.endpoint.network"}
     assert len(names) > len(Commands.NAMES)
     helps = "for name in ([], ['ask'], ['export']): assert run([*name, '--help']) == 0"
     program = f"import {', '.join(names)}\nfrom q35chat.cli import run\n{helps}"

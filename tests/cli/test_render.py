@@ -88,7 +88,10 @@ def test_markup_from_the_model_is_printed_as_it_is() -> None:
         ("length", "stopped after 3 answer tokens; --max-new-tokens allows more\n"),
         (
             "capacity",
-            "stopped at the capacity of 2,048 slots; export with a larger --max-seq-len\n",
+            (
+                "stopped at the capacity of 2,048 slots; export with a larger --max-seq-len, "
+                "or start the server with more context\n"
+            ),
         ),
         ("cancelled", "stopped\n"),
         ("loop", "stopped after 3 answer tokens: the text was repeating itself\n"),

@@ -101,6 +101,7 @@ async def test_an_answer_that_was_cut_goes_on() -> None:
     reply = Reply("half and ", error=StoreError("the disk was full"), fail_after=2)
     async with opened(ScriptedWorkspace([reply, Reply("the rest")])) as chat:
         await failed(chat)
+        assert ways(chat)[0] == "Go on with the answer"
         await chat.press("f5")
         await chat.see("half andthe rest")
         await chat.idle()

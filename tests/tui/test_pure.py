@@ -331,7 +331,7 @@ def test_the_meter_accounts_for_a_turn() -> None:
     assert progress is not None
     assert (progress.fraction, progress.eta_s) == (0.25, 2.0)
     tokens = [Token(number, "x", "answer", 9.0, 10.0, 1_907 - number) for number in range(200)]
-    meter.take(Batch(tokens=[*tokens, Token(None, "y", "answer", 0, 0, 1_708)]))
+    meter.take(Batch(tokens=[*tokens, Token(None, "y", "answer", 0, 0, 1_708, made=0)]))
     reading = meter.reading()
     assert (reading.made, len(reading.steps), reading.first_step) == (200, 120, 80)
     assert (reading.p50, reading.predict, reading.tokens_per_s) == (10.0, 9.0, 100.0)

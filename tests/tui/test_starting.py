@@ -161,6 +161,7 @@ with Store() as store:
     )
     loaded = set(done.stdout.split())
     heavy = {"numpy", "PIL", "markdown_it", "pygments", "tokenizers", "transformers", "onnxruntime"}
+    heavy |= {"httpx2", "q35chat.endpoint.network"}
     screens = {name for name in loaded if name.startswith("q35chat.tui.screens.")}
     assert screens == {"q35chat.tui.screens.chat", "q35chat.tui.screens.palette"}
     assert not loaded & (

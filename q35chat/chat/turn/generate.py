@@ -81,7 +81,7 @@ class TurnGenerator:
         reason = (yield from self._answer()) if self._reader.complete else "cancelled"
         rest = self._text.flush()
         if rest.text:
-            yield Token(None, rest.text, rest.kind, 0.0, 0.0, self._slots_free())
+            yield Token(None, rest.text, rest.kind, 0.0, 0.0, self._slots_free(), made=0)
         yield Finished(
             reason, self._text.text, self._text.reasoning, tuple(self._ids), self._usage(plan)
         )

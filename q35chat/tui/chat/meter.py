@@ -179,7 +179,7 @@ class Meter:
         self._route = route_words(ended.timings) if ended else ""
 
     def _take_tokens(self, batch: Batch) -> None:
-        made = [token for token in batch.tokens if token.id is not None]
+        made = [token for token in batch.tokens for _ in range(token.made)]
         steps = [token for token in made if token.wall_ms or token.predict_ms]  # not the first
         if self._first_token_s is None:
             self._first_token_s = self.clock() - self._started

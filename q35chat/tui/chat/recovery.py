@@ -109,10 +109,13 @@ class Recovery:
             ways.append(self._way("Export to Markdown", "export"))
         if not ways:
             smaller = ", a smaller picture" if self.draft.composer.chips.chips else ""
-            text = (
-                f"{text} What would help: a shorter message{smaller}, or a bundle exported with "
-                "a larger --max-seq-len."
+            remote = session.model is not None and session.model.remote
+            larger = (
+                "a server started with more context"
+                if remote
+                else "a bundle exported with a larger --max-seq-len"
             )
+            text = f"{text} What would help: a shorter message{smaller}, or {larger}."
         await self.panel.show("warning", title, text, tuple(ways))
         session.warn(panel=True)
         self.host.refresh()
@@ -128,8 +131,9 @@ class Recovery:
             return self._way("Try again", "summarise")
         if question == "back" or last is None:
             return Way("Try again", self.send)
-        cut = last.role == "assistant" and last.finish != "stop"
-        return self._way("Try again", "proceed" if cut else "regenerate")
+        if last.role != "assistant" or last.finish == "stop":
+            return self._way("Try again", "regenerate")
+        return self._way("Go on with the answer", "proceed")
 
     def _new_way(self) -> Way:
         if self.draft.composer.empty:

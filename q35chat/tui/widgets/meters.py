@@ -125,7 +125,7 @@ def capacity_head(reading: Reading) -> Content:
     capacity = reading.capacity
     if not capacity.total:
         return Content.styled("CAPACITY", f"{_DIM} bold")
-    share = f"{SIGNS[capacity.level]}{capacity.fraction:.0%}"
+    share = f"{SIGNS[capacity.level]}{_about(reading)}{capacity.fraction:.0%}"
     return Content.assemble(
         ("CAPACITY".ljust(_WIDTH - len(share)), f"{_DIM} bold"),
         (share, f"{COLOURS[capacity.level]} bold"),
@@ -144,23 +144,41 @@ def capacity_legend(reading: Reading) -> Content:
         last,
     )
     return Content("\n").join(
-        Content.assemble((mark, colour), (f" {count(slots):>7} ", "bold"), (label, _DIM))
+        Content.assemble(
+            (mark, colour), (f" {_about(reading) + count(slots):>7} ", "bold"), (label, _DIM)
+        )
         for mark, colour, slots, label in rows
     )
+
+
+def _about(reading: Reading) -> str:
+    """Before a count that is only estimated."""
+    return "≈" if reading.model is not None and reading.model.estimated else ""
+
+
+def _remote(reading: Reading) -> bool:
+    """Whether a server answers, of whose steps only the arrival of tokens is known."""
+    return reading.model is not None and bool(reading.model.remote)
 
 
 def step_head(reading: Reading) -> Content:
     """The title of the latency graph and how many steps it shows."""
     shown = f"last {len(reading.steps)}" if reading.steps else ""
-    return Content.assemble(
-        ("STEP LATENCY".ljust(_WIDTH - len(shown)), f"{_DIM} bold"), (shown, _DIM)
-    )
+    title = "BETWEEN TOKENS" if _remote(reading) else "STEP LATENCY"
+    return Content.assemble((title.ljust(_WIDTH - len(shown)), f"{_DIM} bold"), (shown, _DIM))
 
 
 def step_legend(reading: Reading) -> Content:
-    """p50 and p95, and how much of a step the runtime takes."""
+    """p50 and p95, and how much of a step the runtime takes, where that is known."""
     if not reading.steps:
-        return Content.styled("no steps yet", _DIM)
+        return Content.styled("no tokens yet" if _remote(reading) else "no steps yet", _DIM)
+    if _remote(reading):
+        return Content("\n").join(
+            [
+                _pair("p50", millis(reading.p50), "p95", millis(reading.p95)),
+                Content.styled(f"mean {millis(reading.wall)}, as they arrive", _DIM),
+            ]
+        )
     inside = reading.predict / reading.wall if reading.wall else 0.0
     host = max(0.0, reading.wall - reading.predict)
     return Content("\n").join(
@@ -285,7 +303,7 @@ def line(reading: Reading, width: int) -> Content:
     capacity = reading.capacity
     if not capacity.total:
         return Content.styled("no model yet", _DIM)
-    share = f" {SIGNS[capacity.level]}{capacity.fraction:.0%}"
+    share = f" {SIGNS[capacity.level]}{_about(reading)}{capacity.fraction:.0%}"
     bar = bar_content(capacity, 14 if width < 90 else 24)
     head = Content.assemble(bar, (share, f"{COLOURS[capacity.level]} bold"))
     if reading.progress is not None:
@@ -321,7 +339,7 @@ def _running(head: Content, reading: Reading, width: int) -> Content:
     room = width - _fit(numbers, tail, width, first=_GAP).cell_length - len(_GAP)
     if room >= _NARROWEST_GRAPH:
         tail.insert(0, spark(reading, min(room, _WIDEST_GRAPH)))
-    if reading.wall:
+    if reading.wall and not _remote(reading):
         share = f"{reading.predict / reading.wall:.0%} runtime"
         tail.append(Content.styled(share, _DIM))
     return _fit(numbers, tail, width, first=_GAP)

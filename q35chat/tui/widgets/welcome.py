@@ -11,6 +11,7 @@ from q35chat.tui.chat.session import Session
 from q35chat.tui.text import clean, count, model_facts
 
 _DIM = "$foreground 60%"
+_LOCAL = "Private and local."
 _TIPS = (
     ("Enter", "sends, Ctrl+J makes a new line"),
     ("@", "or a dropped file attaches a picture; Ctrl+O shows them first"),
@@ -48,9 +49,10 @@ def _lines(model: ModelInfo | None, setup_key: str, *, failed: bool) -> list[Con
     else:
         where = " · ".join(model_facts(model))
         lines.append(Content.assemble((clean(model.name), "bold"), (f"  {where}", _DIM)))
-        lines.append(
-            Content.styled(f"Private and local. {count(model.capacity)} slots for each chat.", _DIM)
-        )
+        about = "About " if model.estimated else ""
+        room = f"{about}{count(model.capacity)} slots for each chat."
+        place = f"What you write goes to {clean(model.remote)}." if model.remote else _LOCAL
+        lines.append(Content.styled(f"{place} {room}", _DIM))
     if model is not None and model.is_demo:
         lines += [Content(""), *_demo_banner(setup_key)]
     return [*lines, Content("")]
