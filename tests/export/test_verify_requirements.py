@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from q35export.verify.requirements import check_memory, fitting, slots_of
 from q35export.verify.samples import SAMPLES, Sample
 from tests.export.bundles import request_for
 from tests.export.recorder import Recorder
+from tests.support.variants import text_model
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,20 @@ def test_a_bundle_without_vision_is_refused(checkpoint: Path, tmp_path: Path) ->
     export(request_for(checkpoint, tmp_path / "out", component="text"), Recorder())
     with pytest.raises(BundleError, match="no vision graph"):
         verify(tmp_path / "out", checkpoint)
+
+
+@pytest.mark.parametrize("blind", ["bundle", "checkpoint"])
+def test_what_sees_pictures_is_not_compared_with_what_sees_none(
+    blind: str, small: Bundle, checkpoint: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(checkpoint, tmp_path / "other")
+    text_model(other)
+    bundle, model = small.path, other
+    if blind == "bundle":
+        export(request_for(other, tmp_path / "out"), Recorder())
+        bundle, model = tmp_path / "out", checkpoint
+    with pytest.raises(NotComparableError, match=r"sees pictures and .* does not: compare with"):
+        verify(bundle, model)
 
 
 def test_the_slots_are_those_of_the_graph(small: Bundle, checkpoint: Path, tmp_path: Path) -> None:

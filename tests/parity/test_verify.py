@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from q35chat.bundle.bundle import Bundle
-from q35export.request import PRECISIONS, Precision
+from q35export.pipeline import export
+from q35export.request import PRECISIONS, ExportRequest, Precision
 from q35export.verify import Report, verify
 from q35export.verify.reference import Encoder
 from q35export.verify.samples import SAMPLES
+from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
 from tests.support.exported import Exported, export_checkpoint, export_golden
 from tests.support.golden import load
+from tests.support.variants import TEXT_ONLY
 
 pytestmark = pytest.mark.parity
 
@@ -37,6 +40,24 @@ def test_a_calibrated_bundle_computes_what_its_stored_weights_say(
     graph = [row for row in report.tensors if row.comparison == "graph"]
     assert max(row.difference.nrmse for row in graph) < 1e-4
     assert all(row.equal == 8 for row in report.tokens if row.comparison == "graph")
+
+
+@pytest.mark.parametrize(
+    ("variant", "target"), [*((name, "cpu") for name in TEXT_ONLY), ("qwen3_5_text", "ascend-310p")]
+)
+def test_a_model_that_sees_no_pictures_is_compared_by_its_text(
+    tmp_path: Path, variant: str, target: str
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "even", seed=2)
+    TEXT_ONLY[variant](checkpoint)
+    out = tmp_path / "out"
+    export(ExportRequest(str(checkpoint), out, target=target, max_seq_len=128), Recorder())
+    report = verify(out, checkpoint, tokens=8, threads=1)
+    assert report.passed, report.table()
+    assert {row.sample for row in report.tokens} == {"text"}
+    graph = [row for row in report.tensors if row.comparison == "graph"]
+    kinds = {row.tensor.partition("_")[0] for row in graph}
+    assert kinds == {"logits", "conv", "recurrent", "key", "value"}
 
 
 def run(bundle: Path, exported: Exported) -> Report:

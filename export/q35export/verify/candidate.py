@@ -39,9 +39,11 @@ class Candidate:
 
     def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
         self._facts = facts = bundle.manifest.model
-        self._vision = OrtSession(bundle.graph_path("vision"), threads=threads)
+        self._vision: OrtSession | None = None
+        if facts.image_token_id is not None:
+            self._vision = OrtSession(bundle.graph_path("vision"), threads=threads)
+            self._encoder = VisionEncoder(self._vision, facts.spatial_merge_size)
         self._text = WatchedSession(bundle.graph_path("text"), threads=threads)
-        self._encoder = VisionEncoder(self._vision, facts.spatial_merge_size)
         self._decoder = self.new_decoder()
 
     def new_decoder(self, chunk: int = DEFAULT_CHUNK) -> OneGraphDecoder:
@@ -80,8 +82,9 @@ class Candidate:
         return np.stack([first, *(self._decoder.step(int(t)).copy() for t in tokens[:-1])])
 
     def close(self) -> None:
-        """Free both graphs."""
-        self._vision.close()
+        """Free the graphs."""
+        if self._vision is not None:
+            self._vision.close()
         self._text.close()
 
     def _states(self, used: int) -> dict[str, Float32]:
@@ -92,13 +95,14 @@ class Candidate:
 
 
 class AscendCandidate:
-    """A bundle with its three graphs opened."""
+    """A bundle with its graphs opened: three, or two of a model that sees no pictures."""
 
     def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
         self._facts = bundle.manifest.model
         self._graphs = {
             name: GraphExecutor(bundle.graph_path(name), threads=threads or 0)
             for name in COMPONENTS["ascend-310p"]
+            if name in bundle.manifest.graphs
         }
         self._chat = GraphChat(self._graphs)
 

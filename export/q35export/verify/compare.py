@@ -16,7 +16,15 @@ from q35export.verify.candidate import AscendCandidate, Candidate, exact_copy
 from q35export.verify.metrics import GRAPH, RUNNING, WEIGHTS, Limits, difference
 from q35export.verify.reference import EncodedPrompt, Encoder, Float32, Reference
 from q35export.verify.report import Comparison, Report, TensorRow, TokenRow
-from q35export.verify.requirements import Note, Prompts, check_graphs, check_memory, fitting
+from q35export.verify.requirements import (
+    Note,
+    Prompts,
+    check_graphs,
+    check_memory,
+    check_sight,
+    fitting,
+    sees,
+)
 from q35export.verify.samples import SAMPLES
 from q35export.verify.stored_weights import StoredTensor, is_turned, stored_weights
 
@@ -35,23 +43,26 @@ def verify(
     """Compare the bundle in folder `bundle` with the checkpoint in folder `model`.
 
     `tokens` greedy choices are compared for each sample that fits the bundle's capacity; `note` is
-    told what is going on and what is left out. Raises TorchMissingError, NotComparableError,
+    told what is going on and what is left out. Of a model that sees no pictures the samples with
+    pictures are left out. Raises TorchMissingError, NotComparableError,
     BundleError or CheckpointError.
     """
     opened = Bundle.open(bundle)
     check_graphs(opened)
     config, _ = Checkpoint.open(model).fit(load_config(model))
-    precision = opened.manifest.precision
+    check_sight(opened, config, model)
+    pictures, precision = sees(opened), opened.manifest.precision
     on_npu = opened.manifest.target == "ascend-310p"
     is_quantised = not on_npu and precision != "fp32"
     check_memory(opened, config, opened=2 if is_quantised else 1)
-    encoder = Encoder(model)
-    prompts = [(sample, encoder.encode(sample)) for sample in SAMPLES]
+    encoder = Encoder(model, pictures=pictures)
+    samples = [sample for sample in SAMPLES if pictures or not sample.drawings]
+    prompts = [(sample, encoder.encode(sample)) for sample in samples]
     rows = Rows(fitting(prompts, opened, tokens, note), tokens, note)
     if "mtp" in opened.manifest.graphs:
         note("the head for guessing tokens is not compared: transformers has none")
     note("loading the checkpoint into transformers")
-    reference = Reference(model, threads=threads)
+    reference = Reference(model, threads=threads, pictures=pictures)
     if on_npu:
         _compare_on_npu(rows, reference, opened, threads)
     elif is_quantised:

@@ -75,16 +75,22 @@ def require_torch() -> Opaque:
 
 
 class Encoder:
-    """Samples as the checkpoint's own template, tokenizer and picture processor read them."""
+    """Samples as the checkpoint's own template, tokenizer and picture processor read them.
 
-    def __init__(self, folder: Path) -> None:
+    Without `pictures` no file for them is read, and no sample may have one.
+    """
+
+    def __init__(self, folder: Path, *, pictures: bool = True) -> None:
         from transformers import AutoConfig, AutoTokenizer  # noqa: PLC0415
         from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (  # noqa: PLC0415
             Qwen2VLImageProcessorPil,
         )
 
-        config = AutoConfig.from_pretrained(folder)
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._image_token, self._merge = -1, 1
+        if not pictures:
+            return
+        config = AutoConfig.from_pretrained(folder)
         self._processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
         self._image_token = int(config.image_token_id)
         self._merge = int(config.vision_config.spatial_merge_size)
@@ -115,20 +121,23 @@ class Encoder:
 
 
 class Reference:
-    """A checkpoint in transformers, in FP32 on the CPU."""
+    """A checkpoint in transformers, in FP32 on the CPU; without `pictures` its decoder alone."""
 
-    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+    def __init__(self, folder: Path, *, threads: int | None = None, pictures: bool = True) -> None:
         self._torch = torch = require_torch()
-        from transformers import AutoModelForImageTextToText, GenerationConfig  # noqa: PLC0415
+        from transformers import (  # noqa: PLC0415
+            AutoModelForCausalLM,
+            AutoModelForImageTextToText,
+            GenerationConfig,
+        )
 
         if threads is not None:
             torch.set_num_threads(threads)
         with _quiet():
-            self.model = AutoModelForImageTextToText.from_pretrained(
-                folder, dtype=torch.float32
-            ).eval()
+            kind = AutoModelForImageTextToText if pictures else AutoModelForCausalLM
+            self.model = kind.from_pretrained(folder, dtype=torch.float32).eval()
         self.model.generation_config = GenerationConfig()
-        self._image_token = int(self.model.config.image_token_id)
+        self._pictures = pictures
 
     def vision(self, picture: Patches) -> Float32:
         """Embeddings [M, H] of one picture."""
@@ -161,15 +170,20 @@ class Reference:
 
     def weight(self, name: str) -> Float32:
         """The tensor `name` of the checkpoint."""
-        return np.asarray(self.model.get_parameter(name).detach().numpy(), np.float32)
+        parameter = self.model.get_parameter(self._name_here(name))
+        return np.asarray(parameter.detach().numpy(), np.float32)
 
     def load(self, weights: Mapping[str, Float32]) -> None:
         """Replace weights by name, for instance by those that a bundle really stores."""
         parameters = dict(self.model.named_parameters())
         with self._torch.inference_mode():
             for name, values in weights.items():
-                target = parameters[name]
+                target = parameters[self._name_here(name)]
                 target.copy_(self._torch.from_numpy(values).reshape(target.shape))
+
+    def _name_here(self, name: str) -> str:
+        """What transformers calls a tensor of the checkpoint: a decoder alone stands by itself."""
+        return name if self._pictures else name.replace("model.language_model.", "model.", 1)
 
     def _inputs(self, prompt: EncodedPrompt) -> dict[str, Any]:
         torch = self._torch
@@ -180,11 +194,11 @@ class Reference:
             grids = [[1, picture.grid_h, picture.grid_w] for picture in prompt.pictures]
             inputs["pixel_values"] = torch.from_numpy(pixels)
             inputs["image_grid_thw"] = torch.tensor(grids)
-            inputs["mm_token_type_ids"] = (ids == self._image_token).int()
+            inputs["mm_token_type_ids"] = (ids == self.model.config.image_token_id).int()
         return inputs
 
     def _states(self, cache: Opaque) -> Iterator[tuple[str, Float32]]:
-        kinds = self.model.config.text_config.layer_types
+        kinds = self.model.config.get_text_config().layer_types
         for index, (kind, layer) in enumerate(zip(kinds, cache.layers, strict=True)):
             if kind == "linear_attention":
                 # transformers keeps one more convolution input than the next step reads

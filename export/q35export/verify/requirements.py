@@ -6,6 +6,7 @@ Refuses by shapes and sizes alone; runs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -22,6 +23,7 @@ from q35export.verify.samples import Sample
 
 Note = Callable[[str], None]
 Prompts = list[tuple[Sample, EncodedPrompt]]
+_VISION = "vision"
 _FLOAT_BYTES = 4
 _DECODERS = ("text", "decode")
 
@@ -32,12 +34,7 @@ class NotComparableError(Q35Error):
 
 
 def check_graphs(bundle: Bundle) -> None:
-    """Raise BundleError unless every component is there as an ONNX graph, of a model that sees."""
-    if bundle.manifest.model.image_token_id is None:
-        raise BundleError(
-            f"{bundle.path} is of a model that sees no pictures, and only whole models can be "
-            "compared"
-        )
+    """Raise BundleError unless every component is there as an ONNX graph."""
     for name in _components(bundle):
         if name not in bundle.manifest.graphs:
             raise BundleError(
@@ -50,6 +47,16 @@ def check_graphs(bundle: Bundle) -> None:
             )
 
 
+def check_sight(bundle: Bundle, config: ModelConfig, model: Path) -> None:
+    """Raise NotComparableError where bundle or checkpoint sees pictures and the other does not."""
+    if sees(bundle) != (config.vision is not None):
+        blind, other = (model, bundle.path) if sees(bundle) else (bundle.path, model)
+        raise NotComparableError(
+            f"{other} sees pictures and {blind} does not: compare with the checkpoint that the "
+            "bundle was made from"
+        )
+
+
 def check_memory(bundle: Bundle, config: ModelConfig, *, opened: int) -> None:
     """Refuse before the machine starts to swap or kills us, with NotComparableError.
 
@@ -60,6 +67,7 @@ def check_memory(bundle: Bundle, config: ModelConfig, *, opened: int) -> None:
     shapes = [
         shape
         for component in COMPONENTS["cpu"]
+        if component != _VISION or config.vision is not None
         for shape in expected_tensors(config, component).values()
     ]
     values = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
@@ -110,8 +118,14 @@ def slots_of(bundle: Bundle) -> int | None:
     return width if isinstance(width, int) else None
 
 
+def sees(bundle: Bundle) -> bool:
+    """Whether the model of the bundle sees pictures."""
+    return bundle.manifest.model.image_token_id is not None
+
+
 def _components(bundle: Bundle) -> tuple[str, ...]:
-    return COMPONENTS.get(bundle.manifest.target, COMPONENTS["cpu"])
+    names = COMPONENTS.get(bundle.manifest.target, COMPONENTS["cpu"])
+    return tuple(name for name in names if name != _VISION or sees(bundle))
 
 
 def _weight_bytes(bundle: Bundle) -> int:

@@ -223,6 +223,8 @@ class ChatScreen(Screen[None]):
         if welcome.display:
             welcome.show(session, key("setup"), key("sessions"))
         self.query_one(NoticeLine).notice = session.notice
+        model = session.model
+        self.composer.editor.offer_pictures(model is None or model.pictures)
         self.composer.show_status(*status(session, self.draft))
 
     # -- keys and clicks

@@ -91,6 +91,9 @@ class Owner(Protocol):
         """A paste, or a word that was typed, named picture files."""
 
 
+_HINT = "Ask anything{} · / for commands"
+
+
 class Editor(TextField):
     """Multi-line, grows with its text, remembers what was sent. `filled` counts how often the
     whole text was replaced: a key pressed before that means another text."""
@@ -100,8 +103,8 @@ class Editor(TextField):
             id="editor",
             compact=True,
             highlight_cursor_line=False,
-            placeholder="Ask anything · @ attaches a picture · / for commands",
         )
+        self.offer_pictures(True)
         self.cursor_blink = False
         self._owner = owner
         self.past = History()
@@ -139,6 +142,10 @@ class Editor(TextField):
         if start == end:
             end = self.get_cursor_word_right_location()
         self._delete_via_keyboard(start, end)
+
+    def offer_pictures(self, seen: bool) -> None:
+        """Say in the empty field how a picture is attached, or not where none are `seen`."""
+        self.placeholder = _HINT.format(" · @ attaches a picture" if seen else "")
 
     @property
     def full_text(self) -> str:
