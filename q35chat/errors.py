@@ -27,6 +27,7 @@ class Option(Enum):
     DTYPE = "dtype"
     GEARS = "gears"
     IMAGE_GEARS = "gears of pictures"
+    KERNELS = "the way of the kernels"
     MAX_SEQ_LEN = "capacity"
     MODELSCOPE = "ModelScope"
     MODEL_DIR = "another bundle"

@@ -25,7 +25,7 @@ from q35chat.ascend.gears import (
     plan,
 )
 from q35chat.ascend.growing_cache import GrowingCaches, GrowingStep
-from q35chat.ascend.prefill import PrefillCall, check_stacked, read_prefill
+from q35chat.ascend.prefill import PrefillCall, check_stacked, empty_states, read_prefill
 from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import read_contract
 from q35chat.engine.decoder import Decoder
@@ -109,6 +109,7 @@ class GearedDecoder(Decoder):
             mask = decode.allocate(self._slots.array.shape, self._slots.array.dtype)
             self._step = Call(self._graph, mask, tokens=1, image_rows=0)
         self._calls: dict[Gear, PrefillCall] = {}
+        self._empty = empty_states(prefill, self._prefill_contract)
         empty: Array = np.zeros(0, np.int64)
         self._nothing = Tokens(
             empty, np.zeros((3, 0), np.int64), empty, np.zeros(0, np.bool_), None
@@ -223,7 +224,7 @@ class GearedDecoder(Decoder):
             gears,
             contract.stateful,
             decode_first=fixed or offset > 0,
-            exact=contract.every_token,
+            exact=contract.exact,
         )
         ready: Graph | None = "prefill" if self._prefill.is_loaded else None
         ready = "decode" if self._decode.is_loaded else ready
@@ -239,7 +240,13 @@ class GearedDecoder(Decoder):
             if contract.every_token:
                 self._calls.clear()  # logits of every token are large
             self._calls[gear] = PrefillCall(
-                self._prefill, contract, self._states, self._caches, self._graph.logits.values, gear
+                self._prefill,
+                contract,
+                self._states,
+                self._caches,
+                self._graph.logits.values,
+                gear,
+                self._empty,
             )
         self._prefill.make_ready()
         call = self._calls[gear]

@@ -23,6 +23,9 @@ _IDS, _MASK, _POSITIONS, _IMAGES = "input_ids", "attention_mask", "position_ids"
 _PAST_LEN, _LOGITS = "past_len", "logits"
 _STACKED = ("present_conv_states", "present_recurrent_states", "present_kv_cache")
 _ADVICE = "export prefill and decode together"
+TOLD = "q35chat.kernels"
+"""What kernels of this device cannot do, in a prefill's metadata: `fresh-prefill`, it must not go
+on from a state; `exact-prefill`, it must not be padded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class PrefillContract:
     """Inputs and outputs by name, and the lengths that are accepted; no gears: any length.
 
     `stateful`: it goes on from the states, else it starts from nothing. `every_token`: its logits
-    are of all tokens, else of the last valid one; such a graph knows no padding.
+    are of all tokens, else of the last valid one. `exact`: it must not be padded. `pasts` are
+    states that it takes, of zeros where it is not stateful.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -38,7 +42,9 @@ class PrefillContract:
     gears: tuple[Gear, ...]
     stateful: bool
     every_token: bool
+    exact: bool
     position_rows: int
+    pasts: tuple[str, ...] = ()
 
     @property
     def image_width(self) -> int | None:
@@ -60,19 +66,24 @@ def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract
     for name, specs in ((_IDS, inputs), (_MASK, inputs), (_POSITIONS, inputs), (_LOGITS, outputs)):
         if name not in specs:
             raise BundleError(f"prefill graph has no tensor {name!r}: {_ADVICE}")
-    stateful = any(name.startswith("past_") and name != _PAST_LEN for name in inputs)
+    pasts = tuple(name for name in inputs if name.startswith("past_") and name != _PAST_LEN)
+    told = session.metadata.get(TOLD, "").split(",")
     for pair in decode.pairs:
-        _check_pair(pair, inputs, outputs, decode, session.metadata, stateful=stateful)
+        _check_pair(pair, inputs, outputs, decode, session.metadata, stateful=bool(pasts))
     rows = inputs[_POSITIONS].shape[0]
     if rows not in (3, 4):
         raise BundleError(f"position_ids has {rows} rows, expected 3 or 4: {_ADVICE}")
+    shape = outputs[_LOGITS].shape
+    every_token = _every_token(shape, session.metadata, stateful=bool(pasts))
     return PrefillContract(
         inputs=inputs,
         outputs=outputs,
         gears=_gears(session, inputs),
-        stateful=stateful,
-        every_token=_every_token(outputs[_LOGITS].shape, session.metadata, stateful=stateful),
+        stateful=bool(pasts) and "fresh-prefill" not in told,
+        every_token=every_token,
+        exact=every_token or "exact-prefill" in told,
         position_rows=rows,
+        pasts=pasts,
     )
 
 
@@ -154,9 +165,20 @@ def _gears(session: GraphSession, inputs: Mapping[str, TensorSpec]) -> tuple[Gea
     return tuple(sorted(gears))
 
 
+def empty_states(session: GraphSession, contract: PrefillContract) -> Mapping[str, Buffer]:
+    """Zeros for a graph that takes states and must not go on from any; none for any other."""
+    if contract.stateful:
+        return {}
+    made = {}
+    for name in contract.pasts:
+        shape = tuple(axis or 0 for axis in contract.inputs[name].shape)
+        made[name] = session.allocate(shape, contract.inputs[name].dtype)
+    return made
+
+
 class PrefillCall:
     """A run in one gear. Buffers are made once; where states go straight to the decode graph's
-    own buffers, nothing crosses to the host."""
+    own buffers, nothing crosses to the host. `empty` are states of nothing, of `empty_states`."""
 
     def __init__(
         self,
@@ -166,8 +188,10 @@ class PrefillCall:
         caches: GrowingCaches,
         logits: Buffer,
         gear: Gear,
+        empty: Mapping[str, Buffer],
     ) -> None:
         self._contract = contract
+        self._empty = empty
         self._states = states
         self._caches = caches
         self._arrays: dict[str, Array] = {}
@@ -247,7 +271,7 @@ class PrefillCall:
         return self._count - 1 if self._contract.every_token else 0
 
     def _bound(self, session: GraphSession, index: BufferIndex) -> BoundRun:
-        inputs = dict(self._buffers)
+        inputs = dict(self._buffers) | dict(self._empty)
         if self._contract.stateful:
             inputs |= self._states.inputs(index)
         outputs = dict(self._states.outputs(index)) | self._own | self._grown

@@ -16,6 +16,7 @@ from q35chat.ascend.native_log import native_log
 from q35chat.ascend.npu_smi import free_bytes
 from q35chat.ascend.options import NpuOptions, log_path
 from q35chat.ascend.ports import manifest_gears
+from q35chat.ascend.prefill import TOLD
 from q35chat.ascend.residency import Residency, decided
 from q35chat.bundle.bundle import Bundle
 from q35chat.bundle.manifest import Manifest
@@ -88,7 +89,7 @@ def _told(manifest: Manifest) -> Mapping[str, str]:
     options = manifest.options.get("prefill")
     if options is None:
         return {}
-    told = {"q35chat.logits": "last"}
+    told = {"q35chat.logits": "last", TOLD: str(options.get("kernels", ""))}
     if options.get("cache") == "fixed":
         told["q35chat.capacity"] = str(options.get("max_seq_len", ""))
     return told

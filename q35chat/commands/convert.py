@@ -39,6 +39,10 @@ def convert(
         str,
         typer.Option(help="MindSpore Lite's fused operators to use: All, BatchMatmulToMatmul, ..."),
     ] = "",
+    kernels: Annotated[
+        str,
+        typer.Option(help="How kernels are to be written: what doctor --operators says."),
+    ] = "",
     drop_onnx: Annotated[
         bool, typer.Option("--drop-onnx", help="Delete the ONNX files of converted graphs.")
     ] = False,
@@ -52,6 +56,7 @@ def convert(
     from q35chat.text import quoted
     from q35export.ascend.converter import find_converter
     from q35export.ascend.converter_config import CompilerSettings
+    from q35export.ascend.forms import KernelForms
     from q35export.ascend.mindir import convert as convert_graphs
     from q35export.progress import reporter_for
 
@@ -62,6 +67,7 @@ def convert(
     if not re.fullmatch(r"(\w+(,\w+)*)?", plugin_custom_ops, re.ASCII):
         raise UsageError("--plugin-custom-ops takes names with commas between them")
     settings = CompilerSettings(precision_mode, mixed_list, plugin_custom_ops)
+    forms = KernelForms.parse(kernels)
     console = Console.standard()
     tool = find_converter(converter, python, cann_version(Places.here()))
     for line in estimate(graph_sizes(Bundle.open(bundle, check="names"))):
@@ -69,7 +75,7 @@ def convert(
     if tool is not None:
         console.note(f"converting with {tool.name}")
     with reporter_for(console.err) as reporter:
-        result = convert_graphs(bundle, tool, reporter, settings, drop_onnx=drop_onnx)
+        result = convert_graphs(bundle, tool, reporter, settings, forms=forms, drop_onnx=drop_onnx)
     if result.status == "no-converter":
         console.note(
             "no converter here: copy the bundle to the NPU host, source CANN's set_env.sh there, "

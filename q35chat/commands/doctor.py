@@ -31,6 +31,7 @@ from q35chat.text import readable_size, safe_line, timestamp
 if TYPE_CHECKING:
     from q35chat.diagnosis.checks import Check, Group
     from q35export.ascend.converter import Converter
+    from q35export.ascend.forms import KernelForms
     from q35export.ascend.operator_cases import OperatorCase
     from q35export.verify.metrics import Difference
 
@@ -260,7 +261,7 @@ def try_operators(
     that the model needs does not work. Raises OutputError for a report that cannot be written."""
     from q35chat.ascend.diagnosis import Places, cann_version
     from q35export.ascend.converter import find_converter
-    from q35export.ascend.operator_cases import operator_cases
+    from q35export.ascend.operator_cases import operator_cases, working_forms
 
     tool = find_converter(converter, None, cann_version(Places.here()))
     if tool is None:
@@ -269,17 +270,32 @@ def try_operators(
     tool.check()
     path = report or Path(f"q35chat-operators-{datetime.date.today():%Y%m%d}.json")
     outcomes: list[Outcome] = []
+    tried = list(cases or operator_cases())
     with tempfile.TemporaryDirectory(prefix="q35chat-operators-") as folder:
-        for number, case in enumerate(cases or operator_cases()):
+        for number, case in enumerate(tried):
             started = Outcome(case.name, case.required, "started")
             _write(path, _report([*outcomes, started], groups, tool))
             outcome = _try(case, tool, Path(folder) / str(number), device_id)
             outcomes.append(outcome)
             console.note(f"{'ok' if outcome.passed else outcome.stage:12} {outcome.name}"
                          f"{_numbers(outcome)}")  # fmt: skip
-    _write(path, _report(outcomes, groups, tool))
+    forms = working_forms([(case, one.passed) for case, one in zip(tried, outcomes, strict=True)])
+    console.note(_advised(forms))
+    _write(path, _report(outcomes, groups, tool, forms))
     console.note(f"report: {path}")
-    return 0 if all(outcome.passed or not outcome.required for outcome in outcomes) else 1
+    return 1 if forms is None else 0
+
+
+def _advised(forms: KernelForms | None) -> str:
+    """How a bundle is to be converted after all that."""
+    if forms is None:
+        return (
+            "a kernel works in no way: export with --no-fused-prefill and --no-fused-decode, "
+            "and send the report"
+        )
+    if not str(forms):
+        return "the kernels work as bundles have them"
+    return f"convert with --kernels {forms}: the first way that works here"
 
 
 def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> Outcome:
@@ -369,7 +385,12 @@ def _write(path: Path, text: str) -> None:
         ) from error
 
 
-def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converter) -> str:
+def _report(
+    outcomes: Sequence[Outcome],
+    groups: Sequence[Group],
+    tool: Converter,
+    forms: KernelForms | None = None,
+) -> str:
     """Everything that whoever reads it must know, without names of the user and the machine."""
     import json
 
@@ -377,6 +398,7 @@ def _report(outcomes: Sequence[Outcome], groups: Sequence[Group], tool: Converte
         "q35chat": __version__,
         "created": timestamp(),
         "converter": tool.name,
+        "kernels": None if forms is None else str(forms),
         "outcomes": [asdict(outcome) for outcome in outcomes],
         "machine": [asdict(group) for group in groups],
     }

@@ -217,6 +217,25 @@ def test_a_growing_cache_gives_the_same_tokens(
     assert npu.aliased == 0
 
 
+def test_a_prefill_whose_kernel_takes_no_state_begins_anew(graphs: Open) -> None:
+    decoder, whole = graphs(kernels="fresh-prefill").decoder(), graphs().decoder()
+    tokens = read(decoder, IDS)
+    np.testing.assert_array_equal(tokens, read(whole, IDS))
+    more = list(range(20, 32))
+    logits = read(decoder, more)
+
+    assert "from the first token on" in decoder.route
+    np.testing.assert_allclose(logits, read(whole, more), atol=0.02)
+
+
+def test_a_prefill_whose_kernel_takes_no_padding_gets_none(graphs: Open) -> None:
+    decoder, whole = graphs(kernels="exact-prefill").decoder(), graphs().decoder()
+    logits = read(decoder, IDS)
+
+    assert decoder.route.startswith("11 tokens: prefill 8, then decode 3, about")
+    np.testing.assert_allclose(logits, read(whole, IDS), atol=0.02)
+
+
 def test_a_growing_cache_goes_back_to_another_conversation(graphs: Open) -> None:
     decoder, whole = (graphs({"fused_decode": False}).decoder() for _ in range(2))
     read(decoder, IDS)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.ascend.diagnosis import KERNELS
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
 from q35chat.errors import BundleError, ExportError, UsageError
 from q35export.ascend import lite_worker
 from q35export.ascend.converter import find_converter
 from q35export.ascend.converter_config import CompilerSettings
+from q35export.ascend.forms import KernelForms
 from q35export.ascend.mindir import convert, converted_graph
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
@@ -21,7 +23,7 @@ from q35export.request import ExportRequest
 from q35export.staging import exclusive
 from tests.export.bundles import names
 from tests.support.checkpoints import make_checkpoint
-from tests.support.converter import install_converter
+from tests.support.converter import install_converter, vendor
 from tests.support.exported import export_bundle
 from tests.support.imports import ROOT
 
@@ -142,6 +144,39 @@ def test_other_settings_convert_again_and_are_recorded(
     assert "[ascend_context]\nplugin_custom_ops=All\n" in text
     assert convert(out, find_converter(), reporter(), mixed).status == "up-to-date"
     assert Bundle.open(out, check="full").manifest.graphs == CONVERTED
+
+
+def test_other_forms_of_the_kernels_convert_decode_again_over_the_same_weights(
+    out: Path, tool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CONVERTER_BINDS", "position")
+    with pytest.raises(ExportError, match="decode was not converted: a Custom operator has no ker"):
+        convert(out, find_converter(), reporter())
+    forms = KernelForms.parse("ordered-inputs")
+    weights = (out / "decode" / "model.bin").stat().st_mtime_ns
+
+    assert convert(out, find_converter(), reporter(), forms=forms).converted == ("decode",)
+    bundle = Bundle.open(out, check="full")
+    assert bundle.manifest.options["decode"]["kernels"] == "ordered-inputs"
+    assert "decode/kernels.onnx" in bundle.manifest.files
+    assert (out / "decode" / "model.bin").stat().st_mtime_ns == weights
+    assert convert(out, None, reporter(), forms=forms).status == "up-to-date"
+    monkeypatch.delenv("FAKE_CONVERTER_BINDS")
+    assert convert(out, find_converter(), reporter()).converted == ("decode",)
+    assert not (out / "decode" / "kernels.onnx").exists()
+    assert Bundle.open(out, check="full").manifest.graphs == CONVERTED
+
+
+def test_what_a_prefill_must_not_be_asked_is_recorded_without_converting_it_again(
+    out: Path, tool: Path
+) -> None:
+    convert(out, find_converter(), reporter())
+    tool.unlink()
+    forms = KernelForms.parse("exact-prefill")
+
+    assert convert(out, None, reporter(), forms=forms).converted == ("prefill",)
+    assert Bundle.open(out, check="full").manifest.options["prefill"]["kernels"] == "exact-prefill"
+    assert convert(out, None, reporter(), forms=forms).status == "up-to-date"
 
 
 def test_other_settings_need_the_onnx_files(out: Path, tool: Path) -> None:
@@ -301,6 +336,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(folder.parent))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("MSLITE_HOME", raising=False)
+    package = vendor(tmp_path / "vendor", *KERNELS)
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(package))
 
 
 def test_the_python_package_converts_in_a_process_of_its_own(out: Path, package: None) -> None:

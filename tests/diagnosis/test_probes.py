@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ from q35chat.ascend.diagnosis import KERNELS, Places
 from q35chat.diagnosis import bundle, machine
 from q35chat.diagnosis.checks import Check, Group, run_probe
 from q35chat.diagnosis.machine import Library
-
-LIST = "op_impl/ai_core/tbe/config/ascend310p/aic-ascend310p-ops-info.json"
+from tests.support.converter import LIST, vendor
 
 
 def only(checks: Iterator[Check]) -> Check:
@@ -172,14 +170,6 @@ def test_driver_and_devices(tmp_path: Path) -> None:
 
 def test_no_driver_and_no_device_are_missing(tmp_path: Path) -> None:
     assert [check.status for check in ascend.driver(places(tmp_path))] == ["missing", "missing"]
-
-
-def vendor(folder: Path, *kernels: str) -> Path:
-    """A vendor package that lists `kernels`."""
-    file = folder / LIST
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({kernel: {} for kernel in kernels}), encoding="utf-8")
-    return folder
 
 
 def kernels(tmp_path: Path, *folders: Path) -> Check:

@@ -9,7 +9,8 @@ import socket
 import sys
 
 if __name__ == "__main__":
-    fakes = {name: value for name, value in os.environ.items() if name.startswith("FAKE_")}
+    read = ("FAKE_", "ASCEND_CUSTOM_OPP_PATH")
+    fakes = {name: value for name, value in os.environ.items() if name.startswith(read)}
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(sys.argv[1])
         asked = [os.getcwd(), sys.argv[2:], fakes]  # noqa: PTH109 - pathlib takes long to import

@@ -2,16 +2,21 @@
 
 Writes files of the MindSpore Lite stand-in. `FAKE_CONVERTER_FAILS` names a failure of the real one
 by its log; `FAKE_CONVERTER_ONLY` fails every graph but that one; with `FAKE_CONVERTER_RENAMES`
-tensors lose their names.
+tensors lose their names; with `FAKE_CONVERTER_BINDS` "position" it binds the inputs of a kernel one
+after the other, as the converter of 2.7, which reads no `input_index`. The kernels of the delta
+rules are those that the packages on `ASCEND_CUSTOM_OPP_PATH` list.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import onnx
 
 from q35export.ascend.converter_config import PRECISION_MODES, read_inputs
 from tests.doubles.mindspore_lite.modelfile import write_model
@@ -63,12 +68,35 @@ def checked_shapes(model: Path, options: dict[str, str]) -> tuple[str, str]:
     return template, dims
 
 
+def refused(model: Path, fakes: Mapping[str, str]) -> str:
+    """What of the Custom nodes has no kernel, or another type than the input that it is bound to; a
+    line of the log, empty where all are good."""
+    listed: set[str] = {"Scatter", "IncreFlashAttention"}  # CANN's own
+    for folder in filter(None, fakes.get("ASCEND_CUSTOM_OPP_PATH", "").split(":")):
+        for file in Path(folder).rglob("aic-*-ops-info.json"):
+            listed |= set(json.loads(file.read_text(encoding="utf-8")))
+    for node in onnx.load(model, load_external_data=False).graph.node:
+        if node.op_type != "Custom":
+            continue
+        told = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        kind = told["type"].decode()
+        if kind not in listed:
+            return FAILURES["no-vendor"].replace("RecurrentGatedDeltaRule", kind)
+        gap = told["input_index"] != list(range(len(node.input)))
+        if gap and fakes.get("FAKE_CONVERTER_BINDS") == "position":
+            name = told["input_names"][len(node.input) - 1].decode()
+            return f"[ERROR] GE(1,x):t [a.cc:1] Infer] {kind}: input {name} does not take DT_INT32"
+    return ""
+
+
 def convert(model: Path, output: Path, config_file: Path, fakes: Mapping[str, str]) -> str:
     """Write the model file of `output`; the log where it fails."""
     only = fakes.get("FAKE_CONVERTER_ONLY", output.name)
     failure = fakes.get("FAKE_CONVERTER_FAILS", "no-memory" if only != output.name else "")
     if failure:
         return FAILURES[failure] + "\n"
+    if log := refused(model, fakes):
+        return log + "\n"
     config = sections(config_file)
     compiler = config["acl_init_options"]
     assert compiler.pop("ge.exec.precision_mode") in PRECISION_MODES

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from q35chat.ascend.diagnosis import KERNELS
 from tests.doubles import fake_converter
 from tests.support.imports import ROOT
+
+LIST = "op_impl/ai_core/tbe/config/ascend310p/aic-ascend310p-ops-info.json"
 
 
 class Request(socketserver.StreamRequestHandler):
@@ -35,9 +38,19 @@ def serving() -> str:
     return path
 
 
+def vendor(folder: Path, *kernels: str) -> Path:
+    """A vendor package that lists `kernels`."""
+    file = folder / LIST
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({kernel: {} for kernel in kernels}), encoding="utf-8")
+    return folder
+
+
 def install_converter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put `converter_lite` into `folder` and that folder in front of PATH."""
+    """Put `converter_lite` into `folder` and that folder in front of PATH; the delta rules come in
+    a vendor package."""
     folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(vendor(folder / "vendor", *KERNELS)))
     tool = folder / "converter_lite"
     program = f"'{sys.executable}' -IS '{ROOT}/tests/doubles/converter_lite.py' '{serving()}'"
     tool.write_text(f'#!/bin/sh\nexec {program} "$@"\n', encoding="utf-8")

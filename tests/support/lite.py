@@ -11,6 +11,7 @@ from q35chat.ascend.gears import Costs, Gear
 from q35chat.ascend.mindspore_lite import LiteSession
 from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.options import NpuOptions
+from q35chat.ascend.prefill import TOLD
 from q35chat.ascend.residency import Mode, Residency
 from q35export.ascend.converter_config import read_inputs, shapes
 from q35export.ascend.reference import GraphExecutor
@@ -64,6 +65,7 @@ class LiteGraphs:
     mode: Mode = "both"
     weights: int = 1 << 20
     loaders: dict[str, str] = field(default_factory=dict)
+    kernels: str = ""
     log: NativeLog = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -80,7 +82,10 @@ class LiteGraphs:
             )
         told = {}
         if kind == "prefill" and kind not in self.loaders:
-            told = {"q35chat.logits": "last"}  # as the manifest of an export of ours tells
+            told = {
+                "q35chat.logits": "last",
+                TOLD: self.kernels,
+            }  # as the manifest of an export of ours tells
         return LiteSession(
             path, kind, self.device, self.log, residency=self.residency, metadata=told
         )

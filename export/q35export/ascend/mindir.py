@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import onnx_ir as ir
+
 from q35chat.bundle.bundle import Bundle, FileEntry, Manifest
 from q35chat.errors import ExportError, Remedy
 from q35chat.text import readable_size
@@ -22,6 +24,7 @@ from q35export.ascend.converter_config import (
     config_text,
     read_inputs,
 )
+from q35export.ascend.forms import AS_EXPORTED, KernelForms, rewrite
 from q35export.progress import Reporter
 from q35export.request import COMPONENTS
 from q35export.staging import (
@@ -35,6 +38,7 @@ from q35export.write import file_entry
 
 CONFIG_FILE = "converter.ini"
 _STAGING = ".converting"
+_REWRITTEN = "kernels.onnx"  # the graph in other forms of its kernels
 _TARGET = "ascend-310p"
 _SPREAD = 2.2  # 21 GB for a 4B prefill of 9.7 GB
 
@@ -56,20 +60,23 @@ def convert(
     reporter: Reporter,
     settings: CompilerSettings = DEFAULT_SETTINGS,
     *,
+    forms: KernelForms = AS_EXPORTED,
     drop_onnx: bool = False,
 ) -> ConvertResult:
-    """Convert what is left of the bundle at `path`, and what was converted with other settings.
+    """Convert what is left of the bundle at `path`, and what was converted with other settings or
+    `forms` of its kernels.
 
     A result that was made by hand is taken over. `drop_onnx` deletes the ONNX files of converted
     graphs. Raises BundleError, and ExportError, which also tells who else is writing the bundle.
     """
     manifest = Bundle.open(path).manifest
-    if not drop_onnx and all(_is_done(manifest, name, settings) for name in manifest.graphs):
+    way = _Way(settings, forms)
+    if not drop_onnx and all(way.made(manifest, name) for name in manifest.graphs):
         return ConvertResult("up-to-date", before=tuple(manifest.graphs))
     try:
         with sigterm_raises(), exclusive(path.resolve(), "a conversion"):
             clear_leftovers(path)
-            return _converted(path, converter, reporter, settings, drop_onnx=drop_onnx)
+            return _converted(path, converter, reporter, way, drop_onnx=drop_onnx)
     except OSError as error:
         place = error.filename or path
         raise ExportError(
@@ -78,11 +85,45 @@ def convert(
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a bundle is to be converted."""
+
+    settings: CompilerSettings
+    forms: KernelForms
+
+    def made(self, manifest: Manifest, name: str) -> bool:
+        """Whether the graph was converted so, or so that nobody recorded how."""
+        options = manifest.options.get(name, {})
+        same = options.get("kernels", "") == str(self.forms.of(name))
+        return is_converted(manifest, name) and self.compiled(manifest, name) and same
+
+    def compiled(self, manifest: Manifest, name: str) -> bool:
+        """Whether a converted graph need not be converted again. What is asked of a prefill is for
+        its runtime."""
+        options = manifest.options.get(name, {})
+        said = options.get("compiler", self.settings.text())
+        same = name == "prefill" or options.get("kernels", "") == str(self.forms.of(name))
+        return said == self.settings.text() and same
+
+    def graph(self, name: str) -> str:
+        """The ONNX file that is converted, in the bundle."""
+        rewritten = name == "decode" and self.forms.of(name) != AS_EXPORTED
+        return f"{name}/{_REWRITTEN}" if rewritten else _onnx(name)
+
+    def write_graph(self, path: Path, name: str) -> None:
+        """Write that file where it is not the exported one; its weights are those of that."""
+        if self.graph(name) != _onnx(name):
+            model = ir.load(path / _onnx(name))
+            rewrite(model, self.forms.of(name))
+            ir.save(model, path / self.graph(name))
+
+
 def _converted(
     path: Path,
     converter: Converter | None,
     reporter: Reporter,
-    settings: CompilerSettings,
+    way: _Way,
     *,
     drop_onnx: bool,
 ) -> ConvertResult:
@@ -94,23 +135,24 @@ def _converted(
             target=_TARGET,
         )
     names = [name for name in COMPONENTS[_TARGET] if name in bundle.manifest.graphs]
-    before = tuple(name for name in names if _is_done(bundle.manifest, name, settings))
+    before = tuple(name for name in names if way.made(bundle.manifest, name))
     if converter is not None and before != tuple(names):
         converter.check()
     converted, commands = [], []
     for name in names:
         if name in before:
             continue
-        if is_converted(bundle.manifest, name):
+        if is_converted(bundle.manifest, name) and not way.compiled(bundle.manifest, name):
             _forget(path, name)
-        config = _write_config(bundle, name, settings)
+        config = _write_config(bundle, name, way.settings)
         if converted_graph(path / name, name) is None:
+            way.write_graph(path, name)
+            graph = way.graph(name)
             if converter is None:
-                graph = _onnx(name)
                 commands.append(command_text(graph, f"{name}/{CONFIG_FILE}", f"{name}/{name}"))
                 continue
-            _convert(bundle, name, config, converter, reporter)
-        _record(path, name, settings, reporter)
+            _convert(bundle, name, graph, config, converter, reporter)
+        _record(path, name, way, reporter)
         converted.append(name)
     if drop_onnx:
         _drop_onnx(path)
@@ -122,12 +164,6 @@ def _converted(
 def is_converted(manifest: Manifest, name: str) -> bool:
     """Whether the graph `name` is recorded as converted."""
     return manifest.graphs[name].endswith(".mindir")
-
-
-def _is_done(manifest: Manifest, name: str, settings: CompilerSettings) -> bool:
-    """Whether the graph was converted so, or so that nobody recorded how."""
-    said = manifest.options.get(name, {}).get("compiler", settings.text())
-    return is_converted(manifest, name) and said == settings.text()
 
 
 def _forget(path: Path, name: str) -> None:
@@ -151,6 +187,10 @@ def _onnx(name: str) -> str:
     return f"{name}/model.onnx"
 
 
+def _exported(name: str) -> tuple[str, ...]:
+    return (_onnx(name), f"{name}/{_REWRITTEN}", f"{name}/model.bin")
+
+
 def _write_config(bundle: Bundle, name: str, settings: CompilerSettings) -> Path:
     inputs = read_inputs(bundle.path / _onnx(name))
     text = config_text(inputs, bundle.manifest.model.spatial_merge_size**2, settings)
@@ -160,7 +200,12 @@ def _write_config(bundle: Bundle, name: str, settings: CompilerSettings) -> Path
 
 
 def _convert(
-    bundle: Bundle, name: str, config: Path, converter: Converter, reporter: Reporter
+    bundle: Bundle,
+    name: str,
+    graph: str,
+    config: Path,
+    converter: Converter,
+    reporter: Reporter,
 ) -> None:
     folder = (bundle.path / name).resolve()
     size = _graph_size(bundle.manifest, name)
@@ -180,7 +225,7 @@ def _convert(
     staging.mkdir()
     job = Job(
         name=name,
-        graph=(bundle.path / _onnx(name)).resolve(),
+        graph=(bundle.path / graph).resolve(),
         config=config.resolve(),
         output=staging / name,
         log=folder / "convert.log",
@@ -206,16 +251,21 @@ def _convert(
     reporter.end(name)
 
 
-def _record(path: Path, name: str, settings: CompilerSettings, reporter: Reporter) -> None:
+def _record(path: Path, name: str, way: _Way, reporter: Reporter) -> None:
     """Put the converted graph into the manifest, in one step."""
     made = converted_files(path / name, name)
     manifest = Bundle.open(path).manifest
     files = dict(manifest.files)
+    if way.graph(name) == _onnx(name):
+        (path / name / _REWRITTEN).unlink(missing_ok=True)
+    else:
+        made = (*made, path / way.graph(name))
     for file in (*made, path / name / CONFIG_FILE):
         files[file.relative_to(path).as_posix()] = file_entry(file)
     result = made[0].relative_to(path).as_posix()
     graphs = {**manifest.graphs, name: result}
-    how = {"converted": "mindir", "compiler": settings.text()}
+    how = {"converted": "mindir", "compiler": way.settings.text()}
+    how |= {"kernels": str(way.forms.of(name))}
     options = {**manifest.options, name: {**manifest.options.get(name, {}), **how}}
     replace_manifest(path, replace(manifest, files=files, graphs=graphs, options=options))
     reporter.note(f"{name}: {result} recorded")
@@ -228,7 +278,7 @@ def _drop_onnx(path: Path) -> None:
         name
         for name in manifest.files
         for graph in manifest.graphs
-        if is_converted(manifest, graph) and name in (_onnx(graph), f"{graph}/model.bin")
+        if is_converted(manifest, graph) and name in _exported(graph)
     ]
     files: Mapping[str, FileEntry] = {
         name: entry for name, entry in manifest.files.items() if name not in dropped

@@ -1,19 +1,20 @@
-"""The smallest graphs that try one kernel of the 310P each, with what must come out, as the
-reference executor has it.
+"""The smallest graphs that try one kernel of the 310P each, in each way that it may be written,
+with what must come out, as the reference executor has it; and what to do for those that fail.
 
 Shapes are those of the 4B model. Knows neither converter nor runtime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend import ops
+from q35export.ascend.forms import AS_EXPORTED, RECURRENT, RECURRENT_310P, KernelForms, rewrite
 from q35export.ascend.reference.kernels import attention, delta_rule, scattered
 from q35export.ascend.targets.standard import OPSET
 from q35export.graph import Array, Graph
@@ -24,6 +25,10 @@ ATTENTION = AttentionHeads(query=16, kv=4, dim=256)
 DELTA = DeltaHeads(key=16, value=32, key_dim=128, value_dim=128)
 TOKENS, VALID = 128, 100
 
+_INSTEAD = {
+    "continued": KernelForms(fresh_prefill=True),
+    "padded": KernelForms(exact_prefill=True),
+}
 Build = Callable[[Graph, Mapping[str, ir.Value]], Values]
 
 
@@ -31,7 +36,9 @@ Build = Callable[[Graph, Mapping[str, ir.Value]], Values]
 class OperatorCase:
     """One graph: its inputs, and its outputs `out_0`, `out_1` as the kernel must compute them.
 
-    `required` False marks what the model does not use: a failure there is news, not an error.
+    `required` False marks what the model does not use: a failure there is news, not an error. The
+    node is written in `forms`. Of the cases of one `choice`, those of one form have to work;
+    `instead` is what helps where this one does not.
     """
 
     name: str
@@ -39,6 +46,9 @@ class OperatorCase:
     outputs: tuple[Array, ...]
     build: Build
     required: bool = True
+    forms: KernelForms = AS_EXPORTED
+    choice: str = ""
+    instead: KernelForms | None = None
 
     def save(self, path: Path) -> None:
         """Write the ONNX file."""
@@ -51,7 +61,29 @@ class OperatorCase:
         for at, (value, array) in enumerate(zip(results, self.outputs, strict=True)):
             dtype = ir.DataType.from_numpy(array.dtype)
             graph.output(value, f"out_{at}", dtype, array.shape)
-        ir.save(graph.model({}), path)
+        model = graph.model({})
+        rewrite(model, self.forms)
+        ir.save(model, path)
+
+
+def working_forms(results: Sequence[tuple[OperatorCase, bool]]) -> KernelForms | None:
+    """The forms that a bundle needs after these cases passed or failed, the first that work; None
+    where there is no way."""
+    found, ways = AS_EXPORTED, dict[str, dict[KernelForms, bool]]()
+    for case, passed in results:
+        if case.choice:
+            tried = ways.setdefault(case.choice, {})
+            tried[case.forms] = tried.get(case.forms, True) and passed
+        elif not passed and case.instead:
+            found = found.joined(case.instead)
+        elif not passed and case.required:
+            return None
+    for tried in ways.values():
+        working = next((forms for forms, works in tried.items() if works), None)
+        if working is None:
+            return None
+        found = found.joined(working)
+    return found
 
 
 def operator_cases() -> Iterator[OperatorCase]:
@@ -59,12 +91,25 @@ def operator_cases() -> Iterator[OperatorCase]:
     for capacity in (17, 2048):
         yield _attention(capacity, expanded=True)
         yield _attention(capacity, expanded=False)
-        yield _scatter(capacity, 0)
-        yield _scatter(capacity, capacity - 1)
+        for forms in (AS_EXPORTED, KernelForms(selected_cache=True)):
+            yield _cache_write(capacity, 0, forms)
+            yield _cache_write(capacity, capacity - 1, forms)
     for kind in ("fresh", "continued", "padded"):
         yield _delta_rule("RecurrentGatedDeltaRule", kind, 1, valid=0)
+    yield from _other_recurrent_forms()
     for kind in ("fresh", "continued", "padded"):
         yield _delta_rule(f"ChunkGatedDeltaRule, {TOKENS} tokens", kind, TOKENS, valid=VALID)
+
+
+def _other_recurrent_forms() -> Iterator[OperatorCase]:
+    """The kernel's other name and the other order of its inputs, over a state."""
+    for name in (RECURRENT, RECURRENT_310P):
+        for ordered in (False, True):
+            forms = KernelForms(name == RECURRENT_310P, ordered)
+            if forms != AS_EXPORTED:
+                case = _delta_rule(name, "continued", 1, valid=0)
+                order = ", inputs in order" if ordered else ""
+                yield replace(case, name=f"{name}{order}, continued", forms=forms)
 
 
 def _attention(capacity: int, *, expanded: bool) -> OperatorCase:
@@ -96,7 +141,7 @@ def _attention(capacity: int, *, expanded: bool) -> OperatorCase:
     )
 
 
-def _scatter(capacity: int, slot: int) -> OperatorCase:
+def _cache_write(capacity: int, slot: int, forms: KernelForms) -> OperatorCase:
     random = np.random.default_rng(slot)
     shape = (1, ATTENTION.kv, capacity, ATTENTION.dim)
     cache, rows = _half(random, *shape), _half(random, 1, ATTENTION.kv, 1, ATTENTION.dim)
@@ -106,10 +151,12 @@ def _scatter(capacity: int, slot: int) -> OperatorCase:
         return (ops.scatter(graph, var, indices, updates, shape),)
 
     return OperatorCase(
-        name=f"Scatter, slot {slot} of {capacity}",
+        name=f"{'Selection' if forms.selected_cache else 'Scatter'}, slot {slot} of {capacity}",
         inputs={"var": cache, "indices": np.array([slot], np.int64), "updates": rows},
         outputs=(scattered(cache, slot, rows),),
         build=build,
+        forms=forms,
+        choice="cache",
     )
 
 
@@ -142,6 +189,8 @@ def _delta_rule(name: str, kind: str, tokens: int, valid: int) -> OperatorCase:
         inputs=inputs,
         outputs=delta_rule(inputs.values(), heads.scale),
         build=build,
+        choice="recurrent" if tokens == 1 else "",
+        instead=_INSTEAD.get(kind) if tokens > 1 else None,
     )
 
 

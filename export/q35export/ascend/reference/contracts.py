@@ -1,5 +1,5 @@
-"""What a `Custom` node of the 310P must say, attribute by attribute, for each of four kernels; and
-what arrays must be at a graph's boundary.
+"""What a `Custom` node of the 310P must say, attribute by attribute, for each of four kernels and
+in each way that sources have it; and what arrays must be at a graph's boundary.
 
 A node passes only with exactly these attributes: same names, same types, same values. Numbers that
 depend on the model are checked against the operands when the node runs (`kernels`).
@@ -43,62 +43,81 @@ def _definition(
     **attributes: tuple[int, Any],
 ) -> Definition:
     """Inputs and outputs by name, the places of those that are connected, and how many may be."""
-    named = {
+    named: dict[str, tuple[int, object]] = {
         "input_names": (STRINGS, inputs.split()),
         "optional_input_names": (STRINGS, optional.split()),
         "output_names": (STRINGS, outputs.split()),
-        "input_index": (INTS, index),
+        "input_index": (INTS, list(index) if isinstance(index, Sequence) else index),
     }
     return Definition(named | attributes, counts, len(outputs.split()))
 
 
-DEFINITIONS: dict[str, Definition] = {
-    "ChunkGatedDeltaRule": _definition(
-        "query key value beta initial_state actual_seq_lengths g",
-        "g",
-        "out final_state",
-        [0, 1, 2, 3, 4, 5, 6],
-        (7,),
-        output_num=(INT, 2),
-        dtype=(INT, 10),
-        scale_value=(FLOAT, OPEN),
-    ),
-    "RecurrentGatedDeltaRule": _definition(
-        "query key value beta state actual_seq_lengths ssm_state_indices g gk num_accepted_tokens",
-        "g gk num_accepted_tokens",
+def _recurrent(names: str, optional: str, index: Sequence[int]) -> Definition:
+    """One token; the last names are those that sources order in two ways."""
+    return _definition(
+        f"query key value beta state actual_seq_lengths ssm_state_indices {names}",
+        optional,
         "out state",
-        [0, 1, 2, 3, 4, 5, 6, 7, 9],
+        index,
         (9,),
         output_num=(INT, 2),
         output_types=(INTS, [42, 42]),
         outputs_shape=(STRING, OPEN),
         dtype=(INT, 10),
         scale_value=(FLOAT, OPEN),
+    )
+
+
+_GAP = "g gk num_accepted_tokens"
+_ORDERED = "g num_accepted_tokens gk"
+_RECURRENT = (
+    _recurrent(_GAP, _GAP, (0, 1, 2, 3, 4, 5, 6, 7, 9)),
+    _recurrent(_ORDERED, _ORDERED, range(9)),
+)
+DEFINITIONS: dict[str, tuple[Definition, ...]] = {
+    "ChunkGatedDeltaRule": (
+        _definition(
+            "query key value beta initial_state actual_seq_lengths g",
+            "g",
+            "out final_state",
+            [0, 1, 2, 3, 4, 5, 6],
+            (7,),
+            output_num=(INT, 2),
+            dtype=(INT, 10),
+            scale_value=(FLOAT, OPEN),
+        ),
     ),
-    "Scatter": _definition(
-        "var indices updates",
-        "",
-        "var",
-        [0, 1, 2],
-        (3,),
-        reduce=(STRING, "update"),
-        axis=(INT, 2),
+    "RecurrentGatedDeltaRule": _RECURRENT,
+    "RecurrentGatedDeltaRule310P": _RECURRENT,
+    "Scatter": (
+        _definition(
+            "var indices updates",
+            "",
+            "var",
+            [0, 1, 2],
+            (3,),
+            reduce=(STRING, "update"),
+            axis=(INT, 2),
+        ),
     ),
-    "IncreFlashAttention": _definition(
-        "query key value atten_mask",
-        "atten_mask",
-        "attention_out",
-        OPEN,
-        (3, 4),
-        output_num=(INT, 1),
-        num_heads=(INT, OPEN),
-        num_key_value_heads=(INT, OPEN),
-        scale_value=(FLOAT, OPEN),
-        input_layout=(STRING, "BNSD"),
-        block_size=(INT, 0),
-        inner_precise=(INT, 1),
+    "IncreFlashAttention": (
+        _definition(
+            "query key value atten_mask",
+            "atten_mask",
+            "attention_out",
+            OPEN,
+            (3, 4),
+            output_num=(INT, 1),
+            num_heads=(INT, OPEN),
+            num_key_value_heads=(INT, OPEN),
+            scale_value=(FLOAT, OPEN),
+            input_layout=(STRING, "BNSD"),
+            block_size=(INT, 0),
+            inner_precise=(INT, 1),
+        ),
     ),
 }
+"""The ways in which each kernel may be written; the names of the inputs say which is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +135,12 @@ def read_custom(node: onnx.NodeProto) -> CustomNode:
     """Check a `Custom` node; ExportError says what of it differs from the definition."""
     found = {attribute.name: attribute for attribute in node.attribute}
     kind = _value(found["type"]) if "type" in found else None
-    definition = DEFINITIONS.get(str(kind))
-    if definition is None or found["type"].type != STRING:
+    ways = DEFINITIONS.get(str(kind), ())
+    if not ways or found["type"].type != STRING:
         raise ExportError(f"node {node.name}: no kernel is known for the Custom type {kind!r}")
+    names = _value(found["input_names"]) if "input_names" in found else None
+    meant = (way for way in ways if way.attributes["input_names"][1] == names)
+    definition = next(meant, ways[0])
     where = f"node {node.name} ({kind})"
     expected = {"type": (STRING, kind), **definition.attributes}
     if found.keys() != expected.keys():

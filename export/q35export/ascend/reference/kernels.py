@@ -116,6 +116,7 @@ def attention(query: Array, key: Array, value: Array, blocked: Array, scale: flo
 KERNELS: Mapping[str, Kernel] = {
     "ChunkGatedDeltaRule": chunk_gated_delta_rule,
     "RecurrentGatedDeltaRule": recurrent_gated_delta_rule,
+    "RecurrentGatedDeltaRule310P": recurrent_gated_delta_rule,
     "Scatter": scatter,
     "IncreFlashAttention": incre_flash_attention,
 }
