@@ -40,6 +40,7 @@ class Commands(TyperGroup):
     NAMES: ClassVar = (
         "chat",
         "ask",
+        "serve",
         "export",
         "verify",
         "convert",

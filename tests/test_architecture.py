@@ -46,6 +46,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "q35chat.endpoint": ("q35chat.chat", "q35chat.vision"),
     "q35chat.store": ("q35chat.chat", "q35chat.states"),
     "q35chat.tui": ("q35chat.chat",),
+    "q35chat.server": ("q35chat.chat",),
     "q35chat.diagnosis": ("q35chat.bundle", "q35chat.runtimes"),
     "q35chat.cli": ("q35chat",),
     "q35chat.commands": ("q35chat", "q35export"),
@@ -61,6 +62,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
 OWNERS: dict[str, tuple[str, ...]] = {
     "torch": ("q35export.verify",),
     "textual": ("q35chat.tui",),
+    "starlette": ("q35chat.server",),
+    "prometheus_client": ("q35chat.server",),
+    "uvicorn": ("q35chat.commands.serve",),
     "onnxruntime": (
         "q35chat.runtimes.onnxruntime",
         "q35export.ascend.reference",

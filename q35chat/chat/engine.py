@@ -15,19 +15,25 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.chat.checkpoint import ChatFiles
 from q35chat.chat.events import Event, PromptPlan
 from q35chat.chat.model import Model
-from q35chat.chat.prompt.kept import KeptStates
+from q35chat.chat.prompt.kept import KeptStates, Pool
 from q35chat.chat.prompt.pictures import SEES_NONE, ModelPictures
 from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate, Prompt
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
 from q35chat.chat.turn.reading import read_ahead
-from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
+from q35chat.chat.values import (
+    Attachment,
+    ChatSettings,
+    SamplingSettings,
+    Tools,
+    Turn,
+    TurnOptions,
+)
 from q35chat.engine.decoder import Decoder, OpenGraph, Runtime, TextModel
 from q35chat.engine.encoder import NoGeometryError
 from q35chat.engine.session import GraphSession
-from q35chat.errors import BundleError, CapacityError, Remedy
-from q35chat.states.pool import StatePool
+from q35chat.errors import BundleError, CapacityError, Remedy, UsageError
 from q35chat.user_input import Speculate
 
 _SHORT = 16  # characters a slot that are left to the exact count
@@ -60,7 +66,7 @@ class ChatEngine:
         is_demo: bool = False,
         snapshot_bytes: int = DEFAULT_BUDGET,
         speculate: Speculate = "auto",
-        states: StatePool | None = None,
+        states: Pool | None = None,
     ) -> ChatEngine:
         """Load tokenizer and graphs; slow. `device` is for display only. What `states` holds of the
         bundle is not read again.
@@ -122,6 +128,15 @@ class ChatEngine:
         """End the making of a prompt, as `ChatBackend` says."""
         self._model.tokenizer.interrupt(leaving=leaving)
 
+    @property
+    def slots_used(self) -> int:
+        """Slots that the state holds; during a run that of a moment."""
+        return self._model.decoder.used
+
+    def attach_data(self, data: bytes, name: str, max_tokens: int) -> Attachment:
+        """Decode, check and measure a picture that is no file. Raises PictureError."""
+        return self._model.pictures.attach_data(data, name, max_tokens)
+
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
         return self._model.pictures.attach(path, max_tokens)
@@ -129,14 +144,27 @@ class ChatEngine:
     def plan(self, turns: Sequence[Turn], settings: ChatSettings) -> PromptPlan:
         """What `run` would read, for any thread. A question that is too long by far is refused
         without tokenising it."""
-        return plan_of(self._model, self._prompt(turns, settings))
+        return self.plan_prompt(self.prompt(turns, settings))
+
+    def plan_prompt(self, prompt: Prompt) -> PromptPlan:
+        """What `answer` would read, for any thread."""
+        return plan_of(self._model, prompt)
 
     def run(
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
     ) -> Iterator[Event]:
         """The events of a turn, computed as consumed, as `ChatBackend` says."""
-        prompt = self._prompt(turns, settings)
-        return TurnGenerator(self._model, prompt, settings, should_stop).events()
+        return self.answer(self.prompt(turns, settings), settings, should_stop)
+
+    def answer(
+        self,
+        prompt: Prompt,
+        settings: ChatSettings,
+        should_stop: Callable[[], bool],
+        options: TurnOptions = TurnOptions(),  # noqa: B008  (a value)
+    ) -> Iterator[Event]:
+        """The events of a turn whose prompt is made already, as `run` has them."""
+        return TurnGenerator(self._model, prompt, settings, should_stop, options).events()
 
     def read_ahead(
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
@@ -146,7 +174,7 @@ class ChatEngine:
         Nothing is done where that takes more than reading the answer once more.
         """
         if self._model.decoder.reads_in_parts:
-            prompt = self._prompt((*turns, Turn("user", "")), settings)
+            prompt = self.prompt((*turns, Turn("user", "")), settings)
             read_ahead(self._model, prompt, should_stop)
 
     def keep(
@@ -160,11 +188,37 @@ class ChatEngine:
     ) -> None:
         """Keep the state for a follow-up of `turns`, as `ChatBackend` says."""
         if self._model.kept is not None:
-            prompt = self._prompt((*turns, Turn("user", "")), settings)
+            prompt = self.prompt((*turns, Turn("user", "")), settings)
+            self.keep_prompt(prompt, chat, should_stop, shared=shared)
+
+    def keep_prompt(
+        self, prompt: Prompt, chat: str, should_stop: Callable[[], bool], *, shared: bool = False
+    ) -> None:
+        """Keep what the state has of `prompt`, that of a follow-up, as `keep` does."""
+        if self._model.kept is not None:
             ends = prompt.shared if shared else ()
             self._model.kept.keep(prompt.keys, chat, ends, should_stop)
 
-    def _prompt(self, turns: Sequence[Turn], settings: ChatSettings) -> Prompt:
+    def text_prompt(self, text: str | Sequence[int]) -> Prompt:
+        """A prompt of text alone, or of token ids: no template is around it. For any thread. Raises
+        UsageError for what no text is, CapacityError for what is too long by far."""
+        if isinstance(text, str):
+            self._check_length(text)
+            text = self.tokenizer.encode(text)
+        rows = self._model.decoder.vocab_size
+        wrong = [one for one in text if not 0 <= one < rows or one == self._model.image_token_id]
+        if wrong or not text:
+            raise UsageError(
+                f"the token {wrong[0]} is none of a text: ids are less than {rows:,}"
+                if wrong
+                else "the prompt is empty: give at least one token"
+            )
+        return Prompt.of_text(text)
+
+    def prompt(self, turns: Sequence[Turn], settings: ChatSettings, tools: Tools = ()) -> Prompt:
+        """What the model reads of `turns` where it may call `tools`. For any thread. Raises
+        CapacityError for a question that is too long by far, BundleError where the template
+        refuses, PictureError."""
         if turns[-1].role == "user":
             self._check_length(turns[-1].text)
         if settings.system_prompt:
@@ -180,6 +234,7 @@ class ChatEngine:
             thinking=settings.thinking,
             effort=settings.reasoning_effort,
             preserve=settings.preserve_thinking,
+            tools=tools,
         )
         self._check_ids(prompt)
         return prompt

@@ -54,13 +54,22 @@ class PrefillProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Likelihood:
+    """The logarithmic probability that the model gave a token, and the likeliest ids with theirs,
+    best first; before temperature, filters and penalties."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """One sampled token. `text` may be empty while a character is incomplete.
 
     `id` is None where it is not known. `made` is how many tokens the text stands for: none where it
     was held back and is released at the end of the turn, several where a server sends them
     together; the clocks are those of one of them. Both are 0 for the first token, which comes out
-    of reading the prompt.
+    of reading the prompt. `likelihood` is there where it was asked for.
     """
 
     id: int | None
@@ -70,6 +79,7 @@ class Token:
     wall_ms: float
     slots_free: int
     made: int = 1
+    likelihood: Likelihood | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 from q35chat.chat.events import FinishReason
-from q35chat.engine.rules import SamplingSettings
+from q35chat.engine.rules import Constraint, SamplingSettings
 
 __all__ = [
     "EFFORT",
@@ -17,10 +18,12 @@ __all__ = [
     "Role",
     "SamplingSettings",
     "TemplateOffers",
+    "ToolCall",
     "Turn",
+    "TurnOptions",
 ]
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 EFFORT, PRESERVE = "reasoning_effort", "preserve_thinking"
 """Variables of chat templates."""
 HEADING = "What was said before, in short"
@@ -40,8 +43,17 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model asked for; `arguments` is the text of a JSON object."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
-    """One message. Pictures come before the text. An assistant turn keeps the model's own ids."""
+    """One message. Pictures come before the text. An assistant turn keeps the model's own ids, and
+    the `calls` that are not in its text; a turn of a tool is what a call gave."""
 
     role: Role
     text: str
@@ -49,6 +61,25 @@ class Turn:
     reasoning: str = ""
     token_ids: tuple[int, ...] = ()
     finish: FinishReason | None = None
+    calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """What a program may want of one turn beside its settings.
+
+    `max_tokens` limits all that is written, reasoning included; `top_logprobs` wants each token's
+    logarithmic probability, with those of so many of the likeliest; `constraint` says which tokens
+    the answer may go on with, and is of this turn alone.
+    """
+
+    max_tokens: int | None = None
+    top_logprobs: int | None = None
+    constraint: Constraint | None = None
+
+
+Tools = tuple[Mapping[str, Any], ...]
+"""Tools as a chat template is given them: functions with their JSON schemas."""
 
 
 @dataclass(frozen=True, slots=True)

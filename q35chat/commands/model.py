@@ -27,6 +27,8 @@ from q35chat.settings import Settings
 from q35chat.user_input import Speculate, typed_path
 
 if TYPE_CHECKING:
+    from q35chat.chat.engine import ChatEngine
+    from q35chat.chat.prompt.kept import Pool
     from q35chat.endpoint.choice import EndpointChoice
     from q35chat.engine.decoder import OpenGraph, Runtime
     from q35chat.engine.session import GraphSession
@@ -146,6 +148,16 @@ def load_endpoint(choice: EndpointChoice) -> LoadedModel:
 
 def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     """Load the bundle; slow. Raises BundleError or RuntimeFailure."""
+    from q35chat.states.pool import StatePool
+    from q35chat.store.folder import states_folder
+
+    limit = choice.state_cache_mib << 20
+    engine = load_engine(choice, threads, StatePool(states_folder(), limit) if limit else None)
+    return LoadedModel(engine, engine.sampling_defaults)
+
+
+def load_engine(choice: ModelChoice, threads: int | None, states: Pool | None) -> ChatEngine:
+    """Load the bundle, over a pool of `states`; slow. Raises BundleError or RuntimeFailure."""
     bundle = open_bundle(choice.path)
 
     from q35chat.chat.prompt.tokenizer_process import PROCESS
@@ -153,23 +165,19 @@ def load_model(choice: ModelChoice, threads: int | None) -> LoadedModel:
     PROCESS.start()  # it loads its libraries while this process loads its own
 
     from q35chat.chat.engine import ChatEngine
-    from q35chat.states.pool import StatePool
-    from q35chat.store.folder import states_folder
 
-    limit = choice.state_cache_mib << 20
     on_npu = bundle.manifest.target != "cpu"
     device = f"NPU {choice.npu.device_id}" if on_npu else "CPU"
     opener = graph_opener(bundle, threads, choice.npu)
-    engine = ChatEngine.open(
+    return ChatEngine.open(
         bundle,
         opener,
         device=device,
         is_demo=choice.is_demo,
         snapshot_bytes=choice.snapshot_mib << 20,
         speculate=choice.speculate,
-        states=StatePool(states_folder(), limit) if limit else None,
+        states=states,
     )
-    return LoadedModel(engine, engine.sampling_defaults)
 
 
 def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions = DEFAULT_NPU) -> Runtime:

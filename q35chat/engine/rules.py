@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from q35chat.engine.session import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +24,13 @@ class SamplingSettings:
     presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
     seed: int | None = None
+
+
+class Constraint(Protocol):
+    """What the tokens of one sequence have to spell, token by token."""
+
+    def allowed(self) -> Array:
+        """Which tokens may come next, [V] bool; at least one."""
+
+    def take(self, token: int) -> None:
+        """The sequence goes on with `token`."""

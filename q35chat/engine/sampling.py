@@ -114,6 +114,19 @@ def _best(scores: Array, maxima: Array | None = None) -> int:
     raise RuntimeFailure(f"the model computed {problem} logits: verify the bundle, export it again")
 
 
+def masked(logits: Array, allowed: Array) -> Array:
+    """`logits` [V] with minus infinity for all that is not `allowed` [V] bool."""
+    found: Array = np.where(allowed, logits, np.float32(-np.inf))
+    return found
+
+
+def log_probabilities(logits: Array) -> Array:
+    """Their logarithmic softmax, [V] float32."""
+    shifted = logits - logits.max()
+    found: Array = shifted - np.float32(np.log(np.exp(shifted).sum(dtype=np.float64)))
+    return found
+
+
 def penalise_repetition(logits: Array, seen: Iterable[int], penalty: float) -> Array:
     """Logits of `seen` ids moved towards minus infinity: divided if positive, else multiplied."""
     ids = _indices(seen)

@@ -44,11 +44,7 @@ class StatePool:
         """The state of the longest beginning of `keys`, of more than `beyond` of them and not of
         all, whoever owns it."""
         names = {state.name for state in stored_states(self._folder) if state.name.model == model}
-        fitting = [name for name in names if beyond < name.count < len(keys)]
-        for name in sorted(fitting, key=lambda name: name.count, reverse=True):
-            if name.digest == _of_keys(keys[: name.count]):
-                return name
-        return None
+        return longest_of(names, keys, beyond)
 
     def has(self, name: StateName) -> bool:
         """Whether it is there; then it counts as used now."""
@@ -124,6 +120,16 @@ class StatePool:
             with suppress(OSError), part.open("rb") as file:
                 files.lock(file.fileno(), wait=False)
                 part.unlink()
+
+
+def longest_of(names: Iterable[StateName], keys: Array, beyond: int) -> StateName | None:
+    """That of `names` which is the longest beginning of `keys` [N] int64, of more than `beyond` of
+    them and not of all."""
+    fitting = [name for name in names if beyond < name.count < len(keys)]
+    for name in sorted(fitting, key=lambda name: name.count, reverse=True):
+        if name.digest == _of_keys(keys[: name.count]):
+            return name
+    return None
 
 
 def name_of(owner: str, model: str, keys: Array) -> StateName:

@@ -30,7 +30,7 @@ Loaded = tuple[ConversationRecord, tuple[TurnRecord, ...]]
 _NAME_LENGTH = 60
 _UNFINISHED = ".q35chat-unfinished"
 _SHOWN = ("sha256", "name", "width", "height", "tokens")
-_SPEAKERS = {"user": "You", "assistant": "Assistant", "system": "System"}
+_SPEAKERS = {"user": "You", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 _MARKS = {
     "cancelled": "stopped",
     "capacity": "capacity reached",

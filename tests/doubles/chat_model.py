@@ -13,10 +13,10 @@ from PIL import Image
 from q35chat.bundle.bundle import Bundle, FileEntry, Manifest, ModelFacts, Source
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Event, Finished, Token
+from q35chat.chat.prompt.kept import Pool
 from q35chat.chat.values import Attachment, ChatSettings, SamplingSettings, Turn
 from q35chat.engine.one_graph import OneGraphRuntime
 from q35chat.engine.session import GraphSession
-from q35chat.states.pool import StatePool
 from q35chat.user_input import Speculate
 from tests.doubles.numpy_head import NumpyHead
 from tests.doubles.numpy_session import NumpySession
@@ -48,7 +48,7 @@ class ChatModel:
     precision: str = "fp32"
     speculate: Speculate = "auto"
     with_head: bool = False
-    states: StatePool | None = None
+    states: Pool | None = None
     digest: str = "0" * 64
     opened: list[str] = field(default_factory=list, init=False)
     head: NumpyHead = field(init=False)

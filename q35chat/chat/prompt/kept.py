@@ -7,7 +7,8 @@ texts or turns. Trouble with a file is logged: then more is read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +17,39 @@ from q35chat.engine.decoder import Decoder
 from q35chat.engine.session import Array
 from q35chat.engine.states import Snapshot
 from q35chat.states.listing import ANYBODY, StateName
-from q35chat.states.pool import StatePool, name_of
+from q35chat.states.pool import name_of
+
+
+class Pool(Protocol):
+    """Where states are kept: on the disk for later processes, or in memory for other clients."""
+
+    def of(self, owner: str, model: str) -> list[StateName]:
+        """An owner's states of a model, the shortest first."""
+
+    def longest(self, model: str, keys: Array, beyond: int) -> StateName | None:
+        """The state of the longest beginning of `keys`, of more than `beyond` of them and not of
+        all, whoever owns it."""
+
+    def has(self, name: StateName) -> bool:
+        """Whether it is there; then it counts as used now."""
+
+    def keys(self, name: StateName) -> Array:
+        """What a state was read of, [N] int64; nothing where that cannot be told."""
+
+    def read(self, name: StateName) -> Mapping[str, Array]:
+        """The arrays of a state, which counts as used now. Raises OSError, ValueError."""
+
+    def write(
+        self,
+        name: StateName,
+        arrays: Iterable[tuple[str, Array]],
+        should_stop: Callable[[], bool],
+    ) -> bool:
+        """Keep a state; whether it is there then. Raises OSError."""
+
+    def remove(self, *names: StateName) -> None:
+        """Remove states."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +57,7 @@ _log = logging.getLogger(__name__)
 class KeptStates:
     """States of one `decoder` in a pool; `model` is the digest of all that made them."""
 
-    def __init__(self, pool: StatePool, model: str, decoder: Decoder, cache: PrefixCache) -> None:
+    def __init__(self, pool: Pool, model: str, decoder: Decoder, cache: PrefixCache) -> None:
         self._pool = pool
         self._model = model[:16]
         self._decoder = decoder

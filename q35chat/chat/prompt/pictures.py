@@ -85,8 +85,12 @@ class ModelPictures:
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read, decode and measure the picture file at `path`. Raises PictureError."""
         name = safe_line(path.name)
+        self._seeing(name)
+        return self.attach_data(read_file(path), name, max_tokens)
+
+    def attach_data(self, data: bytes, name: str, max_tokens: int) -> Attachment:
+        """Decode and measure the picture file `data`. Raises PictureError."""
         rules, _ = self._seeing(name)
-        data = read_file(path)
         image = decode(data, name)
         digest = hashlib.sha256(data).hexdigest()
         attachment = Attachment(digest, name, data, image.width, image.height, tokens=0)

@@ -8,6 +8,7 @@ wrote itself goes in as its own ids, and what a user wrote never becomes a speci
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from q35chat.chat.prompt.tokenizer import (
     token_bytes,
     whole_characters,
 )
-from q35chat.chat.values import Turn
+from q35chat.chat.values import Tools, Turn
 from q35chat.engine.session import Array
 from q35chat.errors import BundleError
 from q35chat.text import pluralise
@@ -47,7 +48,7 @@ class Prompt:
     may part from this one, the last of them before the answer; `shared` are those at which what
     other chats may begin with ends: the instructions, the pictures of the first question. `opened`
     tells that the prompt ends inside a thought, `written` are the ids at its end that the model
-    wrote itself, when an answer is gone on with.
+    wrote itself, when an answer is gone on with. A `plain` one is no conversation, only text.
     """
 
     ids: Array
@@ -58,9 +59,25 @@ class Prompt:
     opened: bool
     written: tuple[int, ...]
     shared: tuple[int, ...] = ()
+    plain: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @classmethod
+    def of_text(cls, ids: Sequence[int]) -> Prompt:
+        """A prompt that is text alone, whatever its `ids` name."""
+        numbers = np.array(ids, np.int64)
+        return cls(
+            ids=numbers,
+            keys=numbers.copy(),
+            positions=mrope_positions(np.zeros(len(ids), np.bool_), [])[0],
+            pictures=(),
+            ends=(len(ids) - 1,) if len(ids) > 1 else (),
+            opened=False,
+            written=(),
+            plain=True,
+        )
 
     @property
     def image_tokens(self) -> int:
@@ -106,9 +123,10 @@ class ConversationTemplate:
         thinking: bool,
         effort: str = "",
         preserve: bool | None = None,
+        tools: Tools = (),
     ) -> Prompt:
         """The prompt of `turns`; `pictures` are those of all turns in order. `effort` and
-        `preserve` are what the template may offer.
+        `preserve` are what the template may offer, `tools` what the model may call.
 
         Turns that end with an answer are gone on with. Raises BundleError when the template places
         another number of pictures.
@@ -119,7 +137,7 @@ class ConversationTemplate:
             written = self._written(unfinished)
             thinking = bool(unfinished.reasoning) or self._tags.close in unfinished.token_ids
         chosen = self._tokenizer.offers.chosen(effort, preserve)
-        rendered = self._rendered(asked, thinking, chosen)
+        rendered = self._rendered(asked, thinking, chosen, tools)
         header = self._header(thinking, chosen)
         widths = _widths(rendered == self._picture_id, pictures)
         ids = np.concatenate([np.repeat(rendered, widths), np.array(written, np.int64)])
@@ -146,11 +164,17 @@ class ConversationTemplate:
         )
 
     def _rendered(
-        self, turns: Sequence[Turn], thinking: bool, chosen: Mapping[str, object]
+        self,
+        turns: Sequence[Turn],
+        thinking: bool,
+        chosen: Mapping[str, object],
+        tools: Tools,
     ) -> Array:
         """The conversation [T] int64 up to where the answer begins, one placeholder a picture."""
         markers = _Markers()
         messages = [self._message(turn, markers) for turn in turns]
+        if tools:
+            chosen = {**chosen, "tools": self._literal(tools, markers)}
         text = self._tokenizer.render(
             messages, generation_prompt=True, thinking=thinking, chosen=chosen
         )
@@ -188,10 +212,31 @@ class ConversationTemplate:
             content = [{"type": "image"} for _ in turn.attachments]
             content += [{"type": "text", "text": text}] if text else []
         role = self._tokenizer.offers.instructor if turn.role == "system" else turn.role
-        message = {"role": role, "content": content}
+        message: dict[str, Any] = {"role": role, "content": content}
         if turn.role == "assistant":
             message["reasoning_content"] = turn.reasoning
+        if turn.calls:
+            message["tool_calls"] = [
+                {
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.loads(call.arguments)},
+                }
+                for call in turn.calls
+            ]
+            message["tool_calls"] = self._literal(message["tool_calls"], markers)
         return message
+
+    def _literal(self, value: Any, markers: _Markers) -> Any:  # noqa: ANN401  (JSON)
+        """`value` with a marker for each name of a special token in its texts, which a template may
+        write as JSON: such a name needs no escape."""
+        if isinstance(value, Mapping):
+            return {name: self._literal(part, markers) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._literal(part, markers) for part in value]
+        if isinstance(value, str):
+            for name in self._tokenizer.special_names_in(value):
+                value = value.replace(name, markers.add(self._tokenizer.encode_literally(name)))
+        return value
 
     def _content(self, turn: Turn, markers: _Markers) -> str:
         if turn.role == "assistant" and turn.token_ids:

@@ -93,9 +93,23 @@ class ChatTokenizer:
         """Whether `text` contains the name of a special token."""
         return any(name in text for name in self._special_texts)
 
+    def special_names_in(self, text: str) -> list[str]:
+        """The names of special tokens that `text` contains."""
+        return [name for name in self._special_texts if name in text]
+
     def piece(self, token: int) -> str | None:
         """The vocabulary's spelling of an id, None for an id without one."""
         return self._spellings.get(token)
+
+    def spelled(self, ids: Iterable[int]) -> str:
+        """The text of `ids`, special tokens by their names."""
+        spelled = [
+            (self.piece(token) or "").encode()
+            if token in self.special_ids
+            else token_bytes(self, token)
+            for token in ids
+        ]
+        return b"".join(spelled).decode("utf-8", "replace")
 
     def lower_bound(self, text: str) -> int:
         """The fewest tokens that `text` can have in a prompt, where its ends are trimmed: no token

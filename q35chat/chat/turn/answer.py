@@ -50,11 +50,13 @@ class AnswerText:
         *,
         opened: bool,
         stops: Sequence[str] = (),
+        plain: bool = False,
     ) -> None:
+        """`opened` inside a thought; in `plain` text no thought opens."""
         self._tokenizer = tokenizer
         self._tags = tokenizer.tags
         self._kind: Kind = "reasoning" if opened else "answer"
-        self._may_open = not opened
+        self._may_open = not opened and not plain
         self._stop_texts = tuple(stops)
         self._clear()
         self._begin(trim=opened)
@@ -63,6 +65,11 @@ class AnswerText:
     def stopped(self) -> bool:
         """Whether a stop string came."""
         return self._stops.stopped
+
+    @property
+    def kind(self) -> Kind:
+        """What the next token belongs to."""
+        return self._kind
 
     @property
     def reasoning(self) -> str:

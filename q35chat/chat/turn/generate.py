@@ -15,6 +15,7 @@ from q35chat.chat.events import (
     Event,
     Finished,
     FinishReason,
+    Likelihood,
     Notice,
     PromptPlan,
     Timings,
@@ -27,8 +28,8 @@ from q35chat.chat.prompt.template import Prompt
 from q35chat.chat.turn.answer import AnswerText
 from q35chat.chat.turn.limits import TurnLimits
 from q35chat.chat.turn.reading import PromptReader
-from q35chat.chat.values import ChatSettings
-from q35chat.engine.sampling import Sampler
+from q35chat.chat.values import ChatSettings, TurnOptions
+from q35chat.engine.sampling import Sampler, best_first, log_probabilities, masked
 from q35chat.engine.session import Array
 from q35chat.engine.speculation import Odds, Speculator, speculator
 from q35chat.errors import CapacityError, Remedy
@@ -51,16 +52,24 @@ class TurnGenerator:
     """One turn over one model; `events` is consumed once."""
 
     def __init__(
-        self, model: Model, prompt: Prompt, settings: ChatSettings, should_stop: ShouldStop
+        self,
+        model: Model,
+        prompt: Prompt,
+        settings: ChatSettings,
+        should_stop: ShouldStop,
+        options: TurnOptions,
     ) -> None:
         self._model = model
         self._prompt = prompt
         self._should_stop = should_stop
+        self._options = options
         self._reader = PromptReader(model, prompt, should_stop)
-        self._text = AnswerText(model.tokenizer, opened=prompt.opened, stops=settings.stop)
+        self._text = AnswerText(
+            model.tokenizer, opened=prompt.opened, stops=settings.stop, plain=prompt.plain
+        )
         self._text.resume(prompt.written)
         self._sampler = Sampler(settings.sampling, prompt.ids.tolist(), settings.sampling.seed)
-        self._limits = TurnLimits(settings, model.tokenizer)
+        self._limits = TurnLimits(settings, model.tokenizer, options.max_tokens)
         self._limits.resume(prompt.written)
         self._steps = _steps(model, prompt, settings)
         self._forced: deque[int] = deque()
@@ -93,7 +102,7 @@ class TurnGenerator:
             token = self._choose(logits)
             if token in self._model.stop_ids:
                 return "stop"
-            yield from self._emit(token)
+            yield from self._emit(token, logits)
             if reason := self._reason():
                 return reason
             self._started = perf_counter()
@@ -106,17 +115,41 @@ class TurnGenerator:
             token = self._forced.popleft()
             self._sampler.observe(token)
         else:
-            token = self._sampler(logits, self._model.decoder.maxima())
+            token = self._sampled(logits)
         self._predict_ms.append(self._steps.predict_ms if self._ids else 0.0)
         self._wall_ms.append((perf_counter() - self._started) * 1e3)
         self._ids.append(token)
         return token
 
-    def _emit(self, token: int) -> Iterator[Event]:
+    def _sampled(self, logits: Array) -> int:
+        constraint = self._options.constraint
+        if constraint is None or self._text.kind == "reasoning":
+            return self._sampler(logits, self._model.decoder.maxima())
+        token = self._sampler(masked(logits, constraint.allowed()))
+        constraint.take(token)
+        return token
+
+    def _likelihood(self, logits: Array, token: int) -> Likelihood | None:
+        count = self._options.top_logprobs
+        if count is None:
+            return None
+        found = log_probabilities(logits)
+        best = best_first(found, count)[:count].tolist() if count else []
+        return Likelihood(float(found[token]), tuple((one, float(found[one])) for one in best))
+
+    def _emit(self, token: int, logits: Array) -> Iterator[Event]:
         """What `token` says, and a notice where a thought must end."""
         part = self._text.push(token)
         wall_ms = self._wall_ms[-1] if len(self._ids) > 1 else 0.0
-        yield Token(token, part.text, part.kind, self._predict_ms[-1], wall_ms, self._slots_free())
+        yield Token(
+            token,
+            part.text,
+            part.kind,
+            self._predict_ms[-1],
+            wall_ms,
+            self._slots_free(),
+            likelihood=self._likelihood(logits, token),
+        )
         if notice := self._limits.take(token, part.kind):
             self._forced.extend(self._limits.closing_ids())
             yield Notice(notice)

@@ -16,14 +16,18 @@ from q35chat.text import pluralise
 
 
 class TurnLimits:
-    """The counts of one turn. `reached` says why the answer must end, None while it need not."""
+    """The counts of one turn; `max_tokens` limits reasoning and answer together. `reached` says why
+    the turn must end, None while it need not."""
 
-    def __init__(self, settings: ChatSettings, tokenizer: ChatTokenizer) -> None:
+    def __init__(
+        self, settings: ChatSettings, tokenizer: ChatTokenizer, max_tokens: int | None = None
+    ) -> None:
         self._settings = settings
         self._tags = tokenizer.tags
         self._tokenizer = tokenizer
         self._guard = LoopGuard()
         self._closing = False
+        self._max_tokens = max_tokens
         self._answer_tokens = 0
         self.reasoning_tokens = 0
         self.reached: FinishReason | None = None
@@ -38,9 +42,17 @@ class TurnLimits:
         looped = self._guard.push(token) and self._settings.loop_guard
         if kind == "answer":
             self._answered(looped=looped)
+        else:
+            self.reasoning_tokens += 1
+        if self._max_tokens is not None and self._tokens >= self._max_tokens:
+            self.reached = "length"
+        if kind == "answer" or self.reached:
             return ""
-        self.reasoning_tokens += 1
         return "" if token == self._tags.close or self._closing else self._thought(looped=looped)
+
+    @property
+    def _tokens(self) -> int:
+        return self._answer_tokens + self.reasoning_tokens
 
     def closing_ids(self) -> list[int]:
         """What ends a thought, once; nothing if none is to be ended."""

@@ -1,0 +1,210 @@
+"""`POST /v1/chat/completions`, OpenAI's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from starlette.requests import Request
+
+from q35chat.chat.events import Likelihood, Usage
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, token_bytes
+from q35chat.chat.values import TurnOptions
+from q35chat.json_reader import Fields
+from q35chat.server.body import objects, read_body, section, text, whole_or_none
+from q35chat.server.conversation import Reader, tools_of
+from q35chat.server.desk import Answering
+from q35chat.server.problems import RefusedError, problem_of
+from q35chat.server.reply import Called, Ended, Parsing, Said, Whole, pieces
+from q35chat.server.sampling import MOST_LOGPROBS, check_possible, settings_of, with_thinking
+from q35chat.server.service import Asked, Service, function_schemas
+from q35chat.server.streams import EventStream, as_json, frame, unless_gone
+
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A request, read."""
+
+    asked: Asked
+    parsing: Parsing
+    stream: bool
+    include_usage: bool
+
+
+async def chat_completions(request: Request, service: Service) -> Any:  # noqa: ANN401  (ASGI)
+    """Answer a conversation."""
+    body = await read_body(request, service.most_body)
+    client = client_of(request, body)
+    wanted = await asyncio.to_thread(_read, body, service, client)
+    job = await asyncio.to_thread(service.job, wanted.asked)
+    answering = service.submit(job)
+    reply = _Reply(service, wanted, answering)
+    if wanted.stream:
+        return EventStream(reply.frames(), answering.cancel)
+    return await unless_gone(request, reply.whole())
+
+
+def client_of(request: Request, body: Fields) -> str:
+    """Who asks, for taking turns: the machine, the program, and the user that it names."""
+    host = request.client.host if request.client else ""
+    agent = request.headers.get("user-agent", "")
+    return f"{host} {agent} {text(body, 'user', '')}"
+
+
+def reader_of(service: Service) -> Reader:
+    """Reads messages for the service's model."""
+    return Reader(service.engine, service.answers, service.defaults.max_image_tokens)
+
+
+def _read(body: Fields, service: Service, client: str) -> _Wanted:
+    check_possible(body)
+    most = whole_or_none(body, "max_completion_tokens", least=1)
+    most = most or whole_or_none(body, "max_tokens", least=1)
+    model = service.engine.model
+    settings = settings_of(body, service.defaults)
+    settings = with_thinking(body, settings, model.capacity, model.offers.efforts, most)
+    tools = tools_of(body)
+    choice = body.raw("tool_choice")
+    if choice == "none":
+        tools = ()
+    elif choice not in (None, "auto"):
+        raise RefusedError("tool_choice: auto and none are supported", param="tool_choice")
+    logprobs = None
+    if body.flag("logprobs", default=False):
+        logprobs = body.whole("top_logprobs", 0, most=MOST_LOGPROBS)
+    turns = reader_of(service).turns(objects(body, "messages"))
+    stream_options = section(body, "stream_options")
+    return _Wanted(
+        asked=Asked(
+            settings,
+            turns=turns,
+            tools=tools,
+            options=TurnOptions(max_tokens=most, top_logprobs=logprobs),
+            client=client,
+        ),
+        parsing=Parsing(function_schemas(tools)),
+        stream=body.flag("stream", default=False),
+        include_usage=stream_options.flag("include_usage", default=False),
+    )
+
+
+class _Reply:
+    """One response."""
+
+    def __init__(self, service: Service, wanted: _Wanted, answering: Answering) -> None:
+        self._service = service
+        self._wanted = wanted
+        self._answering = answering
+        self._whole = Whole()
+        self._pieces = pieces(answering, wanted.parsing, service.answers, self._whole)
+        self._head = {
+            "id": f"chatcmpl-{uuid4().hex}",
+            "created": int(time.time()),
+            "model": service.name,
+        }
+
+    async def whole(self) -> Any:  # noqa: ANN401
+        """The answer as one object."""
+        ended = None
+        try:
+            async for piece in self._pieces:
+                ended = piece if isinstance(piece, Ended) else None
+        finally:
+            self._answering.cancel()
+        assert ended is not None
+        whole = self._whole
+        message: dict[str, Any] = {"role": "assistant", "content": whole.text}
+        if whole.reasoning:
+            message |= {"reasoning": whole.reasoning, "reasoning_content": whole.reasoning}
+        if whole.calls:
+            message["content"] = whole.text or None
+            message["tool_calls"] = [
+                {"id": ident, "type": "function",
+                 "function": {"name": name, "arguments": arguments}}
+                for ident, name, arguments in whole.calls.values()
+            ]  # fmt: skip
+        choice = self._choice({"message": message}, ended)
+        choice["logprobs"] = self._logprobs(tuple(whole.likelihoods))
+        return as_json(
+            {
+                **self._head,
+                "object": "chat.completion",
+                "choices": [choice],
+                "usage": usage_of(ended.usage),
+            }
+        )
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        """The answer as it comes."""
+        yield self._chunk({"delta": {"role": "assistant", "content": ""}})
+        try:
+            async for piece in self._pieces:
+                match piece:
+                    case Said(kind="reasoning"):
+                        delta = {"reasoning": piece.text, "reasoning_content": piece.text}
+                        yield self._chunk({"delta": delta})
+                    case Said():
+                        choice: dict[str, Any] = {"delta": {"content": piece.text}}
+                        yield self._chunk(choice | {"logprobs": self._logprobs(piece.likelihoods)})
+                    case Called():
+                        yield self._chunk({"delta": {"tool_calls": [_call_delta(piece)]}})
+                    case Ended():
+                        yield self._chunk(self._choice({"delta": {}}, piece))
+                        if self._wanted.include_usage:
+                            yield self._frame({"choices": [], "usage": usage_of(piece.usage)})
+        except Exception as error:  # noqa: BLE001  (the protocol tells it)
+            yield frame(problem_of(error).body("/v1/chat/completions"))
+        yield DONE
+
+    def _choice(self, choice: dict[str, Any], ended: Ended) -> dict[str, Any]:
+        reason = ended.reason if ended.reason in ("loop", "capacity") else None
+        return {**choice, "index": 0, "finish_reason": ended.finish, "stop_reason": reason}
+
+    def _chunk(self, choice: dict[str, Any]) -> bytes:
+        choice = {"index": 0, "finish_reason": None, **choice}
+        return self._frame({"choices": [choice]})
+
+    def _frame(self, fields: dict[str, Any]) -> bytes:
+        return frame({**self._head, "object": "chat.completion.chunk", **fields})
+
+    def _logprobs(self, likelihoods: tuple[tuple[int, Likelihood], ...]) -> dict[str, Any] | None:
+        if self._wanted.asked.options.top_logprobs is None:
+            return None
+        tokenizer = self._service.engine.tokenizer
+        found = []
+        for token, likelihood in likelihoods:
+            top = [_logprob(tokenizer, one, chance) for one, chance in likelihood.top]
+            found.append({**_logprob(tokenizer, token, likelihood.logprob), "top_logprobs": top})
+        return {"content": found, "refusal": None}
+
+
+def _logprob(tokenizer: ChatTokenizer, token: int, logprob: float) -> dict[str, Any]:
+    spelled = token_bytes(tokenizer, token)
+    name = spelled.decode("utf-8", "replace") if spelled else tokenizer.piece(token) or ""
+    return {"token": name, "logprob": max(logprob, -9999.0), "bytes": list(spelled)}
+
+
+def _call_delta(piece: Called) -> dict[str, Any]:
+    function: dict[str, Any] = {"arguments": piece.arguments}
+    delta: dict[str, Any] = {"index": piece.index, "function": function}
+    if piece.name:
+        function["name"] = piece.name
+        delta |= {"id": piece.id, "type": "function"}
+    return delta
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    """Token counts as OpenAI names them."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.reused_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
