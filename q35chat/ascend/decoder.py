@@ -118,12 +118,26 @@ class GearedDecoder(Decoder):
         self._route = ""
 
     @property
+    def gears(self) -> tuple[int, ...]:
+        """Lengths of a prefill, shortest first; none where any is taken."""
+        return tuple(gear.tokens for gear in self._prefill_contract.gears)
+
+    @property
+    def detours(self) -> tuple[Graph, ...]:
+        """The graphs whose results go through the host."""
+        graphs: dict[Graph, LoadableSession] = {"prefill": self._prefill, "decode": self._decode}
+        return tuple(name for name, session in graphs.items() if session.refuses_outputs)
+
+    @property
     def route(self) -> str:
         """How the last prompt was read, and which graphs send their results through the host."""
-        graphs = {"prefill": self._prefill, "decode": self._decode}
-        detours = [name for name, session in graphs.items() if session.refuses_outputs]
-        through = f"; results of {' and '.join(detours)} through the host" if detours else ""
-        return self._route + through
+        through = f"; results of {' and '.join(self.detours)} through the host"
+        return self._route + (through if self.detours else "")
+
+    def read_gear(self, length: int, text: Tokens) -> None:
+        """Read `text` in the gear of that length, after what is there, whatever it costs."""
+        gear = next(gear for gear in self._prefill_contract.gears if gear.tokens == length)
+        self._prefill_in(gear, text)
 
     def reset(self) -> None:
         """Forget the sequence."""

@@ -163,22 +163,23 @@ def kernels(places: Places, lite: Library) -> Iterator[Check]:
     """The vendor package: both delta rules, from one checkout. The library `lite` may bring them
     for itself, not for its converter."""
     value = places.environment.get("ASCEND_CUSTOM_OPP_PATH", "")
-    yield Check("operators", *_kernels(value, _release(lite.version or "")))
+    root = Path(_set_up(places) or places.toolkit)
+    opp = Path(places.environment.get("ASCEND_OPP_PATH", root / "opp"))
+    script = opp / "vendors" / "mslite_custom_ops" / "bin" / "set_env.bash"
+    found = script if script.is_file() else None
+    yield Check("operators", *_kernels(value, _release(lite.version or ""), found))
 
 
 def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-def _kernels(value: str, lite: tuple[int, ...]) -> tuple[Status, str, str]:
-    """How the packages are that `value` names, what was found, and what to do."""
+def _kernels(value: str, lite: tuple[int, ...], installed: Path | None) -> tuple[Status, str, str]:
+    """How the packages are that `value` names, what was found, and what to do; `installed` is the
+    script of a package that was put beside CANN's own."""
     folders = [Path(part) for part in value.split(":") if part]
-    if not folders and lite >= SELF_CONTAINED_LITE:
-        found = "ASCEND_CUSTOM_OPP_PATH is not set: a chat finds those of MindSpore Lite's wheel"
-        return "info", found, "for convert set it to the folder mslite_custom_ops of that wheel"
     if not folders:
-        advice = "set it to the vendor package of the delta rules before q35chat starts"
-        return "missing", "ASCEND_CUSTOM_OPP_PATH is not set", advice
+        return _unnamed(lite, installed)
     if gone := [str(folder) for folder in folders if not folder.is_dir()]:
         return "missing", f"{', '.join(gone)} does not exist", "correct ASCEND_CUSTOM_OPP_PATH"
     where = {kernel: _packages_with(folders, kernel) for kernel in KERNELS}
@@ -194,6 +195,18 @@ def _kernels(value: str, lite: tuple[int, ...]) -> tuple[Status, str, str]:
         advice = "their signatures changed over time: install both from one checkout"
         return "warning", found, advice
     return "ok", f"{' and '.join(KERNELS)} in {min(together)}", ""
+
+
+def _unnamed(lite: tuple[int, ...], installed: Path | None) -> tuple[Status, str, str]:
+    """What it means that no package is named."""
+    found = "ASCEND_CUSTOM_OPP_PATH is not set"
+    if installed is not None:
+        there = f"{found}, but {installed.parent.parent} is there"
+        return "missing", there, f"source {installed} before q35chat starts"
+    if lite >= SELF_CONTAINED_LITE:
+        advice = "for convert set it to the folder mslite_custom_ops of that wheel"
+        return "info", f"{found}: a chat finds those of MindSpore Lite's wheel", advice
+    return "missing", found, "set it to the vendor package of the delta rules before q35chat starts"
 
 
 def _packages_with(folders: list[Path], kernel: str) -> list[Path]:

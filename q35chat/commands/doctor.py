@@ -11,7 +11,7 @@ import datetime
 import platform
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -68,7 +68,9 @@ def doctor(
     console = Console.standard()
     if not operators:
         return run_doctor(model_dir, console, as_json=as_json, everything=everything)
-    return try_operators(console, diagnose(model_dir, console), device_id=device_id, report=out)
+    path, trouble = _chosen(model_dir)
+    groups = [*trouble, *diagnose(path, console)]
+    return try_operators(console, groups, device_id=device_id, report=out, bundle=path)
 
 
 def _check_doctor(given: Collection[str], *, operators: bool) -> None:
@@ -254,11 +256,13 @@ def try_operators(
     *,
     device_id: int,
     report: Path | None = None,
+    bundle: Path | None = None,
     converter: str | None = None,
     cases: Sequence[OperatorCase] | None = None,
 ) -> int:
-    """Try every case and write the report; the exit code: 3 without a converter, 1 where a kernel
-    that the model needs does not work. Raises OutputError for a report that cannot be written."""
+    """Try every case, and every gear of a converted `bundle`, and write the report; the exit code:
+    3 without a converter, 1 where a kernel that the model needs does not work. Raises OutputError
+    for a report that cannot be written."""
     from q35chat.ascend.diagnosis import Places, cann_version
     from q35export.ascend.converter import find_converter
     from q35export.ascend.operator_cases import operator_cases, working_forms
@@ -281,9 +285,44 @@ def try_operators(
                          f"{_numbers(outcome)}")  # fmt: skip
     forms = working_forms([(case, one.passed) for case, one in zip(tried, outcomes, strict=True)])
     console.note(_advised(forms))
-    _write(path, _report(outcomes, groups, tool, forms))
+    facts: dict[str, object] = {
+        "kernels": None if forms is None else str(forms),
+        "gears": "started",
+    }
+    _write(path, _report(outcomes, groups, tool, facts))
+    facts["gears"] = _gears(bundle, device_id, console)
+    _write(path, _report(outcomes, groups, tool, facts))
     console.note(f"report: {path}")
     return 1 if forms is None else 0
+
+
+def _gears(path: Path | None, device_id: int, console: Console) -> object:
+    """What each gear and a step of a converted bundle take, or why nobody knows."""
+    from q35chat.ascend.decoder import GearedDecoder
+    from q35chat.ascend.gear_times import gear_times
+    from q35chat.ascend.options import NpuOptions
+    from q35chat.bundle.foreign import open_bundle
+    from q35chat.chat.engine import open_decoder
+    from q35chat.commands.model import graph_opener
+
+    found: list[dict[str, object]] = []
+    try:
+        if path is None or (opened := open_bundle(path, "names")).manifest.target == "cpu":
+            return "no bundle for an NPU was chosen"
+        runtime = graph_opener(opened, None, NpuOptions(device_id))
+        decoder = open_decoder(opened, runtime, runtime.open_graph)
+        try:
+            assert isinstance(decoder, GearedDecoder)
+            for each in gear_times(decoder):
+                found.append(asdict(each))
+                through = ", through the host" if each.by_host else ""
+                console.note(f"{each.graph} of {each.tokens} tokens: {each.ms:.2f} ms{through}")
+        finally:
+            decoder.close()
+    except Exception as error:  # noqa: BLE001  (the report is written in any case)
+        found.append({"error": " ".join(str(error).split()) or type(error).__name__})
+        console.note(f"gears: {found[-1]['error']}")
+    return found
 
 
 def _advised(forms: KernelForms | None) -> str:
@@ -389,7 +428,7 @@ def _report(
     outcomes: Sequence[Outcome],
     groups: Sequence[Group],
     tool: Converter,
-    forms: KernelForms | None = None,
+    found: Mapping[str, object] | None = None,
 ) -> str:
     """Everything that whoever reads it must know, without names of the user and the machine."""
     import json
@@ -398,7 +437,7 @@ def _report(
         "q35chat": __version__,
         "created": timestamp(),
         "converter": tool.name,
-        "kernels": None if forms is None else str(forms),
+        **(found or {}),
         "outcomes": [asdict(outcome) for outcome in outcomes],
         "machine": [asdict(group) for group in groups],
     }

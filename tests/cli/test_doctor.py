@@ -323,6 +323,41 @@ def first(name: str) -> OperatorCase:
     return next(case for case in operator_cases() if case.name.startswith(name))
 
 
+def test_the_report_has_the_time_of_every_gear_and_of_a_step(
+    exported: Path, device: Npu, tmp_path: Path
+) -> None:
+    from q35export.ascend.converter import find_converter  # noqa: PLC0415
+
+    bundle = Path(shutil.copytree(exported / "ascend-310p", tmp_path / "out"))
+    convert(bundle, find_converter(), PlainReporter(sys.stderr))
+    device.given_outputs = "refuse"
+    seen, report = recorded(), tmp_path / "report.json"
+    try_operators(
+        seen.console, GROUPS, device_id=0, report=report, bundle=bundle, cases=[first("Scatter")]
+    )
+
+    found = json.loads(report.read_text(encoding="utf-8"))["gears"]
+    assert [(one["graph"], one["tokens"], one["by_host"]) for one in found] == [
+        ("prefill", 16, True),
+        ("decode", 1, True),
+    ]
+    assert all(one["ms"] > 0 for one in found)
+    assert re.search(r"prefill of 16 tokens: .* ms, through the host", seen.err.getvalue())
+
+
+def test_a_bundle_whose_gears_cannot_be_timed_costs_no_report(device: Npu, tmp_path: Path) -> None:
+    code, report, _ = tried(tmp_path, [first("Selection")])
+    assert (code, report["gears"]) == (0, "no bundle for an NPU was chosen")
+    path = tmp_path / "report.json"
+    try_operators(
+        recorded().console, GROUPS, device_id=0, report=path, bundle=tmp_path / "gone",
+        cases=[first("Selection")],
+    )  # fmt: skip
+
+    (found,) = json.loads(path.read_text(encoding="utf-8"))["gears"]
+    assert "gone does not exist" in found["error"]
+
+
 def test_a_wrong_result_is_news_with_numbers(device: Npu, tmp_path: Path) -> None:
     case = first("Scatter")
     wrong = replace(case, outputs=(case.outputs[0] + np.float16(1),))

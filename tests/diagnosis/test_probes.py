@@ -207,6 +207,18 @@ def test_an_older_revisions_kernel_is_told(tmp_path: Path) -> None:
     assert check.found.endswith(f"but {KERNELS[1]}310P of an older revision")
 
 
+def test_a_package_that_was_installed_but_not_set_up_is_named_with_its_script(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "opp" / "vendors" / "mslite_custom_ops" / "bin" / "set_env.bash"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    here = places(tmp_path, ASCEND_OPP_PATH=str(tmp_path / "opp"))
+    check = only(ascend.kernels(here, Library("2.11.0")))
+
+    assert (check.status, check.advice) == ("missing", f"source {script} before q35chat starts")
+
+
 def test_a_wheel_that_has_the_kernels_needs_no_path_to_chat(tmp_path: Path) -> None:
     check = only(ascend.kernels(places(tmp_path), Library("2.11.0")))
 
