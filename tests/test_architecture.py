@@ -63,6 +63,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "torch": ("q35export.verify",),
     "textual": ("q35chat.tui",),
     "starlette": ("q35chat.server",),
+    "llguidance": ("q35chat.chat.turn.schema",),
     "prometheus_client": ("q35chat.server",),
     "uvicorn": ("q35chat.commands.serve",),
     "onnxruntime": (

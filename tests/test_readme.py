@@ -43,6 +43,7 @@ REPLACED: dict[str, tuple[str, str]] = {
         "needs a server",
         "q35chat --endpoint http://host:8000/v1 --model qwen3.5 --help",
     ),
+    "q35chat serve": ("serves until it is stopped", "q35chat serve --help"),
     "q35chat --model-dir out": ("needs a terminal", "q35chat --model-dir out --help"),
     **{
         f"q35chat export {HUB_ID} --source modelscope --out {out}": (

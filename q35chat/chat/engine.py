@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.checkpoint import ChatFiles
@@ -22,6 +23,7 @@ from q35chat.chat.prompt.template import ConversationTemplate, Prompt
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
 from q35chat.chat.turn.reading import read_ahead
+from q35chat.chat.turn.schema import SchemaGrammars
 from q35chat.chat.values import (
     Attachment,
     ChatSettings,
@@ -32,6 +34,7 @@ from q35chat.chat.values import (
 )
 from q35chat.engine.decoder import Decoder, OpenGraph, Runtime, TextModel
 from q35chat.engine.encoder import NoGeometryError
+from q35chat.engine.rules import Constraint
 from q35chat.engine.session import GraphSession
 from q35chat.errors import BundleError, CapacityError, Remedy, UsageError
 from q35chat.user_input import Speculate
@@ -54,6 +57,7 @@ class ChatEngine:
         self.model = info
         self.tokenizer = parts.tokenizer
         self.vocabulary = vocabulary
+        self._grammars = SchemaGrammars(parts.tokenizer, parts.stop_ids, parts.decoder.vocab_size)
         self.sampling_defaults = sampling
 
     @classmethod
@@ -127,6 +131,15 @@ class ChatEngine:
     def interrupt(self, *, leaving: bool = False) -> None:
         """End the making of a prompt, as `ChatBackend` says."""
         self._model.tokenizer.interrupt(leaving=leaving)
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Ids that end an answer."""
+        return self._model.stop_ids
+
+    def constraint(self, schema: Mapping[str, Any]) -> Constraint:
+        """A constraint of one answer to JSON of this `schema`. Raises UsageError."""
+        return self._grammars.constraint(schema)
 
     @property
     def slots_used(self) -> int:

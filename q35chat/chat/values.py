@@ -15,6 +15,7 @@ __all__ = [
     "PRESERVE",
     "Attachment",
     "ChatSettings",
+    "Constraint",
     "Role",
     "SamplingSettings",
     "TemplateOffers",

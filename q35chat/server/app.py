@@ -19,8 +19,11 @@ from starlette.routing import Route
 from q35chat.errors import Q35Error
 from q35chat.server import facts
 from q35chat.server.chat_completions import chat_completions
+from q35chat.server.completions import completions
 from q35chat.server.gate import Application, Gate, Rules
+from q35chat.server.messages import count_tokens, messages
 from q35chat.server.problems import RefusedError, problem_of
+from q35chat.server.responses import responses
 from q35chat.server.service import Service
 from q35chat.server.streams import as_json
 
@@ -30,6 +33,10 @@ Answer = Callable[[Request, Service], Awaitable[Any]]
 
 _ROUTES: Final[dict[tuple[str, str], Answer]] = {
     ("POST", "/v1/chat/completions"): chat_completions,
+    ("POST", "/v1/completions"): completions,
+    ("POST", "/v1/responses"): responses,
+    ("POST", "/v1/messages"): messages,
+    ("POST", "/v1/messages/count_tokens"): count_tokens,
     ("GET", "/v1/models"): facts.models,
     ("GET", "/v1/models/{name:path}"): facts.model,
     ("POST", "/tokenize"): facts.tokenize,

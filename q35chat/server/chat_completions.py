@@ -18,10 +18,11 @@ from q35chat.json_reader import Fields
 from q35chat.server.body import objects, read_body, section, text, whole_or_none
 from q35chat.server.conversation import Reader, tools_of
 from q35chat.server.desk import Answering
-from q35chat.server.problems import RefusedError, problem_of
-from q35chat.server.reply import Called, Ended, Parsing, Said, Whole, pieces
+from q35chat.server.forms import Form, form_of_choice, with_format
+from q35chat.server.problems import problem_of
+from q35chat.server.reply import Called, Ended, Said, Whole, pieces
 from q35chat.server.sampling import MOST_LOGPROBS, check_possible, settings_of, with_thinking
-from q35chat.server.service import Asked, Service, function_schemas
+from q35chat.server.service import Asked, Service
 from q35chat.server.streams import EventStream, as_json, frame, unless_gone
 
 DONE = b"data: [DONE]\n\n"
@@ -32,7 +33,7 @@ class _Wanted:
     """A request, read."""
 
     asked: Asked
-    parsing: Parsing
+    form: Form
     stream: bool
     include_usage: bool
 
@@ -69,12 +70,12 @@ def _read(body: Fields, service: Service, client: str) -> _Wanted:
     model = service.engine.model
     settings = settings_of(body, service.defaults)
     settings = with_thinking(body, settings, model.capacity, model.offers.efforts, most)
-    tools = tools_of(body)
-    choice = body.raw("tool_choice")
-    if choice == "none":
-        tools = ()
-    elif choice not in (None, "auto"):
-        raise RefusedError("tool_choice: auto and none are supported", param="tool_choice")
+    engine = service.engine
+    choice = body.raw("tool_choice") or "auto"
+    if isinstance(choice, dict):
+        choice = text(section(section(body, "tool_choice"), "function"), "name")
+    tools, form = form_of_choice(engine, tools_of(body), str(choice))
+    form = with_format(engine, form, body, "response_format")
     logprobs = None
     if body.flag("logprobs", default=False):
         logprobs = body.whole("top_logprobs", 0, most=MOST_LOGPROBS)
@@ -85,10 +86,10 @@ def _read(body: Fields, service: Service, client: str) -> _Wanted:
             settings,
             turns=turns,
             tools=tools,
-            options=TurnOptions(max_tokens=most, top_logprobs=logprobs),
+            options=TurnOptions(most, logprobs, form.constraint),
             client=client,
         ),
-        parsing=Parsing(function_schemas(tools)),
+        form=form,
         stream=body.flag("stream", default=False),
         include_usage=stream_options.flag("include_usage", default=False),
     )
@@ -102,7 +103,7 @@ class _Reply:
         self._wanted = wanted
         self._answering = answering
         self._whole = Whole()
-        self._pieces = pieces(answering, wanted.parsing, service.answers, self._whole)
+        self._pieces = pieces(answering, wanted.form.parsing, service.answers, self._whole)
         self._head = {
             "id": f"chatcmpl-{uuid4().hex}",
             "created": int(time.time()),

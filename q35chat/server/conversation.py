@@ -21,7 +21,7 @@ from q35chat.server.body import MOST_NAMED, objects, section, sound, text
 from q35chat.server.problems import RefusedError
 from q35chat.text import safe_line
 
-_ROLES: Final[dict[str, Role]] = {
+ROLES: Final[dict[str, Role]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -48,11 +48,11 @@ class Reader:
         return leading_merged([self._turn(message) for message in messages])
 
     def _turn(self, message: Fields) -> Turn:
-        role = _ROLES.get(name := text(message, "role"))
+        role = ROLES.get(name := text(message, "role"))
         if role is None:
             said = safe_line(name, 60)
             raise RefusedError(
-                f"{message.where}: role must be one of {', '.join(_ROLES)}, found {said!r}",
+                f"{message.where}: role must be one of {', '.join(ROLES)}, found {said!r}",
                 param="messages",
             )
         said, pictures = self.content(message, "content")

@@ -5,12 +5,12 @@ Made of the events of a turn. Knows no protocol.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
-from q35chat.chat.events import Finished, Likelihood, Token, Usage
+from q35chat.chat.events import Event, Finished, Likelihood, PromptPlan, Token, Usage
 from q35chat.server.answers import OwnAnswers
 from q35chat.server.desk import Answering
 from q35chat.server.tool_calls import CallPiece, CallStream
@@ -21,11 +21,12 @@ FinishWord = Literal["stop", "length", "tool_calls"]
 @dataclass(frozen=True, slots=True)
 class Said:
     """More reasoning or text; `likelihoods` are those of the tokens that released it, with the
-    token's id."""
+    token's id. `undoes` is the id of a call that turned out to be no more than this text."""
 
     kind: Literal["reasoning", "text"]
     text: str
     likelihoods: tuple[tuple[int, Likelihood], ...] = ()
+    undoes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,16 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end. `reason` is the engine's own word where that says more than `finish`."""
+    """The end. `reason` is the engine's own word where that says more than `finish`; `last` is the
+    last token, -1 where there is none."""
 
     finish: FinishWord
     reason: str
     usage: Usage
+    last: int = -1
 
 
-Piece = Said | Called | Ended
+Piece = PromptPlan | Said | Called | Ended
 
 
 @dataclass(slots=True)
@@ -72,48 +75,65 @@ class Parsing:
 async def pieces(
     answering: Answering, parsing: Parsing, answers: OwnAnswers, whole: Whole
 ) -> AsyncGenerator[Piece]:
-    """The answer piece by piece; `whole` holds all of it in the end, without broken calls. What the
-    model wrote is remembered in `answers`."""
-    stream = CallStream(parsing.schemas, forced=parsing.forced) if parsing.schemas else None
-    pending: list[tuple[int, Likelihood]] = []
+    """The answer piece by piece, its plan first; `whole` holds all of it in the end, without broken
+    calls. What the model wrote is remembered in `answers`."""
+    telling = _Telling(parsing, answers, whole)
     async for event in answering.events():
+        for piece in telling.of(event):
+            yield piece
+
+
+class _Telling:
+    """Makes pieces of the events of one turn."""
+
+    def __init__(self, parsing: Parsing, answers: OwnAnswers, whole: Whole) -> None:
+        known = bool(parsing.schemas)
+        self._calls = CallStream(parsing.schemas, forced=parsing.forced) if known else None
+        self._answers = answers
+        self._whole = whole
+        self._likelihoods: list[tuple[int, Likelihood]] = []
+
+    def of(self, event: Event) -> Iterator[Piece]:
+        """What an event tells."""
         match event:
+            case PromptPlan():
+                yield event
             case Token(kind="reasoning"):
                 if event.text:
-                    whole.reasoning += event.text
+                    self._whole.reasoning += event.text
                     yield Said("reasoning", event.text)
             case Token():
                 if event.id is not None and event.likelihood is not None:
-                    pending.append((event.id, event.likelihood))
-                    whole.likelihoods.append((event.id, event.likelihood))
-                for piece in stream.push(event.text) if stream else (event.text,):
-                    if piece:
-                        yield _told(piece, whole, pending)
-                        pending = []
+                    self._likelihoods.append((event.id, event.likelihood))
+                parts = self._calls.push(event.text) if self._calls else [event.text]
+                for part in parts:
+                    if part:
+                        yield self._told(part)
             case Finished():
-                for piece in stream.flush() if stream else ():
-                    yield _told(piece, whole, pending)
-                    pending = []
-                ids = tuple(call[0] for call in whole.calls.values())
-                answers.remember(whole.text, ids, event)
+                yield from map(self._told, self._calls.flush() if self._calls else ())
+                ids = tuple(call[0] for call in self._whole.calls.values())
+                self._answers.remember(self._whole.text, ids, event)
                 yield _ended(event, called=bool(ids))
 
-
-def _told(piece: str | CallPiece, whole: Whole, likelihoods: list[tuple[int, Likelihood]]) -> Piece:
-    if isinstance(piece, str):
-        whole.text += piece
-        return Said("text", piece, tuple(likelihoods))
-    if piece.broken:
-        whole.calls.pop(piece.index, None)
-        whole.text += piece.broken
-        return Said("text", piece.broken)
-    if piece.name:
-        whole.calls[piece.index] = [f"call_{uuid4().hex[:24]}", piece.name, ""]
-    call = whole.calls[piece.index]
-    call[2] += piece.arguments
-    return Called(piece.index, call[0], piece.name, piece.arguments)
+    def _told(self, part: str | CallPiece) -> Piece:
+        whole = self._whole
+        if isinstance(part, str):
+            whole.text += part
+            released, self._likelihoods = tuple(self._likelihoods), []
+            whole.likelihoods += released
+            return Said("text", part, released)
+        if part.broken:
+            undone = whole.calls.pop(part.index)
+            whole.text += part.broken
+            return Said("text", part.broken, undoes=undone[0])
+        if part.name:
+            whole.calls[part.index] = [f"call_{uuid4().hex[:24]}", part.name, ""]
+        call = whole.calls[part.index]
+        call[2] += part.arguments
+        return Called(part.index, call[0], part.name, part.arguments)
 
 
 def _ended(finished: Finished, *, called: bool) -> Ended:
     words: dict[str, FinishWord] = {"stop": "tool_calls" if called else "stop"}
-    return Ended(words.get(finished.reason, "length"), finished.reason, finished.usage)
+    last = finished.token_ids[-1] if finished.token_ids else -1
+    return Ended(words.get(finished.reason, "length"), finished.reason, finished.usage, last)

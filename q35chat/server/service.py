@@ -7,9 +7,9 @@ time and belong into a thread. Knows no protocol's fields.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from q35chat.chat.engine import ChatEngine
 from q35chat.chat.events import Finished, PromptPlan
@@ -146,12 +146,6 @@ def with_one_system(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     others = [turn for turn in turns if turn.role != "system"]
     merged = "\n\n".join(filter(None, texts))
     return (Turn("system", merged), *others) if merged else tuple(others)
-
-
-def function_schemas(tools: Tools) -> Mapping[str, Mapping[str, Any]]:
-    """The schema of the arguments of each tool, by its name."""
-    functions = [tool["function"] for tool in tools]
-    return {one["name"]: one.get("parameters") or {} for one in functions}
 
 
 def _owner(prompt: Prompt, asked: Asked) -> str:

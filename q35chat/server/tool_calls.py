@@ -75,7 +75,7 @@ class CallStream:
         self._schemas = schemas
         self._forced = forced
         self._inside = forced
-        self._held = ""
+        self._held = self._gap = ""
         self._count = 0
         self._sent: PartialCall | None = None
 
@@ -89,8 +89,10 @@ class CallStream:
                     yield from self._release(len(self._held) - self._maybe())
                     return
                 self._held, self._inside = after, True
-                if before.strip():
-                    yield before.rstrip()
+                said = before.rstrip()
+                self._gap = before[len(said) :]
+                if said:
+                    yield said
             yield from self._read(final=False)
             if self._inside:
                 return
@@ -128,7 +130,7 @@ class CallStream:
 
     def _give_up(self) -> Iterator[str | CallPiece]:
         """What was taken for a call is text."""
-        opening = "" if self._forced else OPEN
+        opening = "" if self._forced else self._gap + OPEN
         self._inside = False
         if self._sent is None:
             if opening:

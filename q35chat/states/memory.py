@@ -15,10 +15,11 @@ from q35chat.states.pool import KEYS, longest_of
 
 
 class MemoryPool:
-    """States of at most `limit` bytes together: those used longest ago go first. For one thread."""
+    """States of at most `limit` bytes together, which may be changed: those used longest ago go
+    first. For one thread."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._states: OrderedDict[StateName, Mapping[str, Array]] = OrderedDict()
 
     @property
@@ -67,11 +68,11 @@ class MemoryPool:
         copies, size = dict[str, Array](), 0
         for what, array in arrays:
             size += array.nbytes
-            if should_stop() or size > self._limit:
+            if should_stop() or size > self.limit:
                 return False
             copies[what] = array.copy()
         self._states[name] = copies
-        while self.nbytes > self._limit:
+        while self.nbytes > self.limit:
             self._states.popitem(last=False)
         return True
 
