@@ -55,7 +55,7 @@ from q35export.staging import (
 )
 from q35export.write import Ingredients, write_bundle
 
-_MEASURED_ON = 2
+_LOOKED_AT = 6
 """Windows of the calibration text that tell where more bits count."""
 
 __all__ = ["ExportPlan", "ExportRequest", "ExportResult", "export"]
@@ -235,7 +235,7 @@ def _rounded(
                 texts = replace(texts, calibration=[*texts.calibration, *shown])
         told: dict[str, str] = {}
         if request.budget:
-            some = texts.calibration[:_MEASURED_ON]
+            some = texts.calibration[:_LOOKED_AT]
             costs = sensitivity(config, weights, plan, some, work, reporter) if some else {}
             plan = budgeted_plan(plan, config, weights, costs, request.budget)
             told["formats"] = described({name: one.fmt for name, one in plan.matrices.items()})

@@ -11,9 +11,10 @@ import pytest
 
 from q35chat.bundle.bundle import Bundle, is_bundle
 from q35chat.errors import UsageError
+from q35export.calibration import feedback
 from q35export.calibration.allocation import allocate, described
 from q35export.calibration.calibrate import Texts, Window, calibrate
-from q35export.calibration.feedback import feedback_of, round_rows
+from q35export.calibration.feedback import damping_of, feedback_of, round_rows
 from q35export.calibration.kept import compare
 from q35export.calibration.layers import Projection
 from q35export.calibration.pictures import SCENES, picture_windows
@@ -53,21 +54,54 @@ def test_errors_of_columns_cancel_on_the_inputs(n: int, k: int) -> None:
     mixed = rng.normal(size=(4 * k, k // 4)) @ rng.normal(size=(k // 4, k))
     inputs = (mixed + 0.1 * rng.normal(size=mixed.shape)).astype(np.float32)
     weights = rng.normal(size=(n, k)).astype(np.float32)
-    feedback = feedback_of(inputs.T @ inputs)
+    inner = feedback_of(inputs.T @ inputs, 0.01)
 
     def error(rounded: tuple[np.ndarray, np.ndarray]) -> float:
         return float(np.linalg.norm(inputs @ (dequantize(*rounded, k, FMT) - weights).T))
 
-    whole = round_rows(weights, feedback, FMT)
+    whole = round_rows(weights, inner, FMT)
     assert error(whole) < 0.6 * error(quantize(weights, FMT))
-    halves = [round_rows(part, feedback, FMT) for part in (weights[:3], weights[3:])]
+    halves = [round_rows(part, inner, FMT) for part in (weights[:3], weights[3:])]
     assert np.array_equal(whole[0], np.concatenate([codes for codes, _ in halves]))
 
 
 def test_inputs_that_never_came_leave_the_weights_rounded() -> None:
     weights = np.random.default_rng(0).normal(size=(6, 64)).astype(np.float32)
-    rounded = round_rows(weights, feedback_of(np.zeros((64, 64), np.float32)), FMT)
+    rounded = round_rows(weights, feedback_of(np.zeros((64, 64), np.float32), 0.01), FMT)
     assert np.abs(dequantize(*rounded, 64, FMT) - weights).max() < 0.5
+
+
+def test_each_code_is_gone_through_once_more_beside_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    inputs = (rng.normal(size=(400, 20)) @ rng.normal(size=(20, 100))).astype(np.float32)
+    weights = rng.normal(size=(30, 100)).astype(np.float32)
+    moments = inputs.T @ inputs
+    settled = round_rows(weights, feedback_of(moments, 0.1), FMT)
+    monkeypatch.setattr(feedback, "_settle", lambda *_: None)
+    greedy = round_rows(weights, feedback_of(moments, 0.1), FMT)
+
+    def error(rounded: tuple[np.ndarray, np.ndarray]) -> float:
+        lost = dequantize(*rounded, 100, FMT) - weights
+        return float(np.vdot(lost @ moments, lost) + 0.1 * moments.trace() / 100 * np.sum(lost**2))
+
+    assert error(settled) < 0.97 * error(greedy)
+
+
+def test_a_text_no_longer_than_a_matrix_is_wide_is_not_taken_at_its_word() -> None:
+    rng = np.random.default_rng(0)
+    gates = (rng.random((2, 128, 128)) < 0.1).astype(np.float32)  # most are shut, as in an MLP
+    read, others = gates * rng.normal(size=gates.shape)
+    weights = rng.normal(size=(40, 128)).astype(np.float32)
+    moments = (read.T @ read).astype(np.float32)
+
+    def error(damping: float) -> float:
+        rounded = round_rows(weights, feedback_of(moments, damping), FMT)
+        return float(np.linalg.norm(others @ (dequantize(*rounded, 128, FMT) - weights).T))
+
+    assert damping_of(10 * 128, 128) < damping_of(2 * 128, 128) < damping_of(128, 128) == 1
+    assert error(damping_of(128, 128)) < 0.9 * error(0.01)
 
 
 def _graph(folder: Path, config: ModelConfig, source: Checkpoint, plan: PrecisionPlan) -> Decoder:

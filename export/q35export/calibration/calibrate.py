@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from q35export.calibration.codes import CodesFolder
-from q35export.calibration.feedback import DAMPING, Feedback, feedback_of
+from q35export.calibration.feedback import Feedback, damping_of, feedback_of
 from q35export.calibration.kept import Kept, compare
 from q35export.calibration.layers import Layer, Projection, projections
 from q35export.calibration.rotation import TurnedWeights, rotation_of
@@ -153,9 +153,11 @@ def _layer(
     untouched = run(exact, texts.held_out, streams.exact)
     matrices = exact.projections
     del exact  # its weights, before the moments are factored
+    tokens = sum(len(window.ids) for window in texts.calibration)
     for one in matrices:
         found = moments.pop(one.name, None)
-        feedback = None if found is None else feedback_of(found)
+        damping = damping_of(tokens, one.weights.k) if tokens else 0.0
+        feedback = None if found is None else feedback_of(found, damping)
         codes.round(one.name, one.weights, one.fmt, feedback)
     stored = codes.stored()
     rounded = Layer(codes.folder, config, source, plan, index, longest=longest, stored=stored)
@@ -223,7 +225,9 @@ def head_feedback(
     for rows in hidden:
         inputs = read(rows)
         moments += inputs.T @ inputs
-    return feedback_of(moments, LOOKED_UP if config.tied else DAMPING)
+    tokens = sum(map(len, hidden))
+    damping = LOOKED_UP if config.tied else damping_of(tokens, config.hidden_size)
+    return feedback_of(moments, damping)
 
 
 def head_reader(

@@ -3,7 +3,8 @@
 A kind of matrix, such as the `down` of linear layers, is rounded in every layer while all else
 stays exact: the divergence behind the head is what this kind costs. It is shared out among its
 layers by the error of their outputs. A tied matrix costs what it does as embedding and as head.
-All kinds go through the layers side by side, so that each layer is read once.
+All kinds go through the layers side by side, so that each layer is read once. Windows that are
+measured on are not those that are rounded for: on its own text a wide matrix seems to cost nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from q35export.calibration.calibrate import (
     run,
 )
 from q35export.calibration.codes import CodesFolder
-from q35export.calibration.feedback import feedback_of
+from q35export.calibration.feedback import damping_of, feedback_of
 from q35export.calibration.kept import compare
 from q35export.calibration.layers import Layer, Projection, projections
 from q35export.calibration.rotation import TurnedWeights
@@ -38,6 +39,7 @@ from q35export.progress import Reporter
 MEASURING = "measuring"
 """What a reporter is told that advances by bytes of rounded matrices."""
 _KEPT = "sensitivity.json"
+_MEASURED_ON = 2
 
 
 def budgeted(config: TextConfig, source: TensorSource, plan: PrecisionPlan) -> list[Projection]:
@@ -57,7 +59,8 @@ def sensitivity(
 ) -> dict[str, float]:
     """The divergence in nats that each matrix makes when it alone is rounded, by its name.
 
-    Kept in `work` once it is known.
+    It is measured on the first two of `windows`, and rounded for the others. Kept in `work` once it
+    is known.
     """
     kept = work / _KEPT
     if kept.is_file():
@@ -67,8 +70,11 @@ def sensitivity(
         source = TurnedWeights(source, config)
     codes = CodesFolder(work)
     embedding = end_matrices(config, source, plan)[0]
-    exact = looked_up(embedding, windows)
     longest = max(len(window.ids) for window in windows)
+    read = windows[_MEASURED_ON:] or windows
+    windows = windows[:_MEASURED_ON]
+    exact, exact_read = looked_up(embedding, windows), looked_up(embedding, read)
+    tokens = sum(len(window.ids) for window in read)
     streams: dict[str, list[Float32]] = {}
     if config.tied:  # its rows are looked up as they are rounded
         streams[EMBEDDING] = looked_up_rounded(embedding, windows)
@@ -76,25 +82,24 @@ def sensitivity(
     reporter.begin(MEASURING, sum(one.size for one in budgeted(config, source, plan)))
     for index, mixer in enumerate(config.layer_types):
         layer = Layer(work, config, source, plan, index, longest=longest, taps=True)
-        moments = moments_of(layer, windows, exact)
+        moments, measured = moments_of(layer, read, exact_read), moments_of(layer, windows, exact)
         for name, hidden in streams.items():
             if not name.startswith(mixer):
                 streams[name] = run(layer, windows, hidden)
-        after = run(layer, windows, exact)
+        exact, exact_read, before = run(layer, windows, exact), run(layer, read, exact_read), exact
         matrices = layer.projections
         del layer
         for one in matrices:
             kind = f"{mixer} {one.name.rpartition('/')[2]}"
-            found_moments = moments.pop(one.name)
-            codes.round(one.name, one.weights, one.fmt, feedback_of(found_moments))
-            errors.setdefault(kind, {})[one.name] = _error(codes, one, found_moments)
+            feedback = feedback_of(moments.pop(one.name), damping_of(tokens, one.weights.k))
+            codes.round(one.name, one.weights, one.fmt, feedback)
+            errors.setdefault(kind, {})[one.name] = _error(codes, one, measured.pop(one.name))
             stored = {one.name: codes.stored()[one.name]}
             rounded = Layer(work, config, source, plan, index, longest=longest, stored=stored)
-            streams[kind] = run(rounded, windows, streams.get(kind, exact))
+            streams[kind] = run(rounded, windows, streams.get(kind, before))
             codes.forget(one.name)
-        exact = after
         reporter.advance(MEASURING, sum(one.size for one in matrices))
-    costs = _shared_out(config, source, plan, windows, codes, exact, streams, errors)
+    costs = _shared_out(config, source, plan, windows, codes, exact, exact_read, streams, errors)
     kept.write_text(json.dumps(costs), encoding="utf-8")
     reporter.end(MEASURING)
     return costs
@@ -107,6 +112,7 @@ def _shared_out(
     windows: Sequence[Window],
     codes: CodesFolder,
     exact: list[Float32],
+    exact_read: list[Float32],
     streams: dict[str, list[Float32]],
     errors: dict[str, dict[str, float]],
 ) -> dict[str, float]:
@@ -126,7 +132,8 @@ def _shared_out(
         cost = compare(wanted, reads(streams[kind]), following, same).divergence
         total = sum(shares.values()) or 1.0
         costs |= {name: cost * share / total for name, share in shares.items()}
-    codes.round(head.name, head.weights, head.fmt, head_feedback(config, head, read, exact))
+    feedback = head_feedback(config, head, read, exact_read)
+    codes.round(head.name, head.weights, head.fmt, feedback)
     beside = codes.beside(head.name, head.weights)
     found = reads(streams[EMBEDDING]) if config.tied else wanted
     costs[head.name] = compare(wanted, found, following, beside).divergence

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from q35export.calibration.calibrate import LOOKED_UP
-from q35export.calibration.feedback import Feedback, feedback_of, round_rows
+from q35export.calibration.feedback import Feedback, damping_of, feedback_of, round_rows
 from q35export.calibration.rotation import Rotation, rotation_of
 from q35export.quantize import BlockFormat, dequantize, quantize
 from tests.benchmarks.quality.divergence import Divergence, divergence
@@ -194,6 +194,14 @@ def rounded(weights: Float32, fmt: BlockFormat, feedback: Feedback | None) -> Fl
     return dequantize(*round_rows(weights, feedback, fmt), weights.shape[1], fmt)
 
 
+def _feedback(
+    moments: Float32 | None, calibration: npt.NDArray[np.int64] | None
+) -> Feedback | None:
+    if moments is None or calibration is None:
+        return None
+    return feedback_of(moments, damping_of(calibration.size, len(moments)))
+
+
 def logits(
     weights: Weights,
     ids: npt.NDArray[np.int64],
@@ -223,7 +231,7 @@ def logits(
                 for window in inputs:
                     layer(window[None], multiplying(found, moments))
             found = {
-                name: rounded(w, recipe.layers, feedback_of(moments[name]) if moments else None)
+                name: rounded(w, recipe.layers, _feedback(moments.get(name), calibration))
                 for name, w in found.items()
             }
         multiply = multiplying(found)
