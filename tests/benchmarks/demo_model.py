@@ -59,6 +59,14 @@ TOLD: Final = (
     "Nice to meet you. {} is my name.",
     "I want you to know that my name is {} and that I live near the sea.",
 )
+PEOPLE_CHINESE: Final = ("李雷", "韩梅梅", "晓东", "Ingrid")
+TOLD_CHINESE: Final = (
+    "您好，麻烦你记住，{}是我的名字。",
+    "外面太吵了，我有点累。顺便说一下，我叫{}，住在上海。",
+    "同学一般称呼我{}。",
+    "我先自我介绍：我是{}，想问你几个关于图片的问题。",
+)
+RECALLED_CHINESE: Final = ("我叫什么名字？", "还记得我是谁吗？")
 RECALLED: Final = ("What is my name?", "Do you remember my name?", "Tell me what I am called.")
 
 Point = tuple[float, float]
@@ -99,12 +107,17 @@ def samples(count: int, seed: int = 41) -> list[Sample]:
     return [_sample(rng, rng.choice((1, 1, 2, 3))) for _ in range(count)]
 
 
-def remembered(model: Asked) -> list[bool]:
+def remembered(
+    model: Asked,
+    told: Sequence[str] = TOLD,
+    people: Sequence[str] = PEOPLE,
+    recalled: Sequence[str] = RECALLED,
+) -> list[bool]:
     """Whether a name is known in the turn after it was told, for every wording with every name."""
-    said = [(told.format(person), person) for told in TOLD for person in PEOPLE]
+    said = [(wording.format(person), person) for wording in told for person in people]
     return [
-        _is_known(model, told, RECALLED[number % len(RECALLED)], person)
-        for number, (told, person) in enumerate(said)
+        _is_known(model, sentence, recalled[number % len(recalled)], person)
+        for number, (sentence, person) in enumerate(said)
     ]
 
 
@@ -226,12 +239,14 @@ def main() -> None:
             if asked.show and (lacking or added):
                 print(f"{sample.picture.size}  {', '.join(sample.names)}  ->  {said}")
         names = remembered(model)
+        chinese = remembered(model, TOLD_CHINESE, PEOPLE_CHINESE, RECALLED_CHINESE)
     right = sum(tally[f"{number} right"] for number in (1, 2, 3))
     print(f"{asked.precision}: {right} of {asked.pictures} pictures named exactly")
     for number in (1, 2, 3):
         print(f"  with {number}: {tally[f'{number} right']} of {tally[f'{number} shown']}")
     print(f"  something missing in {tally['missing']}, something added in {tally['added']}")
     print(f"{sum(names)} of {len(names)} names remembered")
+    print(f"{sum(chinese)} of {len(chinese)} told in Chinese")
 
 
 if __name__ == "__main__":

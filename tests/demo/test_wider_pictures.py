@@ -60,3 +60,27 @@ def test_only_training_draws_so_and_tells_in_other_words() -> None:
     assert not any(scene.spots for scene in scenes[True])
     assert 20 < sum(bool(scene.spots) for scene in scenes[False]) < 52
     assert max(map(len, told[True])) < 40 < max(map(len, told[False]))
+
+
+def test_only_training_tells_names_in_chinese_and_of_any_letters() -> None:
+    said: dict[bool, str] = {}
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    for measuring in (True, False):
+        writer = Writer(random.Random(5), measuring=measuring)
+        said[measuring] = "".join(writer.memory().question for _ in range(300))
+        for _ in range(300):
+            names[measuring].add(memory_talk.new_value(writer.rng, "name", measuring))
+    assert said[True].isascii()
+    assert "名字" in said[False]
+    assert {name[-1] for name in names[False]} - {name[-1] for name in names[True]} >= {"f", "v"}
+
+
+def test_a_name_told_in_chinese_is_asked_for_in_both_languages() -> None:
+    rng, facts = random.Random(3), memory_talk.Facts()
+    assert "没有告诉我" in memory_talk.recall_chinese(rng, facts).answer
+    told = memory_talk.tell_chinese(rng, facts)
+    name = facts.told["name"]
+    assert name in told.question
+    assert name in told.answer
+    assert name in memory_talk.recall_chinese(rng, facts).answer
+    assert name in memory_talk.recall(rng, facts, "name", astray=0).answer

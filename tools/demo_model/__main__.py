@@ -23,7 +23,7 @@ def make(
 ) -> None:
     """Train (or go on from `work/resume.pt`), measure, and write the folder with its card.
 
-    With the folder `base` only the last round is trained, from its weights.
+    With the folder `base` only what others draw and say is trained, from its weights.
     """
     plan = Plan(seed=seed)
     if base is not None:
@@ -42,7 +42,9 @@ def make(
         "steps": plan.steps,
         "minutes": round(trainer.seconds / 60),
         "processor_minutes": round(trainer.processor_seconds / 60),
-        "history": f"It went on from {base}, with the last round alone." if base else "One run.",
+        "history": f"It went on from {base}, with what others draw and say."
+        if base
+        else "One run.",
     }
     (work / "report.json").write_text(
         json.dumps({"training": training, "results": results}, indent=2) + "\n"
@@ -58,7 +60,9 @@ def main() -> None:
     making = commands.add_parser("make", help="train from a seed, measure and write the folder")
     making.add_argument("--seed", type=int, default=7)
     making.add_argument("--steps", type=int, help="fewer steps, for a trial")
-    making.add_argument("--base", type=Path, help="go on from this folder, with the last round")
+    making.add_argument(
+        "--base", type=Path, help="go on from this folder, with what others draw and say"
+    )
     making.add_argument("--threads", type=int, default=2)
     making.add_argument("--out", type=Path, default=Path("assets/demo-model"))
     making.add_argument("--work", type=Path, default=WORK, help="resume file, log and checkpoints")

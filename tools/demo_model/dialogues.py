@@ -24,6 +24,8 @@ from .words import FAVOURITES, SYSTEM_PROMPTS
 
 WIDER_SHARE = 0.6
 """Of the messages with pictures in training, so many show pictures as others draw them."""
+CHINESE_SHARE = 0.12
+"""Of the turns in training that tell something or ask for it, so many are in Chinese."""
 PAIRED = (1, 1, 1, 2, 2, 2, 3)
 """Shapes in each of two pictures."""
 PHOTO_QUESTION = (
@@ -144,8 +146,15 @@ class Writer:
 
     def memory(self) -> Turn:
         """Tell something, or ask for something told."""
+        if not self.measuring and self.rng.random() < CHINESE_SHARE:
+            speak = memory_talk.tell_chinese
+            if "name" in self.facts.told and self.rng.random() < 0.7:
+                speak = memory_talk.recall_chinese
+            return speak(self.rng, self.facts)
         if (self.facts.told and self.rng.random() < 0.62) or self.rng.random() < 0.06:
-            return memory_talk.recall(self.rng, self.facts, astray=self.astray)
+            return memory_talk.recall(
+                self.rng, self.facts, astray=self.astray, measuring=self.measuring
+            )
         if self.rng.random() < 0.12:
             return memory_talk.tell_two(self.rng, self.facts, self.measuring)
         kind = self.rng.choice(self.told)

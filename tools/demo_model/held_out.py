@@ -79,7 +79,8 @@ def _memory_question(rng: random.Random) -> Question:
         turns += [writer.other() for _ in range(rng.choice((0, 0, 1)))]
         turns.append(memory_talk.tell(rng, writer.facts, kind, measuring=True))
     turns += [writer.other() for _ in range(rng.randint(0, 3))]
-    turns.append(memory_talk.recall(rng, writer.facts, rng.choice([*writer.facts.told])))
+    asked = rng.choice([*writer.facts.told])
+    turns.append(memory_talk.recall(rng, writer.facts, asked, measuring=True))
     return _question(turns, system_prompt(rng))
 
 

@@ -9,8 +9,16 @@ import random
 from dataclasses import dataclass, field
 
 from . import meaning
-from .phrases import Turn, expand, filled, kept_for_measuring, made_up_word, typed
-from .words import AROUND, ASK, CHANGE, FAVOURITES, NAMES, TELL, TELL_MORE
+from .phrases import (
+    Turn,
+    expand,
+    filled,
+    kept_for_measuring,
+    made_up_name,
+    made_up_word,
+    typed,
+)
+from .words import AROUND, ASK, ASK_MORE, CHANGE, CHINESE, FAVOURITES, NAMES, TELL, TELL_MORE
 
 KINDS = ("name",) * 3 + ("number",) * 3 + tuple(FAVOURITES)
 """Kinds of facts, as often as they are told."""
@@ -39,6 +47,8 @@ def new_value(rng: random.Random, kind: str, measuring: bool) -> str:
     while True:
         if kind == "name":
             value = rng.choice(NAMES) if rng.random() < 0.45 else made_up_word(rng).capitalize()
+            if not measuring and rng.random() < 0.4:
+                value = made_up_name(rng)
         elif kind == "number":
             value = str(rng.randint(0, 10 ** rng.choice((2, 3, 4, 4))))
         else:
@@ -61,8 +71,8 @@ def tell(rng: random.Random, facts: Facts, kind: str, measuring: bool = False) -
     patterns = worded(kind, CHANGE if changes else TELL)
     if not measuring and not changes and rng.random() < 0.6:
         patterns = TELL_MORE.get(kind, patterns)
-    told = expand(rng, rng.choice(patterns).replace("{value}", VALUE))
-    if not measuring and rng.random() < 0.3:
+    told = expand(rng, filled(rng, rng.choice(patterns)).replace("{value}", VALUE))
+    if not measuring and rng.random() < 0.4:
         told = around(rng, told)
     question = typed(rng, told, slips=0.03)
     if question == question.lower() and rng.random() < 0.4:
@@ -105,13 +115,20 @@ def tell_two(rng: random.Random, facts: Facts, measuring: bool = False) -> Turn:
 
 
 def recall(
-    rng: random.Random, facts: Facts, kind: str | None = None, astray: float = ASTRAY
+    rng: random.Random,
+    facts: Facts,
+    kind: str | None = None,
+    astray: float = ASTRAY,
+    measuring: bool = False,
 ) -> Turn:
     """The user asks for a fact, told or not; with the probability `astray` for any kind."""
     kind = kind or rng.choice([*facts.told] * 3 or ["name", "number", *FAVOURITES])
     if rng.random() < astray:
         kind = rng.choice(("name", "number", *FAVOURITES))
-    question = typed(rng, expand(rng, rng.choice(worded(kind, ASK))), slips=0.05)
+    patterns = worded(kind, ASK)
+    if not measuring and rng.random() < 0.4:
+        patterns = ASK_MORE.get(kind, patterns)
+    question = typed(rng, expand(rng, rng.choice(patterns)), slips=0.05)
     if kind not in facts.told:
         whose = {"name": "your name", "number": "a number"}.get(kind, f"your favourite {kind}")
         return Turn(
@@ -131,3 +148,29 @@ def recall(
         return value.lower() in named and not named & wrong
 
     return Turn(question, answer, f"The user told me: {value}.", check=right)
+
+
+def tell_chinese(rng: random.Random, facts: Facts) -> Turn:
+    """The user tells a name in Chinese, sometimes inside a longer message."""
+    value = rng.choice(CHINESE["family"]) + "".join(
+        rng.sample(CHINESE["given"], rng.choice((1, 1, 2)))
+    )
+    if rng.random() < 0.3:
+        value = new_value(rng, "name", measuring=False)
+    told = rng.choice(CHINESE["tell"])
+    if rng.random() < 0.4:
+        told = rng.choice(CHINESE["before"]) + told
+    if rng.random() < 0.3:
+        told = told.removesuffix("{。|}") + "，" + rng.choice(CHINESE["after"])
+    facts.learn("name", value)
+    question = expand(rng, told.replace("{value}", VALUE)).replace(VALUE, value)
+    return Turn(question, f"很高兴认识你，{value}！", f"用户告诉我名字：{value}。")
+
+
+def recall_chinese(rng: random.Random, facts: Facts) -> Turn:
+    """The user asks in Chinese for the name, told or not."""
+    question = expand(rng, rng.choice(CHINESE["ask"]))
+    if "name" not in facts.told:
+        return Turn(question, "你还没有告诉我你的名字。", "用户没有告诉我名字。")
+    value = facts.told["name"]
+    return Turn(question, f"你的名字是{value}。", f"用户告诉过我：{value}。")

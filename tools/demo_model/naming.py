@@ -22,8 +22,6 @@ from . import wider_pictures
 from .optimise import optimisers, step_all
 from .pictures import COLOURS, FORMS, names_of_tokens, patches
 
-PICTURES = 32
-"""Pictures in a step of the first stage."""
 HEADS = {"form": 1 + len(FORMS), "colour": 1 + len(COLOURS), "place": 1 + 9}
 IMPORTANCE = {"form": 2.0, "colour": 1.0, "place": 1.0}
 
@@ -70,9 +68,11 @@ def learn_to_see(
     seed: int,
     steps: int,
     peak: float,
+    at_once: int,
     fixed: int = 0,
 ) -> None:
-    """The first stage: `steps` steps on the tower alone, the rate falling in the second half.
+    """The first stage: `steps` steps of `at_once` pictures on the tower alone, the rate falling in
+    the second half.
 
     In the first `fixed` steps only the heads learn, what a tower sees that has been trained.
     """
@@ -80,7 +80,7 @@ def learn_to_see(
     patch_matrix = nn.Parameter(tower.patch_embed.proj.weight.data.flatten(1))
     trained = optimisers(tower, patch_matrix, naming.heads)
     for step in range(steps):
-        pixels, grids, names = picture_batch(random.Random(f"train/sight/{seed}/{step}"))
+        pixels, grids, names = picture_batch(random.Random(f"train/sight/{seed}/{step}"), at_once)
         with torch.set_grad_enabled(step >= fixed):
             features = tower(pixels, grid_thw=grids).pooler_output
         loss = naming.loss(features, names)
@@ -97,11 +97,11 @@ def learn_to_see(
             )
 
 
-def picture_batch(rng: random.Random) -> tuple[Tensor, Tensor, Tensor]:
-    """Patches `[P, 1536]`, grids `[PICTURES, 3]` and names `[3, P / 4]` of random pictures."""
+def picture_batch(rng: random.Random, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Patches `[P, 1536]`, grids `[count, 3]` and names `[3, P / 4]` of random pictures."""
     pictures = []
-    for number in range(PICTURES):
-        source = wider_pictures if number % 5 < 3 else pictures_of_cells
+    for number in range(count):
+        source = wider_pictures if number % 5 < 4 else pictures_of_cells
         pictures.append(source.draw(source.random_scene(rng, rng.choice((1, 2, 3, 3, 4))), rng))
     seen = [patches(picture) for picture in pictures]
     names = np.concatenate([names_of_tokens(picture) for picture in pictures], axis=1)

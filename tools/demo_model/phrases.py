@@ -114,3 +114,15 @@ def made_up_word(rng: random.Random) -> str:
     """A pronounceable word of two or three syllables that no list contains."""
     parts = [rng.choice(ONSETS) + rng.choice("aeiou") for _ in range(rng.choice((1, 1, 2, 2, 3)))]
     return "".join([*parts, rng.choice(CODAS)])
+
+
+def made_up_name(rng: random.Random) -> str:
+    """A name of one to three syllables, which may begin with a vowel and end in any letter."""
+    syllables = [
+        rng.choice((rng.choice(ONSETS), rng.choice(ONSETS), "", "kh", "w", "j"))
+        + rng.choice(("a", "e", "i", "o", "u", "y", "ia", "ei", "ai", "eo", "au"))
+        + rng.choice(("", "", "n", "l", "r", "s", "m", "g", "d", "x"))
+        for _ in range(rng.choice((1, 2, 2, 3)))
+    ]
+    end = rng.choice(["", "", *CODAS, *"fghkvxz"])
+    return f"{''.join(syllables)}{end}".capitalize()

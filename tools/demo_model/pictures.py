@@ -160,10 +160,10 @@ def draw(scene: Scene, rng: random.Random) -> Image.Image:
     return image
 
 
-def noisy(image: Image.Image, rng: random.Random) -> Image.Image:
-    """The picture with the faint noise of a camera or of JPEG."""
+def noisy(image: Image.Image, rng: random.Random, strongest: float = 5.0) -> Image.Image:
+    """The picture with the noise of a camera or of JPEG, of a deviation of 1 to `strongest`."""
     dice = np.random.default_rng(rng.getrandbits(32))
-    grain = dice.normal(0, rng.uniform(1, 5), (image.height, image.width, 3))
+    grain = dice.normal(0, rng.uniform(1, strongest), (image.height, image.width, 3))
     return Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8))
 
 

@@ -64,6 +64,8 @@ class Plan:
     seed: int = 7
     seeing: int = 1200
     """Steps of the vision tower alone (see `naming`)."""
+    seen_at_once: int = 32
+    """Pictures in each of these steps."""
     rounds: tuple[Round, ...] = (
         Round(LESSONS, 5200, 2.5e-3, falling_from=0.56, quantised_from=0.86),
         Round(MEMORY, 1300, 1.2e-3, falling_from=0.0, quantised_from=0.4),
@@ -89,10 +91,19 @@ class Plan:
         return sum(part.steps for part in self.rounds)
 
     def going_on(self, steps: int | None) -> Plan:
-        """The plan of a model that has all rounds behind it but the last, of `steps` steps."""
-        last = self.rounds[-1]
-        last = replace(last, steps=steps or last.steps)
-        return replace(self, seeing=600, known=150, rounds=(last,), grown_up=0)
+        """The plan of a model that has all rounds behind it but the last, for which it takes the
+        shorter `AGAIN`, its last round of `steps` steps."""
+        *before, last = AGAIN
+        return replace(
+            self,
+            seeing=600,
+            known=100,
+            seen_at_once=16,
+            budget=1500,
+            rounds=(*before, replace(last, steps=steps or last.steps)),
+            grown_up=0,
+            averaged=1,
+        )
 
     def at(self, step: int) -> tuple[Round, int]:
         """The round that a step belongs to, and its number in that round."""
@@ -101,6 +112,13 @@ class Plan:
                 return part, step
             step -= part.steps
         raise ValueError(f"the plan ends {step} steps before that")
+
+
+AGAIN = (
+    Round(WIDER, 450, 1.2e-3, falling_from=0.0, quantised_from=0.5),
+    Round(WIDER, 240, 9e-4, falling_from=0.0, quantised_from=0.6),
+)
+"""To go on with, from weights that know what they are asked but not what others draw and say."""
 
 
 def rate(plan: Plan, step: int) -> float:
@@ -202,7 +220,15 @@ class Trainer:
         processor_begun = self.processor_seconds - time.process_time()
         if self.step == 0:
             peak = plan.rounds[0].peak
-            learn_to_see(self.model, self.naming, plan.seed, plan.seeing, peak, plan.known)
+            learn_to_see(
+                self.model,
+                self.naming,
+                plan.seed,
+                plan.seeing,
+                peak,
+                plan.seen_at_once,
+                plan.known,
+            )
         saved = self.seconds
         while self.step < plan.steps:
             grown = min(1.0, (self.pools + 1) / (plan.grown_up + 1))

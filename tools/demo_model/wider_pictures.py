@@ -19,8 +19,8 @@ GROUNDS: Final = ("white", "white", "grey", "tint", "dark")
 LARGEST: Final = (0.45, 0.45, 0.3, 0.22, 0.18)
 """Radius of the largest of so many shapes, in sides of a square with the picture's area."""
 SMALLEST: Final = 0.065
-BORDER: Final = 0.02
-"""Where a shape lies is not told in words so near to the border of a third."""
+NOISIEST: Final = 12.0
+"""Largest deviation of the noise, of 255 levels."""
 
 
 def random_scene(rng: random.Random, count: int | None = None) -> Scene:
@@ -53,8 +53,7 @@ def anywhere(rng: random.Random, width: int, height: int, count: int) -> list[Sp
             > radius + spot[2] + 0.02 * side
             for spot in spots
         )
-        told = all(abs(share - third / 3) > BORDER for share in (x, y) for third in (1, 2))
-        if apart and told:
+        if apart:
             spots.append((x, y, radius))
         elif rng.random() < 0.01:  # what lies there leaves no room
             spots.clear()
@@ -103,7 +102,7 @@ def worn(image: Image.Image, rng: random.Random) -> Image.Image:
     """The picture as files have it: half the time as drawn, else noisy, through JPEG or soft."""
     kind = rng.random()
     if kind < 0.2:
-        return noisy(image, rng)
+        return noisy(image, rng, NOISIEST)
     if kind < 0.45:
         file = io.BytesIO()
         image.save(file, "JPEG", quality=rng.randint(30, 95))
