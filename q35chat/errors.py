@@ -42,6 +42,7 @@ class Option(Enum):
     PYTHON = "the Python of CANN"
     SOURCE = "the hub"
     STATELESS_PREFILL = "the stateless prefill"
+    STREAM = "deleting the checkpoint on the way"
     TARGET = "target"
     TOKENS = "tokens"
 

@@ -7,7 +7,7 @@ quantisation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import dropwhile, takewhile
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from q35chat.errors import CheckpointError, Remedy
+from q35chat.errors import CheckpointError, Option, Remedy
 from q35chat.json_reader import read_json
 from q35export.config import ModelConfig
 from q35export.experts_apart import ExpertsApart, take_apart
@@ -24,6 +24,7 @@ from q35export.matrix import EMBEDDING, HEAD, MTP, TEXT, VISION, Float32, Shape
 from q35export.safetensors_files import (
     MERGE_FIRST,
     TensorEntry,
+    read_gone,
     read_header,
     read_rows,
     weight_files,
@@ -67,21 +68,30 @@ class Checkpoint:
 
     def __init__(self, folder: Path, entries: dict[str, TensorEntry]) -> None:
         self.folder = folder
+        self._pieces = entries
         self._entries = dict(entries)
         self._experts = take_apart(self._entries)
 
     @classmethod
-    def open(cls, folder: Path) -> Checkpoint:
+    def open(cls, folder: Path, *, consumed: bool = False) -> Checkpoint:
         """Read the headers of the weight files in `folder`; no weight is read.
 
-        Raises CheckpointError for a missing, empty, half-downloaded, damaged or quantised
-        checkpoint, and for one with an adapter that is not merged.
+        With `consumed` files may be gone that an export has deleted. Raises CheckpointError for a
+        missing, empty, half-downloaded, damaged or quantised checkpoint, and for one with an
+        adapter that is not merged.
         """
         refuse_quantised(folder)
+        gone = read_gone(folder).files
+        if gone and not consumed:
+            raise CheckpointError(
+                f"{len(gone)} weight files of {folder} were deleted by an export that consumes them"
+                f" ({Option.STREAM}): go on with it, or download the checkpoint again"
+            )
         entries: dict[str, TensorEntry] = {}
         names: dict[str, str] = {}
-        for path in weight_files(folder):
-            for found, entry in read_header(path).items():
+        for path in weight_files(folder, gone):
+            header = read_header(path) if path.is_file() else gone[path.name]
+            for found, entry in header.items():
                 name = canonical_name(found)
                 if names.setdefault(name, found) != found:
                     raise CheckpointError(
@@ -96,6 +106,10 @@ class Checkpoint:
         if adapted:
             raise CheckpointError(f"{folder} holds a LoRA adapter ({adapted}): {MERGE_FIRST}")
         return cls(folder, entries)
+
+    def pieces(self) -> Mapping[str, TensorEntry]:
+        """Every tensor as it is stored, by canonical name; experts that lie apart, apart."""
+        return self._pieces
 
     def fit(self, config: ModelConfig) -> tuple[ModelConfig, tuple[str, ...]]:
         """The model that these tensors are, where `config` says otherwise, with one-line remarks.

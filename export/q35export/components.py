@@ -34,6 +34,7 @@ _OPTIONS_OF = {
         "calibrate": Option.NO_CALIBRATE,
         "calibration": Option.CALIBRATION,
         "bits": Option.BITS,
+        "stream": Option.STREAM,
     },
     "ascend-310p": {
         "dtype": Option.DTYPE,

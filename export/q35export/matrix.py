@@ -41,15 +41,20 @@ class TensorSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """`[n, k]` weights of a projection `y = x @ w.T`; `rows(start, stop)` reads a slice."""
+    """`[n, k]` weights of a projection `y = x @ w.T`; `rows(start, stop)` reads a slice.
+
+    `group` rows are read at once, whichever of them are asked for: those of one expert.
+    """
 
     n: int
     k: int
     rows: Callable[[int, int], Float32]
+    group: int = 1
 
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """The first row and the one after the last of pieces of about 4 million values."""
-        step = max(1, _PIECE_VALUES // self.k)
+    def spans(self, values: int = _PIECE_VALUES) -> Iterator[tuple[int, int]]:
+        """The first row and the one after the last of pieces of about so many values, in whole
+        groups."""
+        step = max(1, values // (self.k * self.group)) * self.group
         for start in range(0, self.n, step):
             yield start, min(start + step, self.n)
 
@@ -83,7 +88,7 @@ def expert_rows(
             found = found.reshape(-1, 2, n // 2, k).swapaxes(1, 2)
         return found.reshape(-1, k)[start - first * n : stop - first * n]
 
-    return Matrix(count * n, k, rows)
+    return Matrix(count * n, k, rows, group=n)
 
 
 def stack(*parts: Matrix) -> Matrix:

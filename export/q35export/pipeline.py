@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from q35chat import __version__
 from q35chat.bundle.bundle import Bundle
@@ -26,7 +27,8 @@ from q35export.components import (
     text_plan,
 )
 from q35export.config import load_config
-from q35export.inventory import Inventory
+from q35export.consumed import ConsumedCheckpoint
+from q35export.inventory import Inventory, expected_tensors
 from q35export.matrix import TensorSource
 from q35export.output_state import (
     Foreign,
@@ -45,9 +47,11 @@ from q35export.plan import check_space, make_plan
 from q35export.processor import processor_files, written
 from q35export.progress import Reporter
 from q35export.request import ExportPlan, ExportRequest, ExportResult, default_target
+from q35export.safetensors_files import read_gone
 from q35export.source import LocalCheckpoint, Note, is_same_hub_source, resolve
 from q35export.staging import (
     exclusive,
+    is_resumable,
     publish,
     resumable_folder,
     sigterm_raises,
@@ -131,7 +135,7 @@ def gather(
     weights: TensorSource = Inventory()
     remarks: tuple[str, ...] = ()
     if local.complete:
-        weights = checkpoint = Checkpoint.open(local.folder)
+        weights = checkpoint = Checkpoint.open(local.folder, consumed=request.stream)
         config, remarks = checkpoint.fit(config)
     request = replace(request, pictures=config.vision is not None)
     if not request.components:
@@ -165,11 +169,11 @@ def gather(
 def _checked(made_of: Ingredients) -> Ingredients:
     """As it is; UsageError where the model has no positions for the slots that are wanted."""
     text = made_of.config.text
-    if text.experts and made_of.request.runs_on == "cpu" and made_of.request.stored_as != "fp32":
+    if text.experts and made_of.request.budget:
         raise UsageError(
-            f"{Option.PRECISION} {made_of.request.stored_as} is for dense models, this one has "
-            f"{text.experts.count} experts a layer:",
-            Remedy.ANOTHER_PRECISION,
+            f"more bits where they count ({Option.PRECISION} int4-exact, {Option.BITS}) are for "
+            f"dense models, this one has {text.experts.count} experts a layer: use "
+            f"{Option.PRECISION} int4 or int8"
         )
     wanted, longest = made_of.request.max_seq_len, text.max_positions
     if wanted > longest:
@@ -185,7 +189,7 @@ def _write(
 ) -> ExportResult:
     request = made_of.request
     keep, plan = _planned(made_of, state)
-    check_space(plan)
+    check_space(plan, freed=_to_be_freed(made_of))
     try:
         with (
             _rounded(made_of, plan, reporter) as rounded,
@@ -222,13 +226,17 @@ def _rounded(
     weights, plan = made_of.weights, text_plan(request)
     with written(made_of.processor) as read:
         texts = read_texts(request, read, config)
-    check_space(planned, work_bytes(config, plan, texts))
+    check_space(planned, work_bytes(config, plan, texts), _to_be_freed(made_of))
     options = component_options(request, "text") | {"max_seq_len": 0, "mtp": ""}
     key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
     folder = staging_folder(request.out, "rounded")
-    if request.rounding == "calibrated":
+    if request.rounding == "calibrated" or config.experts or request.stream:
+        if request.stream:
+            _check_consumed(made_of, key)
         folder = resumable_folder(request.out, key)
     with folder as work:
+        consumed = _consumed(made_of, work) if request.stream else None
+        weights = consumed or weights
         if texts.calibration and request.calibration is None and made_of.config.vision:
             with suppress(CheckpointError), written(made_of.processor) as read:  # half a tower
                 shown = picture_windows(made_of.config, weights, plan, read, work)
@@ -240,7 +248,7 @@ def _rounded(
             plan = budgeted_plan(plan, config, weights, costs, request.budget)
             told["formats"] = described({name: one.fmt for name, one in plan.matrices.items()})
             reporter.note(f"more than 4 bits in blocks of 128: {told['formats'] or 'nowhere'}")
-        plan, kept = calibrate(config, weights, plan, texts, work, reporter)
+        plan, kept = calibrate(config, weights, plan, texts, work, reporter, consumed)
         reporter.note(
             f"keeps {kept.top_1 * 100:.0f} % of first choices (KLD {kept.divergence:.3f}, "
             f"perplexity × {kept.perplexity:.3f})"
@@ -248,7 +256,44 @@ def _rounded(
         if request.rounding == "nearest":
             reporter.note(f"{Option.NO_CALIBRATE}: {request.stored_as} keeps more when calibrated")
         builders = {**made_of.builders, "text": text_builder(plan.matrices, made_of.drafts)}
-        yield replace(made_of, builders=builders, kept=kept.options() | told)
+        told |= kept.options()
+        yield replace(made_of, builders=builders, weights=weights, kept=told)
+
+
+def _consumed(made_of: Ingredients, work: Path) -> ConsumedCheckpoint:
+    """The checkpoint as one whose files go with their layers."""
+    assert isinstance(made_of.weights, Checkpoint)
+    fingerprint = made_of.source.fingerprint
+    return ConsumedCheckpoint(made_of.weights, _needed(made_of), work, fingerprint)
+
+
+def _to_be_freed(made_of: Ingredients) -> int:
+    """Bytes of the checkpoint that are deleted before the bundle is written."""
+    if not made_of.request.stream or "text" not in made_of.request.components:
+        return 0
+    assert isinstance(made_of.weights, Checkpoint)
+    return ConsumedCheckpoint.to_be_freed(made_of.weights, _needed(made_of))
+
+
+def _needed(made_of: Ingredients) -> set[str]:
+    """The tensors that are read; those of the tower by the calibration, too, for its pictures."""
+    config, parts = made_of.config, {*made_of.request.weights}
+    if config.vision is not None:
+        parts.add("vision")
+    return {name for part in parts for name in expected_tensors(config, part)}
+
+
+def _check_consumed(made_of: Ingredients, key: str) -> None:
+    """Refuse to begin anew where weights are gone that only an export's work folder still has."""
+    assert isinstance(made_of.weights, Checkpoint)
+    folder, out = made_of.weights.folder, made_of.request.out
+    gone = read_gone(folder).files
+    if gone and not is_resumable(out, key):
+        raise ExportError(
+            f"{len(gone)} weight files of {folder} were deleted ({Option.STREAM}) by an export that"
+            f" {out} and these options do not go on with: use its own, or download the checkpoint "
+            "again"
+        )
 
 
 def _planned(made_of: Ingredients, state: OutputState) -> tuple[Bundle | None, ExportPlan]:

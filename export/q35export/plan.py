@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from q35chat.bundle.bundle import Bundle, FileEntry
+from q35chat.bundle.manifest import PACKED_EXPERTS
 from q35chat.errors import ExportError, Remedy
 from q35chat.text import readable_size
 from q35export.components import WEIGHTS_FILE, Builders, graph_path
@@ -21,6 +22,7 @@ from q35export.weights import WeightSink
 FLOAT_BYTES, HALF_BYTES = 4, 2
 PROGRAM_BYTES = 100 << 20
 """About what a chat takes beside its model: Python, its libraries, the graph runtime."""
+_LAYERS_BEFORE = 10  # one part of so many of a bundle is made before a file of weights goes
 _MARGIN = 1.05  # file-system blocks, and the manifest
 
 
@@ -51,6 +53,8 @@ def make_plan(
     if keep is not None and request.components == ("vision",):
         capacity = keep.manifest.capacity
     weights = sum(file.size for file in (*files, *kept) if file.path.endswith(f"/{WEIGHTS_FILE}"))
+    if config.text.experts and request.stored_as != "fp32":
+        weights = int(weights * PACKED_EXPERTS)
     memory = chat_memory(
         config.text,
         capacity,
@@ -118,12 +122,16 @@ def chat_memory(
     )
 
 
-def check_space(plan: ExportPlan, beside: int = 0) -> None:
+def check_space(plan: ExportPlan, beside: int = 0, freed: int = 0) -> None:
     """Raise ExportError when the file system of `plan.out` lacks room for the plan, what lies
-    `beside` it meanwhile, and 5 %."""
+    `beside` it meanwhile, and 5 %.
+
+    `freed` are bytes that are deleted on the way; some layers lie there before they are.
+    """
     folder = next(parent for parent in plan.out.parents if parent.exists())
     free = shutil.disk_usage(folder).free
-    needed = int((plan.total + beside) * _MARGIN)
+    least = plan.total // _LAYERS_BEFORE if freed else 0
+    needed = int(max(plan.total + beside - freed, least) * _MARGIN)
     if free < needed:
         raise ExportError(
             f"the bundle needs {readable_size(needed)} beside {plan.out}, "

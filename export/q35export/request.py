@@ -45,8 +45,9 @@ class ExportRequest:
     `block_size` (weights that share a scale where they are quantised; None: as suits each matrix),
     `mtp` (export the checkpoint's head for drafts, too), `calibrate` (quantise for the inputs that
     the model really sees, in minutes instead of seconds), `calibration` (the text to do it with;
-    None: our own) and `bits` (what a weight of the decoder takes on average, its scale included,
-    where some take more than others; None: as the precision has it); for "ascend-310p" the options
+    None: our own), `bits` (what a weight of the decoder takes on average, its scale included,
+    where some take more than others; None: as the precision has it) and `stream` (delete the
+    checkpoint's weight files once they are consumed); for "ascend-310p" the options
     from `dtype` to `stateless_prefill`, as its `AscendOptions` describe them. No option: `pictures`
     is False where the model sees none.
     """
@@ -72,6 +73,7 @@ class ExportRequest:
     calibrate: bool = True
     calibration: Path | None = None
     bits: float | None = None
+    stream: bool = False
     pictures: bool = True
 
     def __post_init__(self) -> None:
@@ -112,6 +114,11 @@ class ExportRequest:
         if self.bits is not None and not FEWEST_BITS <= self.bits <= MOST_BITS:
             raise UsageError(
                 f"{Option.BITS} must be {FEWEST_BITS:g} to {MOST_BITS:g}, found {self.bits:g}"
+            )
+        if self.stream and self.stored_as == "fp32":
+            raise UsageError(
+                f"{Option.STREAM} is for int8 and int4, which are made layer by layer, found fp32:",
+                Remedy.ANOTHER_PRECISION,
             )
         if self.max_seq_len < MIN_CAPACITY:
             raise UsageError(

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ MERGE_FIRST = (
     "folder of the whole model"
 )
 _INDEX = "model.safetensors.index.json"
+GONE = ".q35chat-consumed"
+"""The list of files that an export has deleted, in the folder where they were."""
 _NUMBERED = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.safetensors")
 
 
@@ -63,18 +65,52 @@ class TensorEntry:
         return self.dtype in _READ_AS
 
 
-def weight_files(folder: Path) -> tuple[Path, ...]:
-    """The safetensors files of the checkpoint, in name order.
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Files that an export deleted as it consumed them: their tensors by file and name, and what
+    the folder's fingerprint was before."""
+
+    fingerprint: str = ""
+    files: Mapping[str, Mapping[str, TensorEntry]] = field(default_factory=dict)
+
+
+def read_gone(folder: Path) -> Gone:
+    """What was deleted from `folder`; nothing where there is no list of it.
+
+    Raises CheckpointError for a list that is damaged.
+    """
+    path = folder / GONE
+    if not path.is_file():
+        return Gone()
+    try:
+        listed = read_json(path)
+        files = {
+            Path(file).name: {
+                str(name): TensorEntry(folder / Path(file).name, str(dtype), _shape(shape), 0, 0)
+                for name, (dtype, shape) in tensors.items()
+            }
+            for file, tensors in listed["files"].items()
+        }
+        return Gone(str(listed["fingerprint"]), files)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({error or type(error).__name__}); download the checkpoint "
+            "again, into an empty folder"
+        ) from error
+
+
+def weight_files(folder: Path, gone: Collection[str] = ()) -> tuple[Path, ...]:
+    """The safetensors files of the checkpoint, in name order, those that are `gone` among them.
 
     A single `model.safetensors` wins over an index, an index over a plain listing. Raises
     CheckpointError for a folder that is missing, has no weights, or lacks some of them.
     """
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder: give the folder of a Qwen3.5 checkpoint")
-    if (folder / _SINGLE).is_file():
+    if (folder / _SINGLE).is_file() or _SINGLE in gone:
         return (folder / _SINGLE,)
     names = _indexed(folder) if (folder / _INDEX).is_file() else _listed(folder)
-    missing = [name for name in names if not (folder / name).is_file()]
+    missing = [name for name in names if name not in gone and not (folder / name).is_file()]
     if missing:
         raise CheckpointError(
             f"{folder} is half-downloaded: {len(missing)} of {len(names)} weight files are missing "
@@ -169,10 +205,8 @@ def _read_json(path: Path, file: BufferedReader, size: int) -> tuple[int, Mappin
 def _entry(path: Path, name: str, value: object, start: int) -> TensorEntry:
     try:
         fields = dict(value)  # type: ignore[call-overload]
-        shape = tuple(_whole(side) for side in fields["shape"])
+        shape = _shape(fields["shape"])
         begin, end = (_whole(offset) for offset in fields["data_offsets"])
-        if len(shape) > _MOST_SIDES:
-            raise ValueError(len(shape))
         entry = TensorEntry(path, str(fields["dtype"]), shape, start + begin, end - begin)
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path}: the header entry of {name} is damaged") from None
@@ -183,6 +217,13 @@ def _entry(path: Path, name: str, value: object, start: int) -> TensorEntry:
             f"which does not fit {entry.dtype} {list(shape)}; download it again"
         )
     return entry
+
+
+def _shape(sides: Iterable[object]) -> tuple[int, ...]:
+    shape = tuple(_whole(side) for side in sides)
+    if len(shape) > _MOST_SIDES:
+        raise ValueError(len(shape))
+    return shape
 
 
 def _whole(value: object) -> int:

@@ -20,7 +20,7 @@ from q35chat.bundle.manifest import Source
 from q35chat.errors import CheckpointError, Option, Remedy, UsageError
 from q35chat.user_input import typed_path
 from q35export.request import ExportRequest
-from q35export.safetensors_files import NOT_GGUF
+from q35export.safetensors_files import NOT_GGUF, read_gone
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _SMALL_FILES = ["*.json", "*.jinja", "merges.txt"]
@@ -97,7 +97,8 @@ def _local(folder: Path) -> LocalCheckpoint:
             raise CheckpointError(f"{folder} is a GGUF file; {NOT_GGUF}")
         raise CheckpointError(f"{folder} {found}: give the folder of a Qwen3.5 checkpoint")
     try:
-        fingerprint = f"folder:{folder_fingerprint(folder)}"
+        before = read_gone(folder).fingerprint
+        fingerprint = before or f"folder:{folder_fingerprint(folder)}"
     except OSError as error:
         raise CheckpointError(f"{folder} cannot be read: {error.strerror}") from error
     return LocalCheckpoint(folder, Source(_name(folder), None, fingerprint))

@@ -80,14 +80,19 @@ def resumable_folder(out: Path, key: str) -> Iterator[Path]:
     """A folder beside `out` with what an earlier run of the same `key` left there when it was
     stopped; removed once the block ends well."""
     folder = beside(out, "calibration")
-    mark = folder / "key"
-    if not mark.is_file() or mark.read_text(encoding="utf-8") != key:
+    if not is_resumable(out, key):
         _remove(folder)
         folder.mkdir()
-        mark.write_text(key, encoding="utf-8")
+        (folder / "key").write_text(key, encoding="utf-8")
     yield folder
     with undisturbed():
         shutil.rmtree(folder)
+
+
+def is_resumable(out: Path, key: str) -> bool:
+    """Whether an earlier run of `key` left something beside `out` to go on with."""
+    mark = beside(out, "calibration") / "key"
+    return mark.is_file() and mark.read_text(encoding="utf-8") == key
 
 
 def publish(staged: Path, out: Path) -> None:

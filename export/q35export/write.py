@@ -157,6 +157,7 @@ def _facts(config: ModelConfig) -> ModelFacts:
         position_grid_side=vision.grid_side if vision else 0,
         layer_types=text.layer_types,
         num_hidden_layers=len(text.layer_types),
+        experts=text.experts.count if text.experts else 0,
     )
 
 

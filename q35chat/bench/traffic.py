@@ -17,6 +17,8 @@ from q35chat.engine.contract import StatePair
 
 # Of a table that these look up, a step reads one row.
 _LOOKUPS = frozenset({"Gather", "GatherBlockQuantized", "MRotaryEmbedding", "RotaryEmbedding"})
+# Of what these hold for each expert, a step reads the experts that its token takes.
+_EXPERTS = frozenset({"MoE", "QMoE"})
 
 Region = tuple[str, int, int]
 
@@ -49,17 +51,19 @@ def traffic(graph: Path, pairs: Iterable[StatePair]) -> Traffic:
 def weight_bytes(path: Path) -> int:
     """Bytes of weights that one step reads; a part of the file that two tensors share counts once.
 
-    Tables that are only looked up count with one row.
+    Tables that are only looked up count with one row, experts with the share that a token takes.
     """
     graph = onnx.load(str(path), load_external_data=False).graph
-    users = _users(graph)
+    users, chosen = _users(graph), _chosen(graph)
     whole: set[Region] = set()
     rows: dict[Region, int] = {}
     for tensor in graph.initializer:
         if not (used := users[tensor.name]):
             continue
         region, length = _region(tensor)
-        if used <= _LOOKUPS:
+        if tensor.name in chosen:
+            rows[region] = length * chosen[tensor.name] // tensor.dims[0]
+        elif used <= _LOOKUPS:
             rows[region] = length // max(1, tensor.dims[0] if tensor.dims else 1)
         else:
             whole.add(region)
@@ -74,6 +78,18 @@ def _users(graph: onnx.GraphProto) -> Mapping[str, set[str]]:
         for name in node.input:
             users[name].add(node.op_type)
     return users
+
+
+def _chosen(graph: onnx.GraphProto) -> Mapping[str, int]:
+    """How many of a tensor's experts a token goes through, by the name of what only experts use."""
+    return {
+        name: attribute.i
+        for node in _nodes(graph)
+        if node.op_type in _EXPERTS
+        for attribute in node.attribute
+        if attribute.name == "k"
+        for name in node.input
+    }
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -79,6 +79,8 @@ class ChatEngine:
         """
         manifest, folder = bundle.manifest, bundle.processor_dir
         facts = manifest.model
+        if facts.experts and speculate == "auto":  # guesses are read with experts of their own
+            speculate = "off"
         files = ChatFiles.read(folder, pictures=facts.image_token_id is not None)
         with ExitStack() as opened:  # closed again where one fails, to have the room to try again
 

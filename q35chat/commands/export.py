@@ -67,6 +67,14 @@ class ExportOptions:
             parser=opt.path, help="cpu: a text to calibrate with. Default: one that comes along."
         ),
     ] = None
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="cpu: DELETE the weight files of the checkpoint folder as their layers are done, "
+            "so that bundle and checkpoint never lie beside each other whole.",
+        ),
+    ] = False
     max_seq_len: Annotated[
         int, typer.Option(help="The capacity: tokens of prompt and answer together.")
     ] = 2048
@@ -160,7 +168,9 @@ def export_model(request: ExportRequest, console: Console, *, verify: bool | Non
             console.note(line)
     wanted = verify
     if verify is None:
-        wanted = has_torch and result.status == "exported" and _is_whole(manifest)
+        wanted = (
+            has_torch and not request.stream and result.status == "exported" and _is_whole(manifest)
+        )
     if not wanted:
         return 0
     checkpoint = result.checkpoint or resolve(request, console.note).folder
@@ -172,8 +182,15 @@ def _check(request: ExportRequest, *, verify: bool | None) -> None:
     from q35export.request import ExportRequest
     from q35export.source import local_folder
 
+    if verify and request.stream:
+        raise UsageError("--stream leaves no checkpoint to compare with; drop --verify or it")
     if verify and request.dry_run:
         raise UsageError("--dry-run writes nothing to compare; drop --verify or it")
+    if request.stream and local_folder(request.model) is None:
+        raise UsageError(
+            f"--stream is for a folder, and {request.model} is a hub id: download it with "
+            f"`hf download {request.model} --local-dir FOLDER` and give the folder"
+        )
     hub = {"--revision": request.revision, "--source": request.source != ExportRequest().source}
     for option, given in hub.items():
         if given and local_folder(request.model) is not None:
@@ -201,6 +218,8 @@ def _is_whole(manifest: Manifest) -> bool:
 
 
 def _print_plan(plan: ExportPlan, console: Console) -> None:
+    import psutil
+
     from q35chat.text import readable_size
     from q35export.plan import PROGRAM_BYTES
 
@@ -216,4 +235,10 @@ def _print_plan(plan: ExportPlan, console: Console) -> None:
         f"(weights {readable_size(memory.weights)}, states {readable_size(memory.states)}, "
         f"KV cache {readable_size(memory.kv_cache)}, program {readable_size(PROGRAM_BYTES)})"
     )
+    needed, there = memory.total + PROGRAM_BYTES, psutil.virtual_memory().total
+    if needed > there:
+        console.show(
+            f"too much for this machine, which has {readable_size(there)} of memory: a chat with "
+            "this bundle will be refused here"
+        )
     console.out.flush()

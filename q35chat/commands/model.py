@@ -24,6 +24,7 @@ from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB, ModelOptions
 from q35chat.errors import BundleError, RuntimeFailure, UsageError
 from q35chat.runtimes import cpu, runtime
 from q35chat.settings import Settings
+from q35chat.text import readable_size
 from q35chat.user_input import Speculate, typed_path
 
 if TYPE_CHECKING:
@@ -191,9 +192,22 @@ def graph_opener(bundle: Bundle, threads: int | None, npu: NpuOptions = DEFAULT_
         )
     _check_device(manifest.target, npu, threads)
     if manifest.target == "cpu":
+        _check_memory(bundle)
         chosen = cpu(threads)
         return replace(chosen, open_graph=_advising(chosen.open_graph, bundle.path))
     return runtime(bundle, threads, npu)
+
+
+def _check_memory(bundle: Bundle) -> None:
+    """Refuse weights that are more than all memory of the machine. Raises RuntimeFailure."""
+    import psutil
+
+    needed, there = bundle.manifest.weight_bytes, psutil.virtual_memory().total
+    if needed > there:
+        raise RuntimeFailure(
+            f"the weights of {bundle.path} take about {readable_size(needed)} of memory, this "
+            f"machine has {readable_size(there)}: export it with fewer bits, or a smaller one"
+        )
 
 
 def _check_device(target: str, npu: NpuOptions, threads: int | None) -> None:

@@ -70,6 +70,24 @@ def test_a_table_that_is_the_head_too_counts_whole_and_once(tmp_path: Path) -> N
     assert weight_bytes(write(tmp_path, nodes, weights)) == 20_000
 
 
+def test_of_experts_those_count_that_a_token_goes_through(tmp_path: Path) -> None:
+    names = ["x", "scores", "gate_up", "gate_up.scales", "", "down", "down.scales"]
+    nodes = [
+        helper.make_node("MatMul", ["x", "router"], ["scores"]),
+        helper.make_node("QMoE", names, ["y"], k=3),
+    ]
+    weights = [
+        numpy_helper.from_array(np.ones((8, 12), np.float32), "router"),
+        outside("gate_up", (12, 40, 16), 0, 7_680),
+        outside("gate_up.scales", (12, 40, 1), 8_192, 1_920),
+        outside("down", (12, 32, 10), 12_288, 3_840),
+        outside("down.scales", (12, 32, 1), 16_384, 1_536),
+    ]
+
+    taken = (7_680 + 1_920 + 3_840 + 1_536) * 3 // 12
+    assert weight_bytes(write(tmp_path, nodes, weights)) == 8 * 12 * 4 + taken
+
+
 def test_weights_inside_a_branch_count(tmp_path: Path) -> None:
     inner = helper.make_graph([helper.make_node("MatMul", ["x", "weight"], ["y"])], "then", [], [])
     nodes = [helper.make_node("If", ["condition"], ["y"], then_branch=inner, else_branch=inner)]

@@ -139,6 +139,29 @@ def test_a_calibrated_decoder_keeps_more_than_one_rounded_to_nearest(
     assert kept < 0.6 * _divergence(rows["fp32"], rows["plain"])
 
 
+def test_experts_that_are_calibrated_keep_more_than_those_rounded_to_nearest(
+    tmp_path: Path,
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "experts", seed=5)
+    config, source = load_config(checkpoint), Checkpoint.open(checkpoint)
+    (work := tmp_path / "work").mkdir()
+    plain = replace(precision_plan("int4", 32), head=Quantisation(8, 32))
+    texts = Texts(_windows(60), _windows(8))
+    turned = replace(plain, turned=True)
+    calibrated, measured = calibrate(config.text, source, turned, texts, work, Recorder())
+    found = {}
+    for name, plan in (("fp32", FLOAT_PLAN), ("plain", plain), ("calibrated", calibrated)):
+        decoder = _graph(tmp_path / name, config, source, plan)
+        rows = []
+        for window in texts.held_out:
+            decoder.forget()
+            rows.append(decoder.rows(window.ids.tolist(), np.zeros((0, 128)), CAPACITY))
+        found[name] = np.concatenate(rows)
+    kept = _divergence(found["fp32"], found["calibrated"])
+    assert measured.divergence == pytest.approx(kept, rel=0.3)
+    assert kept < 0.8 * _divergence(found["fp32"], found["plain"])
+
+
 def test_a_calibration_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
     config, source = load_config(checkpoint), Checkpoint.open(checkpoint)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
+import onnx
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from q35chat.errors import CheckpointError, ExportError
+from q35chat.errors import CheckpointError, ExportError, UsageError
 from q35export.checkpoint import Checkpoint
+from q35export.config import load_config
 from q35export.pipeline import export
+from q35export.precision import precision_plan
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
 from tests.support.checkpoints import make_checkpoint
@@ -64,3 +68,29 @@ def test_an_npu_refuses_experts_on_one_line(folder: Path, tmp_path: Path, dry_ru
         "export with {TARGET} cpu".format(TARGET="--target")
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_each_expert_takes_a_format_that_divides_its_rows_or_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    config = load_config(folder)
+    out = write_text_graph(folder, tmp_path / "int4", 24, precision_plan("int4"))
+    nodes = list(onnx.load(out, load_external_data=False).graph.node)
+    found = [node for node in nodes if node.op_type == "QMoE"]
+    assert len(found) == len(config.text.layer_types)
+    options = {attribute.name: attribute.i for attribute in found[0].attribute if attribute.i}
+    assert (options["expert_weight_bits"], options["block_size"]) == (4, 32)
+    routers = [node for node in nodes if "/experts/" in node.name and node.op_type != "QMoE"]
+    assert {node.op_type for node in routers} == {"FusedMatMul", "Reshape"}
+    odd = make_checkpoint(tmp_path / "odd", "odd_experts", seed=1)
+    with pytest.raises(CheckpointError, match=r"rows of 96 and 40 weights .* --precision fp32"):
+        write_text_graph(odd, tmp_path / "refused", 24, precision_plan("int4"))
+
+
+@pytest.mark.parametrize("asked", [{"bits": 5.0}, {"precision": "int4-exact"}], ids=str)
+def test_bits_where_they_count_are_refused(
+    folder: Path, tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    request = ExportRequest(str(folder), tmp_path / "out", target="cpu", **asked)
+    with pytest.raises(UsageError, match="are for dense models, this one has 8 experts a layer"):
+        export(request, PlainReporter(io.StringIO()))

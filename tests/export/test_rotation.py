@@ -44,7 +44,7 @@ def _decoder(folder: Path, checkpoint: Path, *, turned: bool) -> Decoder:
     return Decoder(folder)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, "experts", "unnormalised"])
 def test_a_turned_graph_computes_what_the_plain_one_does(tmp_path: Path, shape: str) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", shape, seed=5)
     config = load_config(checkpoint)

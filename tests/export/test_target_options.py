@@ -25,6 +25,7 @@ FOR_CPU: dict[str, Any] = {
     "calibrate": False,
     "calibration": Path("text"),
     "bits": 5.0,
+    "stream": True,
 }
 FOR_NPU: dict[str, Any] = {
     "dtype": "fp32",

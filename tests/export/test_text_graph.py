@@ -34,6 +34,11 @@ class Decoder:
         }
         self.filled = 0
 
+    def forget(self) -> None:
+        """Begin another sequence."""
+        self.states = {name: np.zeros_like(state) for name, state in self.states.items()}
+        self.filled = 0
+
     def run(self, ids: list[int], images: np.ndarray) -> np.ndarray:
         logits: np.ndarray = self.rows(ids, images, 1)[0]
         return logits

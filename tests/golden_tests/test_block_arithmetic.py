@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from q35export.calibration.mixture import Mixture, Routed
+from q35export.config import Experts
+from q35export.matrix import Matrix
+from q35export.precision import StoredAs
 from q35export.quantize import BlockFormat, quantize
 from q35export.verify.stored_weights import dequantised
-from tests.support.block_arithmetic import Floats, error_bound, rounded_to_int8
+from tests.support.block_arithmetic import Floats, error_bound, mixture, rounded_to_int8
+from tests.support.experts import run_experts
 
 FORMATS = [BlockFormat(bits, block) for bits in (4, 8) for block in (32, 64, 128)]
 
@@ -77,3 +84,66 @@ def test_a_block_of_zeros_stays_zero() -> None:
     x[:, :32] = 0
     product, stored = run(x, weights, BlockFormat(4, 32), level=4)
     np.testing.assert_allclose(product, rounded_to_int8(x, 32) @ stored.T, atol=1e-5)
+
+
+EXPERTS, WIDTH, INNER = 6, 256, 128
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("rows", [1, 7, 130])
+def test_experts_in_floats_are_the_plain_model(rows: int, normalised: bool) -> None:
+    x, scores, gate_up, down = random_experts(rows)
+    found = run_experts(x, scores, gate_up, down, chosen=2, normalised=normalised)
+    wanted = mixture(x, scores, gate_up, down, 2, normalised=normalised)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=str)
+@pytest.mark.parametrize("rows", [1, 7, 130])
+def test_quantised_experts_round_what_goes_in_as_the_plain_model_does(
+    fmt: BlockFormat, rows: int
+) -> None:
+    x, scores, gate_up, down = random_experts(rows)
+    found = run_experts(x, scores, gate_up, down, chosen=3, fmt=fmt)
+    stored = _stored(gate_up, fmt), _stored(down, fmt)
+    wanted = mixture(x, scores, stored[0], stored[1], 3, block=fmt.block)
+    # a value that lies on the edge of two codes may fall to either side: one step of one input
+    np.testing.assert_allclose(found, wanted, atol=0.02)
+    off_edge = np.abs(found - wanted) > 1e-5
+    assert off_edge.any(axis=-1).mean() < 0.05
+
+
+@pytest.mark.parametrize("fmt", [None, *FORMATS[::2]], ids=str)
+def test_a_calibration_makes_of_experts_what_the_kernel_makes_of_them(
+    fmt: BlockFormat | None,
+) -> None:
+    x, scores, gate_up, down = random_experts(60)
+    found = run_experts(x, scores, gate_up, down, chosen=3, fmt=fmt)
+    flat = [one.reshape(-1, one.shape[-1]) for one in (gate_up, down)]
+    stored = {}
+    if fmt is not None:
+        pairs = zip("ab", flat, strict=True)
+        stored = {name: StoredAs(fmt, partial(quantize, one, fmt)) for name, one in pairs}
+    first, second = (Matrix(*one.shape, partial(_rows, one)) for one in flat)
+    experts = Experts(EXPERTS, 3, INNER, 0, normalised=True)
+    known = Mixture(experts, ("a", first), ("b", second), stored)
+    wanted = known.run(Routed(x, scores))
+    np.testing.assert_allclose(found, wanted, atol=0.02 if fmt else 1e-5)
+    assert (np.abs(found - wanted) > 1e-5).any(axis=-1).mean() < 0.1
+
+
+def _rows(weights: Floats, start: int, stop: int) -> Floats:
+    return weights[start:stop]
+
+
+def random_experts(rows: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Rows, scores, gate and up in turn, and down."""
+    draw = np.random.default_rng(rows).standard_normal
+    gate_up = draw((EXPERTS, 2 * INNER, WIDTH), np.float32) / np.float32(WIDTH**0.5)
+    down = draw((EXPERTS, WIDTH, INNER), np.float32) / np.float32(INNER**0.5)
+    return draw((rows, WIDTH), np.float32), draw((rows, EXPERTS), np.float32), gate_up, down
+
+
+def _stored(weights: Floats, fmt: BlockFormat) -> Floats:
+    codes, scales = quantize(weights.reshape(-1, weights.shape[-1]), fmt)
+    return dequantised(codes, scales, bits=fmt.bits).reshape(weights.shape)

@@ -13,6 +13,8 @@ import pytest
 from q35chat.bundle.bundle import Bundle
 from q35chat.engine.decoder import extend
 from q35chat.vision.rules import PictureRules
+from q35export.request import Precision
+from q35export.verify import verify
 from q35export.verify.candidate import Candidate
 from q35export.verify.compare import aligned
 from q35export.verify.reference import EncodedPrompt, Patches
@@ -133,6 +135,19 @@ def test_every_token_takes_the_experts_that_it_takes_in_transformers(
     assert len(found) == len(wanted) == len(EXPERT_SHAPES[case.shape].layers)
     for scores, experts in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(case.chosen(scores), experts)
+
+
+@pytest.mark.parametrize(("shape", "precision"), [("experts", "int4"), ("all_chosen", "int8")])
+def test_a_calibrated_bundle_computes_what_its_stored_weights_say(
+    tmp_path: Path, shape: str, precision: Precision
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", shape, seed=1)
+    bundle = export_checkpoint(checkpoint, tmp_path / "out", precision, calibrate=True)
+    report = verify(bundle.path, checkpoint, tokens=8, threads=1)
+    assert report.passed, report.table()
+    graph = [row for row in report.tensors if row.comparison == "graph"]
+    assert max(row.difference.nrmse for row in graph) < 1e-4
+    assert all(row.equal == 8 for row in report.tokens if row.comparison == "graph")
 
 
 @pytest.mark.parametrize("shape", EXPERT_SHAPES)

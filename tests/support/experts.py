@@ -1,15 +1,19 @@
-"""Experts as checkpoints store them one by one, and routing seen in an exported graph."""
+"""Experts as checkpoints store them, as the runtime multiplies by them, and their routing seen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
+
+from q35export.quantize import BlockFormat, quantize
 
 Floats = npt.NDArray[np.float32]
 KINDS = {"MoE", "QMoE"}
@@ -53,3 +57,59 @@ def router_scores(graph: Path, feeds: Mapping[str, npt.NDArray[np.generic]]) -> 
     }
     found = session.run(names, {**feeds, **states})
     return [np.asarray(scores, np.float32) for scores in found]
+
+
+def run_experts(
+    x: Floats,
+    scores: Floats,
+    gate_up: Floats,
+    down: Floats,
+    *,
+    chosen: int,
+    normalised: bool = True,
+    fmt: BlockFormat | None = None,
+) -> Floats:
+    """The runtime's own sum over experts `[E, 2I, H]`, gate and up in turn, and `[E, H, I]`."""
+    names = ["x", "scores", "gate_up", "", "down"]
+    given: dict[str, npt.NDArray[Any]] = {"gate_up": gate_up, "down": down}
+    options: dict[str, Any] = {}
+    if fmt is not None:
+        names = ["x", "scores", "gate_up", "gate_up.scales", "", "down", "down.scales"]
+        for name, weights in (("gate_up", gate_up), ("down", down)):
+            codes, scales = quantize(weights.reshape(-1, weights.shape[-1]), fmt)
+            given[name] = codes.reshape(*weights.shape[:2], -1)
+            given[f"{name}.scales"] = scales.reshape(*weights.shape[:2], -1)
+        options = {
+            "expert_weight_bits": fmt.bits,
+            "block_size": fmt.block,
+            "accuracy_level": fmt.accuracy_level,
+            "weights_prepacked": 0,
+        }
+    node = helper.make_node(
+        "QMoE" if fmt else "MoE",
+        names,
+        ["y"],
+        domain="com.microsoft",
+        k=chosen,
+        normalize_routing_weights=int(normalised),
+        activation_type="swiglu",
+        swiglu_fusion=1,
+        activation_alpha=1.0,
+        activation_beta=0.0,
+        **options,
+    )
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, values.shape)
+        for name, values in (("x", x), ("scores", scores))
+    ]
+    graph = helper.make_graph(
+        [node],
+        "experts",
+        infos,
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)],
+        [numpy_helper.from_array(values, name) for name, values in given.items()],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    session = ort.InferenceSession(model.SerializeToString())
+    return np.asarray(session.run(None, {"x": x, "scores": scores})[0], np.float32)

@@ -1,16 +1,17 @@
 """Goes through a checkpoint layer by layer, rounds each matrix and measures what is kept.
 
-One layer is in memory at a time: its FP32 graph tells the inputs that the rounded layers before it
-make of the calibration text, its matrices are rounded by them (`feedback`), and the rounded layer
-makes the inputs of the next. Last comes the head. Without a calibration text, and at 8 bits, a
-matrix is rounded to nearest. A text that is held out goes through the exact layers and through the
-rounded ones. Codes lie in a work folder; a calibration that was stopped goes on at the layer where
-it was.
+One layer is in memory at a time, of its experts one (`mixture`): its FP32 graph tells the inputs
+that the rounded layers before it make of the calibration text, its matrices are rounded by them
+(`feedback`), and the rounded layer makes the inputs of the next. Last comes the head. Without a
+calibration text, and at 8 bits, a matrix is rounded to nearest. A text that is held out goes
+through the exact layers and through the rounded ones. Codes lie in a work folder; a calibration
+that was stopped goes on at the layer where it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,9 +21,10 @@ import numpy.typing as npt
 from q35export.calibration.codes import CodesFolder
 from q35export.calibration.feedback import Feedback, damping_of, feedback_of
 from q35export.calibration.kept import Kept, compare
-from q35export.calibration.layers import Layer, Projection, projections
+from q35export.calibration.layers import Layer, Projection, Seen, projections, together
 from q35export.calibration.rotation import TurnedWeights, rotation_of
 from q35export.config import TextConfig
+from q35export.consumed import ConsumedCheckpoint
 from q35export.inventory import Inventory
 from q35export.matrix import HEAD, TEXT, Float32, TensorSource, matrix
 from q35export.precision import PrecisionPlan
@@ -85,11 +87,13 @@ def calibrate(
     texts: Texts,
     work: Path,
     reporter: Reporter,
+    consumed: ConsumedCheckpoint | None = None,
 ) -> tuple[PrecisionPlan, Kept]:
     """The plan with every matrix of the decoder and the head rounded, its codes in `work`; and what
     the rounded model keeps.
 
-    What `work` holds of an earlier run over the same is taken over.
+    What `work` holds of an earlier run over the same is taken over. `consumed` is `source` where
+    that is to be deleted on the way.
     """
     if plan.turned:
         source = TurnedWeights(source, config)
@@ -101,8 +105,11 @@ def calibrate(
     sizes = [sum(one.size for one in some) for some in (*left, ends)]
     reporter.begin(ROUNDING, sum(sizes))
     for index, size in enumerate(sizes[:-1], done):
-        streams = _layer(config, source, plan, texts, codes, streams, index)
+        kept_of_it = consumed.keeping(index) if consumed else nullcontext()
+        streams = _layer(config, source, plan, texts, codes, streams, index, kept_of_it)
         _keep(work, index + 1, [*streams.calibration, *streams.held_out, *streams.exact])
+        for path in consumed.finish(index) if consumed else ():
+            reporter.note(f"deleted {path}: layers up to {index} are rounded")
         reporter.advance(ROUNDING, size)
     kept = _head(config, source, plan, texts, codes, streams, ends)
     reporter.advance(ROUNDING, sizes[-1])
@@ -116,7 +123,9 @@ def work_bytes(config: TextConfig, plan: PrecisionPlan, texts: Texts) -> int:
     layers = [projections(config, plan, index) for index in range(len(config.layer_types))]
     ends = end_matrices(config, Inventory(), plan)
     rounded = sum(one.size for some in (*layers, ends) for one in some)
-    layer = max(sum(one.weights.n * one.weights.k for one in some) for some in layers)
+    layer = max(
+        sum(one.weights.n * one.weights.k for one in some if not one.experts) for some in layers
+    )
     tokens = sum(len(window.ids) for window in (*texts.calibration, *texts.held_out))
     states = 2 * (tokens + sum(len(window.ids) for window in texts.held_out)) * config.hidden_size
     return rounded + _FLOAT_BYTES * (layer + states)
@@ -144,8 +153,10 @@ def _layer(
     codes: CodesFolder,
     streams: _Streams,
     index: int,
+    kept_of_it: AbstractContextManager[None],
 ) -> _Streams:
-    """Round one layer; what comes out of it."""
+    """Round one layer; what comes out of it. What its rounded graph reads is read inside
+    `kept_of_it`."""
     longest = texts.longest()
     taps = bool(texts.calibration)
     exact = Layer(codes.folder, config, source, plan, index, longest=longest, taps=taps)
@@ -156,11 +167,12 @@ def _layer(
     tokens = sum(len(window.ids) for window in texts.calibration)
     for one in matrices:
         found = moments.pop(one.name, None)
-        damping = damping_of(tokens, one.weights.k) if tokens else 0.0
-        feedback = None if found is None else feedback_of(found, damping)
-        codes.round(one.name, one.weights, one.fmt, feedback)
+        chosen = config.experts.chosen if config.experts else 0
+        share = tokens * chosen // one.experts if one.experts else tokens
+        codes.round(one.name, one.weights, one.fmt, *feedbacks(found, tokens, share))
     stored = codes.stored()
-    rounded = Layer(codes.folder, config, source, plan, index, longest=longest, stored=stored)
+    with kept_of_it:
+        rounded = Layer(codes.folder, config, source, plan, index, longest=longest, stored=stored)
     return _Streams(
         run(rounded, texts.calibration, streams.calibration),
         run(rounded, texts.held_out, streams.held_out),
@@ -168,25 +180,49 @@ def _layer(
     )
 
 
+def feedbacks(moments: Float32 | None, tokens: int, share: int) -> Iterator[Feedback]:
+    """How a matrix is rounded for inputs of these moments `[K, K]` of so many tokens, or those of
+    experts `[E, K, K]` for theirs, each of about its `share`; nothing without."""
+    if moments is None:
+        return
+    if moments.ndim == 2:
+        yield feedback_of(moments, damping_of(tokens, len(moments)))
+        return
+    for own in moments:
+        yield feedback_of(own, damping_of(max(1, share), len(own)))
+
+
 def moments_of(
     layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]
 ) -> dict[str, Float32]:
-    """`XᵀX` `[K, K]` of what each matrix of few bits in a tapped layer reads, by its name."""
+    """`XᵀX` `[K, K]` of what each matrix of few bits in a tapped layer reads, by its name.
+
+    Gate and up of all experts read the same rows, of which each takes a part: they share moments.
+    Of what `down` reads each expert has its own, `[E, K, K]`.
+    """
     wanted = [one for one in layer.projections if one.fmt.bits == _FEW_BITS]
-    moments = {one.name: np.zeros((one.weights.k,) * 2, np.float32) for one in wanted if windows}
+    if not windows or not wanted:
+        return {}
+    shared = [one for one in wanted if not layer.is_last_of_experts(one)]
+    moments = {one.name: np.zeros((one.weights.k,) * 2, np.float32) for one in shared}
+    routed: list[Seen] = []
     for start in range(0, len(windows), _TOGETHER):
         some = zip(windows[start : start + _TOGETHER], hidden[start:], strict=False)
-        seen = [layer.run(rows, window.positions).inputs for window, rows in some]
+        seen = [layer.run(rows, window.positions) for window, rows in some]
         for name in moments:
-            inputs = np.concatenate([each[name] for each in seen])
+            inputs = np.concatenate([each.inputs[name] for each in seen])
             moments[name] += inputs.T @ inputs
+        routed += [replace(each, inputs={}) for each in seen if each.routed]
+    if layer.mixture:
+        (own,) = (one for one in wanted if layer.is_last_of_experts(one))
+        moments[own.name] = layer.mixture.moments(together(routed))
     return moments
 
 
 def run(layer: Layer, windows: Sequence[Window], hidden: Sequence[Float32]) -> list[Float32]:
     """What comes out of a layer, window by window."""
     pairs = zip(windows, hidden, strict=True)
-    return [layer.run(rows, window.positions).hidden for window, rows in pairs]
+    return layer.finished([layer.run(rows, window.positions) for window, rows in pairs])
 
 
 def _head(
@@ -203,7 +239,7 @@ def _head(
     for looked_up in ends[:-1]:
         codes.round(looked_up.name, looked_up.weights, looked_up.fmt)
     feedback = head_feedback(config, head, read, streams.calibration)
-    codes.round(head.name, head.weights, head.fmt, feedback)
+    codes.round(head.name, head.weights, head.fmt, *([feedback] if feedback else []))
     exact, rounded = (
         np.concatenate([read(rows[:-1]) for rows in hidden])
         for hidden in (streams.exact, streams.held_out)

@@ -18,6 +18,7 @@ from q35export.precision import StoredAs
 from q35export.quantize import BlockFormat, Codes, dequantize, quantize
 
 _PIECE_VALUES = 1 << 20
+"""So many fit into a processor's own cache with their blocks."""
 _NAME = re.compile(r"(.+)\.(\d+)-(\d+)-(\d+)\.npy")
 
 
@@ -27,18 +28,19 @@ class CodesFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def round(
-        self, name: str, weights: Matrix, fmt: BlockFormat, feedback: Feedback | None = None
-    ) -> None:
-        """Round a matrix and write it; without feedback to nearest."""
+    def round(self, name: str, weights: Matrix, fmt: BlockFormat, *feedbacks: Feedback) -> None:
+        """Round a matrix and write it: without feedback to nearest, with several each share of its
+        rows by its own."""
         shape = (weights.n, fmt.blocks(weights.k), fmt.block_bytes())
         stem = str(self.folder / name.replace("/", " "))
         made = Path(f"{stem}.codes.new")
         codes = np.lib.format.open_memmap(made, mode="w+", dtype=np.uint8, shape=shape)
         scales = np.empty(shape[:2], np.float32)
-        for start, stop in _spans(weights):
+        share = weights.n // max(1, len(feedbacks))
+        for start, stop in weights.spans(_PIECE_VALUES):
             rows = weights.rows(start, stop)
-            found = quantize(rows, fmt) if feedback is None else round_rows(rows, feedback, fmt)
+            own = feedbacks[start // share] if feedbacks else None
+            found = quantize(rows, fmt) if own is None else round_rows(rows, own, fmt)
             codes[start:stop], scales[start:stop] = found
         codes.flush()
         np.save(f"{stem}.scales.npy", scales)
@@ -72,10 +74,3 @@ class CodesFolder:
 
 def _read(codes: Path, scales: Path) -> tuple[Codes, Float32]:
     return np.load(codes, mmap_mode="r"), np.load(scales)
-
-
-def _spans(weights: Matrix) -> Iterator[tuple[int, int]]:
-    """Pieces whose blocks fit into a processor's own cache."""
-    step = max(1, _PIECE_VALUES // weights.k)
-    for start in range(0, weights.n, step):
-        yield start, min(start + step, weights.n)

@@ -5,7 +5,7 @@ Owns how a layer is run and what is seen of it; knows nothing of rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,28 +19,33 @@ from q35export.blocks.decoder import decoder_layers
 from q35export.blocks.full_attention import Positions
 from q35export.blocks.linear_attention import LinearState
 from q35export.blocks.rotary import rotary_tables
+from q35export.calibration.mixture import Mixture, Routed
 from q35export.config import TextConfig
 from q35export.graph import Graph
 from q35export.inventory import Inventory
 from q35export.matrix import Float32, Matrix, TensorSource
 from q35export.precision import PrecisionPlan, Quantisation, StoredAs
 from q35export.quantize import BlockFormat
+from q35export.targets.base import Routing
 from q35export.targets.cpu import OPSET, CpuTarget
+from q35export.targets.cpu_weights import DOWN, GATE_UP, experts_format
 from q35export.weights import FileSink, WeightSink
 
 Int64 = npt.NDArray[np.int64]
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
 _GRAPH, _WEIGHTS = "layer.onnx", "layer.bin"
+_ROUTED = ("input of experts", "scores")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
-    """A matrix that is to be quantised: its name in the graph, its weights, unread, and its
-    format."""
+    """A matrix that is to be quantised, or those of `experts` one below the other: its name in the
+    graph, its weights, unread, and its format."""
 
     name: str
     weights: Matrix
     fmt: BlockFormat
+    experts: int = 0
 
     @property
     def size(self) -> int:
@@ -51,21 +56,26 @@ class Projection:
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
     """What one window made of a layer: its output `[T, H]`, and the input `[T, K]` of each matrix
-    by the matrix's name; without taps there are none."""
+    by the matrix's name; without taps there are none. Experts are left out of the output; `routed`
+    is what they are given."""
 
     hidden: Float32
     inputs: dict[str, Float32]
+    routed: Routed | None = None
 
 
 class TappingTarget(CpuTarget):
     """Remembers what each projection multiplies that is to be quantised; multiplies in FP32 by
-    those that are not `stored` yet."""
+    those that are not `stored` yet. Experts are remembered and left out: their sum is added to the
+    layer's output afterwards."""
 
     def __init__(self, graph: Graph, plan: PrecisionPlan, stored: Mapping[str, StoredAs]) -> None:
         super().__init__(graph, stored)
         self._plan = plan
         self.inputs: dict[str, ir.Value] = {}
         self.projections: list[Projection] = []
+        self.routed: tuple[ir.Value, ir.Value] | None = None
+        self.mixture: tuple[Projection, Projection] | None = None
 
     def project(
         self,
@@ -83,6 +93,27 @@ class TappingTarget(CpuTarget):
             self.projections.append(Projection(full, weights, fmt))
         stored = quantised if full in self.matrices else None
         return super().project(x, name, weights, stored, bias)
+
+    def experts(
+        self,
+        x: ir.Value,
+        routing: Routing,
+        gate_up: Matrix,
+        down: Matrix,
+        quantised: Quantisation | None,
+    ) -> ir.Value:
+        """Nothing, so that what the experts make can be added to the layer's output."""
+        assert quantised is not None
+        fmt = experts_format(quantised, gate_up, down)
+        names = (self.graph.scoped(name) for name in (GATE_UP, DOWN))
+        first, second = (
+            Projection(name, weights, fmt, routing.count)
+            for name, weights in zip(names, (gate_up, down), strict=True)
+        )
+        self.inputs[first.name] = x
+        self.projections += first, second
+        self.mixture, self.routed = (first, second), (x, routing.scores)
+        return self.graph.op("Mul", x, self.graph.constant(np.array(0, np.float32)))
 
 
 def projections(config: TextConfig, plan: PrecisionPlan, index: int) -> list[Projection]:
@@ -118,8 +149,15 @@ class Layer:
             target = TappingTarget(graph, plan, stored or {})
             _build(Context(graph, target, source, plan), config, index, longest)
             self._names = list(target.inputs) if taps else []
-            for name in self._names:
-                graph.output(target.inputs[name], f"input of {name}", FLOAT, (1, "T", "K"))
+            self.mixture = _mixture(config, target, stored or {})
+            told = [(f"input of {name}", target.inputs[name]) for name in self._names]
+            if target.routed:
+                told += zip(_ROUTED, target.routed, strict=True)
+            same = {id(value): name for name, value in told}
+            for name, value in told:
+                # one tensor that several read leaves the graph under each of their names
+                own = value if same[id(value)] == name else graph.op("Identity", value)
+                graph.output(own, name, FLOAT, (1, "T", "K"))
             ir.save(graph.model({}), folder / _GRAPH)
         self.projections = tuple(target.projections)
         self._session = opened(folder / _GRAPH)
@@ -134,8 +172,41 @@ class Layer:
             **{name: np.zeros(shape, np.float32) for name, shape in _pasts(self._config).items()},
         }
         found, *inputs = self._session.run(None, {name: feeds[name] for name in self._inputs})
-        rows = (np.asarray(one, np.float32)[0] for one in inputs)
-        return Seen(np.asarray(found, np.float32)[0], dict(zip(self._names, rows, strict=True)))
+        rows = [np.asarray(one, np.float32)[0] for one in inputs]
+        routed = Routed(*rows[len(self._names) :]) if self.mixture else None
+        told = dict(zip(self._names, rows, strict=False))
+        return Seen(np.asarray(found, np.float32)[0], told, routed)
+
+    def is_last_of_experts(self, one: Projection) -> bool:
+        """Whether each expert's matrix has inputs of its own."""
+        return bool(one.experts) and one.name not in self._names
+
+    def finished(self, seen: Sequence[Seen]) -> list[Float32]:
+        """The outputs `[T, H]` of windows that were run, with what the experts make of all of them
+        at once."""
+        if self.mixture is None or not seen:
+            return [one.hidden for one in seen]
+        sums = self.mixture.run(together(seen))
+        ends = np.cumsum([len(one.hidden) for one in seen])[:-1]
+        pairs = zip(seen, np.split(sums, ends), strict=True)
+        return [one.hidden + added for one, added in pairs]
+
+
+def together(seen: Sequence[Seen]) -> Routed:
+    """What the experts are given of several windows."""
+    found = [one.routed for one in seen if one.routed]
+    return Routed(
+        np.concatenate([one.rows for one in found]), np.concatenate([one.scores for one in found])
+    )
+
+
+def _mixture(
+    config: TextConfig, target: TappingTarget, stored: Mapping[str, StoredAs]
+) -> Mixture | None:
+    if config.experts is None or target.mixture is None:
+        return None
+    gate_up, down = ((one.name, one.weights) for one in target.mixture)
+    return Mixture(config.experts, gate_up, down, stored)
 
 
 def opened(graph: Path) -> ort.InferenceSession:

@@ -27,12 +27,16 @@ Float64 = npt.NDArray[np.float64]
 
 _SEED = 35
 _READERS = re.compile(
-    r"language_model\.layers\.\d+\.(?:linear_attn\.in_proj_\w+|self_attn\.[qkv]_proj"
-    r"|(mlp)\.(?:gate|up)_proj)\.weight$"
+    r"language_model\.layers\.\d+\.(?:linear_attn\.in_proj_\w+\.weight"
+    r"|self_attn\.[qkv]_proj\.weight"
+    r"|(mlp)\.(?:experts\.gate_up_proj|(?:shared_expert\.)?(?:gate|up)_proj\.weight"
+    r"|(?:shared_expert_)?gate\.weight))$"
 )
 _WRITERS = re.compile(
-    r"language_model\.layers\.\d+\.(linear_attn\.out_proj|self_attn\.o_proj|mlp\.down_proj)\."
+    r"language_model\.layers\.\d+\.(linear_attn\.out_proj|self_attn\.o_proj"
+    r"|mlp\.(?:shared_expert\.)?down_proj)\."
 )
+_EXPERTS = re.compile(r"language_model\.layers\.\d+\.mlp\.experts\.down_proj$")
 _NORMS = re.compile(r"language_model\.layers\.\d+\.(input|post_attention)_layernorm\.weight$")
 _DRAFT_FC, _DRAFT_NORM = "mtp.fc.weight", "mtp.pre_fc_norm_embedding.weight"
 
@@ -87,8 +91,8 @@ def _factor(size: int, signs: np.random.Generator) -> Float32:
 class TurnedWeights:
     """The weights of `source` for the turned stream; those that do not touch it as they are.
 
-    A `TensorSource`. Matrices that write the stream are turned across their rows, so one of them
-    is held whole at a time.
+    A `TensorSource`. Matrices that write the stream are turned across their rows, so one of them,
+    or of an expert's, is held whole at a time.
     """
 
     def __init__(self, source: TensorSource, config: TextConfig) -> None:
@@ -114,7 +118,11 @@ class TurnedWeights:
         if _WRITERS.search(name):
             written: Float32 = self._writer(name)[start:stop]
             return written
-        found = self._source.rows(name, start, stop)
+        return self._turned(name, self._source.rows(name, start, stop))
+
+    def _turned(self, name: str, found: Float32) -> Float32:
+        if _EXPERTS.search(name):
+            return np.swapaxes(self._rotation.turn(np.swapaxes(found, 1, 2)), 1, 2)
         if name in {f"{TEXT}embed_tokens.weight", HEAD}:
             return self._rotation.turn(found)
         if name == _DRAFT_FC:
@@ -150,14 +158,25 @@ def folded(config: TextConfig, read: Callable[[str], Float32]) -> Iterator[tuple
         if kind == "linear_attention":
             mixer = [f"linear_attn.in_proj_{part}" for part in ("qkv", "z", "a", "b")]
         behind = {
-            "input_layernorm": mixer,
-            "post_attention_layernorm": ["mlp.gate_proj", "mlp.up_proj"],
+            "input_layernorm": [f"{name}.weight" for name in mixer],
+            "post_attention_layernorm": list(_feed_forward_readers(config)),
         }
         for norm, readers in behind.items():
             gamma = np.float32(1) + read(f"{layer}.{norm}.weight")
             for reader in readers:
-                yield f"{layer}.{reader}.weight", read(f"{layer}.{reader}.weight") * gamma
+                yield f"{layer}.{reader}", read(f"{layer}.{reader}") * gamma
             yield f"{layer}.{norm}.weight", np.zeros_like(gamma)
+
+
+def _feed_forward_readers(config: TextConfig) -> Iterator[str]:
+    """What reads the stream behind the second norm of a layer."""
+    if config.experts is None:
+        yield from ("mlp.gate_proj.weight", "mlp.up_proj.weight")
+        return
+    yield from ("mlp.gate.weight", "mlp.experts.gate_up_proj")
+    if config.experts.shared_width:
+        yield from (f"mlp.shared_expert.{part}_proj.weight" for part in ("gate", "up"))
+        yield "mlp.shared_expert_gate.weight"
 
 
 def turned_back(name: str, values: Float32) -> Float32:
@@ -165,4 +184,7 @@ def turned_back(name: str, values: Float32) -> Float32:
     if _WRITERS.search(name):
         written: Float32 = rotation_of(values.shape[0]).turn_back(values.T).T
         return written
-    return rotation_of(values.shape[1]).turn_back(values)
+    if _EXPERTS.search(name):
+        across = np.swapaxes(values, 1, 2)
+        return np.swapaxes(rotation_of(values.shape[1]).turn_back(across), 1, 2)
+    return rotation_of(values.shape[-1]).turn_back(values)

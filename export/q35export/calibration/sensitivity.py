@@ -133,7 +133,7 @@ def _shared_out(
         total = sum(shares.values()) or 1.0
         costs |= {name: cost * share / total for name, share in shares.items()}
     feedback = head_feedback(config, head, read, exact_read)
-    codes.round(head.name, head.weights, head.fmt, feedback)
+    codes.round(head.name, head.weights, head.fmt, *([feedback] if feedback else []))
     beside = codes.beside(head.name, head.weights)
     found = reads(streams[EMBEDDING]) if config.tied else wanted
     costs[head.name] = compare(wanted, found, following, beside).divergence

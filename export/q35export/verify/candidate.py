@@ -29,7 +29,9 @@ from q35export.ascend.reference.chat import GraphChat, encode_picture
 from q35export.request import COMPONENTS
 from q35export.verify.reference import EncodedPrompt, Float32, Int64, Patches, Prefilled
 
-_FP32_ACTIVATIONS = 1  # MatMulNBits' accuracy_level: multiply in FP32
+_FP32_ACTIVATIONS = 1  # the accuracy_level of both: multiply in FP32
+_QUANTISED = {"MatMulNBits", "QMoE"}
+_EIGHT = 8
 _GRAPHS = ("text", "vision")
 _NAME = ".verify.onnx"
 
@@ -211,12 +213,40 @@ def exact_copy(bundle: Bundle) -> Iterator[Bundle]:
 
 def _write_exact(source: Path, target: Path) -> None:
     model = ir.load(source)
-    for node in model.graph:
-        if node.op_type == "MatMulNBits":
+    for node in list(model.graph):
+        if node.op_type in _QUANTISED:
             node.attributes["accuracy_level"] = ir.AttrInt64("accuracy_level", _FP32_ACTIVATIONS)
+        if node.op_type == "QMoE" and node.attributes["expert_weight_bits"].as_int() == _EIGHT:
+            _write_in_float(model.graph, node)
     try:
         ir.save(model, target)
     except OSError as error:
         raise BundleError(
             f"cannot write {target} for the comparison: {error.strerror or error}"
         ) from error
+
+
+def _write_in_float(graph: ir.Graph, node: ir.Node) -> None:
+    """Make of experts in 8 bits, for which the kernel has no multiplication in FP32, those that it
+    has for floats, over the same weights."""
+    block = node.attributes["block_size"].as_int()
+    values: list[ir.Value] = []
+    for codes, scales in ((2, 3), (5, 6)):
+        packed, steps = node.inputs[codes], node.inputs[scales]
+        assert packed is not None
+        assert steps is not None
+        assert steps.shape is not None
+        name = f"{packed.name}.zero"
+        half = np.full(steps.shape.numpy(), 1 << (_EIGHT - 1), np.uint8)
+        zero = ir.Value(name=name, const_value=ir.Tensor(half, name=name))
+        graph.register_initializer(zero)
+        wide = ir.node("DequantizeLinear", [packed, steps, zero], {"axis": -1, "block_size": block})
+        graph.insert_before(node, wide)
+        values.append(wide.outputs[0])
+    for name in ("expert_weight_bits", "block_size", "accuracy_level", "weights_prepacked"):
+        node.attributes.pop(name)
+    node.op_type = "MoE"
+    node.replace_input_with(2, values[0])
+    node.replace_input_with(3, None)
+    node.replace_input_with(4, values[1])
+    node.resize_inputs(5)

@@ -1,11 +1,12 @@
 """The weights that a bundle really holds, read back from its graphs as the checkpoint's tensors.
 
-Written against the operators' own contract (`MatMulNBits` in ONNX Runtime's
+Written against the operators' own contracts (`MatMulNBits` and `QMoE` in ONNX Runtime's
 `docs/ContribOperators.md`), not against the exporter's packing, so that a mistake there shows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,13 @@ from q35export.matrix import Float32, Shape
 from q35export.verify.metrics import PIECE_VALUES
 from q35export.weights import Pieces, Stored, WeightSink
 
-_OPERANDS = {"MatMulNBits": (1, 2), "GatherBlockQuantized": (0, 2)}
-_ZERO_POINTS = 3
+_OPERANDS = {
+    "MatMulNBits": ((1, 2),),
+    "GatherBlockQuantized": ((0, 2),),
+    "QMoE": ((2, 3), (5, 6)),
+}
+_ZERO_POINTS = {"MatMulNBits": (3,), "GatherBlockQuantized": (3,), "QMoE": (11, 12)}
+_EXPERTS = ".mlp.experts."
 
 Int64 = npt.NDArray[np.int64]
 
@@ -38,18 +44,20 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredMatrix:
-    """A block-quantised matrix of a graph, unread: codes, scales `[n, blocks]`, bits of a code and
-    width `k` of a row; None where the graph does not tell it."""
+    """A block-quantised matrix of a graph, or those of all experts one below the other, unread:
+    codes, scales of `n` rows, bits of a code and width `k` of a row; None where the graph does not
+    tell it."""
 
     codes: ir.ExternalTensor
     scales: ir.TensorProtocol
+    n: int
     bits: int
     k: int | None
 
     def pieces(self) -> Iterator[tuple[int, Float32]]:
         """First row and FP32 contents of some rows at a time, in order."""
-        codes = self.codes.numpy()
-        scales = self.scales.numpy().reshape(len(codes), -1)
+        codes = self.codes.numpy().reshape(self.n, -1)
+        scales = self.scales.numpy().reshape(self.n, -1)
         width = codes.size // len(codes) * 8 // self.bits
         step = max(1, PIECE_VALUES // width)
         for start in range(0, len(codes), step):
@@ -88,14 +96,14 @@ def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix]]:
     """
     seen: set[int] = set()
     for node in ir.load(path).graph:
-        if node.op_type in _OPERANDS:
-            packed = _initializer(node, _OPERANDS[node.op_type][0])
+        for codes, scales in _OPERANDS.get(node.op_type, ()):
+            packed = _initializer(node, codes)
             assert isinstance(packed, ir.ExternalTensor)
             assert packed.offset is not None
             assert packed.name is not None
             if packed.offset not in seen:
                 seen.add(packed.offset)
-                yield packed.name.removesuffix(".rows"), _matrix(node, packed)
+                yield packed.name.removesuffix(".rows"), _matrix(node, packed, scales)
 
 
 def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) -> Float32:
@@ -114,12 +122,15 @@ def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) ->
     return values.reshape(rows, -1)
 
 
-def _matrix(node: ir.Node, packed: ir.ExternalTensor) -> StoredMatrix:
-    if len(node.inputs) > _ZERO_POINTS and node.inputs[_ZERO_POINTS] is not None:
+def _matrix(node: ir.Node, packed: ir.ExternalTensor, scales: int) -> StoredMatrix:
+    inputs = dict(enumerate(node.inputs))
+    if any(inputs.get(place) is not None for place in _ZERO_POINTS[node.op_type]):
         raise ValueError(f"{node.name} has zero points, which no exporter of this project writes")
-    scales = _initializer(node, _OPERANDS[node.op_type][1])
     columns = _int(node, "K") if node.op_type == "MatMulNBits" else None
-    return StoredMatrix(packed, scales, _int(node, "bits"), columns)
+    of_experts = node.op_type == "QMoE"
+    rows = packed.shape.numpy()[: 2 if of_experts else 1]
+    bits = _int(node, "expert_weight_bits" if of_experts else "bits")
+    return StoredMatrix(packed, _initializer(node, scales), math.prod(rows), bits, columns)
 
 
 def _initializer(node: ir.Node, index: int) -> ir.TensorProtocol:
@@ -140,18 +151,26 @@ def _tensors(
     tensors = {number: origin.tensors[number] for number in np.unique(origin.tensor).tolist()}
     for number, name in tensors.items():
         rows = np.unique(origin.row[origin.tensor == number])
-        if len(rows) != shapes[name][0]:
-            raise ValueError(f"{matrix} holds {len(rows)} of {shapes[name][0]} rows of {name}")
-    found = {number: np.zeros(shapes[name], np.float32) for number, name in tensors.items()}
+        if len(rows) != _flat(name, shapes[name])[0]:
+            count, _ = _flat(name, shapes[name])
+            raise ValueError(f"{matrix} holds {len(rows)} of {count} rows of {name}")
+    found = {
+        number: np.zeros(_flat(name, shapes[name]), np.float32) for number, name in tensors.items()
+    }
     for start, values in stored.pieces():
         piece = slice(start, start + len(values))
         numbers, rows = origin.tensor[piece], origin.row[piece]
         for number in np.unique(numbers).tolist():
-            flat = found[number].reshape(len(found[number]), -1)
-            mine = numbers == number
+            flat, mine = found[number], numbers == number
             flat[rows[mine]] = values[mine, : flat.shape[1]]
     for number, name in tensors.items():
-        yield name, StoredTensor(found.pop(number), stored.bits)
+        yield name, StoredTensor(found.pop(number).reshape(shapes[name]), stored.bits)
+
+
+def _flat(name: str, shape: Shape) -> tuple[int, int]:
+    """Rows and width of a tensor as a matrix; those of experts lie one below the other."""
+    outer = 2 if _EXPERTS in name else 1
+    return math.prod(shape[:outer]), math.prod(shape[outer:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,9 +199,10 @@ class _TagSource(Inventory):
 
     def rows(self, name: str, start: int, stop: int) -> Float32:
         rows = super().rows(name, start, stop)
-        flat = rows.reshape(stop - start, -1)
+        flat = rows.reshape(_flat(name, rows.shape))
+        first = start * len(flat) // max(1, stop - start)
         flat[:, 0] = tuple(self.shapes).index(name)
-        flat[:, 1] = np.arange(start, stop)
+        flat[:, 1] = np.arange(first, first + len(flat))
         return rows
 
 
