@@ -157,7 +157,8 @@ def chat_by_default(
     ] = False,
     **options: Any,
 ) -> int:
-    """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it."""
+    """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it, unless
+    --endpoint names a server."""
     if not context.invoked_subcommand:
         return chat(**options)
     if set(given_options(context)) - {"_debug"}:

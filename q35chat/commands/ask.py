@@ -64,7 +64,7 @@ class SamplingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AskOptions(opt.ModelOptions):
+class AskOptions(opt.AnswererOptions):
     """What `ask` takes; None means: not given."""
 
     prompt: Annotated[

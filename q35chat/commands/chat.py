@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatOptions(opt.ModelOptions):
+class ChatOptions(opt.AnswererOptions):
     """What `chat` takes; None and empty mean: not given."""
 
     continues: opt.Continues = False

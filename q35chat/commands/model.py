@@ -20,7 +20,7 @@ from q35chat.bundle.foreign import open_bundle
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
-from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB, ModelOptions
+from q35chat.commands.options import DEFAULT_SNAPSHOT_MIB, AnswererOptions, ModelOptions
 from q35chat.errors import BundleError, RuntimeFailure, UsageError
 from q35chat.runtimes import cpu, runtime
 from q35chat.settings import Settings
@@ -125,7 +125,7 @@ Load = Callable[[ModelChoice, int | None], LoadedModel]
 
 
 def loader(
-    options: ModelOptions,
+    options: AnswererOptions,
     settings: Settings,
     note: Callable[[str], None],
     load: Load | None = None,

@@ -209,14 +209,20 @@ class ModelOptions:
     """Which model is asked and how it runs; None means: not given."""
 
     model_dir: ModelDir = None
-    endpoint: Endpoint = None
-    model: RemoteModel = None
     max_image_tokens: MaxImageTokens = None
     threads: Threads = None
     snapshot_mib: SnapshotMib = DEFAULT_SNAPSHOT_MIB
     state_cache_mib: StateCacheMib = DEFAULT_STATE_CACHE_MIB
     speculate: Speculate = None
     npu: NpuOptions = DEFAULT_NPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswererOptions(ModelOptions):
+    """Who answers: a bundle on this machine, or the server `endpoint` with its `model`."""
+
+    endpoint: Endpoint = None
+    model: RemoteModel = None
 
 
 _NPU_OPTIONS = {"device_id": DeviceId, "residency": Residency, "host_state_roundtrip": HostStates}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from q35chat.ascend.options import DEFAULT_NPU
-from q35chat.commands.options import ModelOptions
+from q35chat.commands.options import AnswererOptions
 from q35chat.endpoint.choice import (
     EndpointChoice,
     is_address,
@@ -28,7 +28,7 @@ KEY_VARIABLE: Final = "Q35CHAT_API_KEY"
 _FOR_BUNDLES: Final = ("model_dir", "threads", "speculate", "snapshot_mib", "state_cache_mib")
 
 
-def check_endpoint(options: ModelOptions) -> None:
+def check_endpoint(options: AnswererOptions) -> None:
     """Refuse options that contradict each other. Raises UsageError."""
     if options.endpoint is None:
         if options.model is not None:
@@ -37,14 +37,14 @@ def check_endpoint(options: ModelOptions) -> None:
                 "--model-dir"
             )
         return
-    plain = ModelOptions()
+    plain = AnswererOptions()
     given = [name for name in _FOR_BUNDLES if getattr(options, name) != getattr(plain, name)]
     if given or options.npu != DEFAULT_NPU:
         option = f"--{given[0].replace('_', '-')}" if given else "an option for an NPU"
         raise UsageError(f"{option} is for a bundle on this machine; drop it or --endpoint")
 
 
-def chosen_endpoint(options: ModelOptions, settings: Settings) -> EndpointChoice | None:
+def chosen_endpoint(options: AnswererOptions, settings: Settings) -> EndpointChoice | None:
     """The server that `options` ask for, with what `settings` say of it; None for none.
 
     Raises UsageError.

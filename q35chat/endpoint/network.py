@@ -24,8 +24,8 @@ from q35chat.endpoint.choice import EndpointChoice
 from q35chat.errors import EndpointError
 from q35chat.text import readable_size, safe_line
 
-MOST_BYTES: Final = 4 << 20
-"""Of an answer that is read whole."""
+MOST_BYTES: Final = 16 << 20
+"""Of an answer that is read whole: the ids of a prompt of a million tokens take half of it."""
 MOST_EVENT_BYTES: Final = 1 << 20
 MOST_STREAM_BYTES: Final = 64 << 20
 CONNECT_S: Final = 10.0

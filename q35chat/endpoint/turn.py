@@ -60,6 +60,7 @@ class RemoteTurn:
         self._started = time.perf_counter()
         self._counts = Counts()
         self._finish = ""
+        self._most = 0
         self._reason: FinishReason | None = None
 
     def events(self) -> Iterator[Event]:
@@ -98,11 +99,14 @@ class RemoteTurn:
             reasoning = round(completion * self._made["reasoning"] / here) if here else 0
         prompt = self._plan.prompt_tokens if self._counts.prompt is None else self._counts.prompt
         first_ms = (self._first_at - self._started) * 1e3 if self._first_at else 0.0
-        wall_ms = spread(self._steps, max(completion - 1, 0))
+        wall_ms = spread(self._steps, max(min(completion, self._most) - 1, 0))
+        image = self._plan.image_tokens
+        if image:  # the text is counted, so what is more or less than planned is pictures
+            image = min(max(image + prompt - self._plan.prompt_tokens, 0), prompt)
         return Usage(
             prompt_tokens=prompt,
             reused_tokens=min(self._counts.cached or 0, prompt),
-            image_tokens=self._plan.image_tokens,
+            image_tokens=image,
             reasoning_tokens=min(reasoning, completion),
             completion_tokens=completion,
             capacity_total=self._plan.capacity,
@@ -127,7 +131,9 @@ class RemoteTurn:
         both: tuple[tuple[Kind, str], ...] = (("reasoning", part.reasoning), ("answer", part.text))
         for kind, text in both:
             if text:
-                made = min(max(grown, 1), len(text.encode()) + _SPARE)
+                most = len(text.encode()) + _SPARE
+                self._most += most
+                made = min(max(grown, 1), most)
                 yield self._token(kind, text, made, at)
                 grown -= made
 

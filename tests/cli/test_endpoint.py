@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -130,6 +131,24 @@ def test_a_key_that_is_none_is_refused_and_not_shown(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="CLUSTER_KEY holds no key") as caught:
         choice.key_from_environment("CLUSTER_KEY")
     assert "sk-1" not in str(caught.value)
+
+
+def test_a_key_comes_from_the_keyring_where_the_settings_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = {("q35chat", "cluster"): "sk-ring"}
+    errors = types.ModuleType("keyring.errors")
+    errors.KeyringError = OSError  # type: ignore[attr-defined]
+    ring = types.ModuleType("keyring")
+    ring.get_password = lambda *names: kept.get(names)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "keyring", ring)
+    monkeypatch.setitem(sys.modules, "keyring.errors", errors)
+    assert choice.key_from_keyring("cluster").reveal() == "sk-ring"
+    with pytest.raises(UsageError, match="keyring set q35chat other"):
+        choice.key_from_keyring("other")
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    with pytest.raises(UsageError, match="pip install"):
+        choice.key_from_keyring("cluster")
 
 
 NO_NETWORK = """

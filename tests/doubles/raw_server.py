@@ -14,13 +14,14 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
 @contextmanager
-def raw_server(say: Say) -> Iterator[EndpointChoice]:
-    """Let `say` speak on each connection, once a request has come."""
+def raw_server(say: Say, *, waits: bool = True) -> Iterator[EndpointChoice]:
+    """Let `say` speak on each connection, where it `waits` once a request has come."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def answer(connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            connection.recv(65536)
+            if waits:
+                connection.recv(65536)
             say(connection)
 
     def serve() -> None:

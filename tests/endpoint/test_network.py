@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from q35chat.endpoint.choice import EndpointChoice, read_address
 from q35chat.endpoint.network import MOST_BYTES, MOST_EVENT_BYTES, Network, Reply
 from q35chat.errors import EndpointError
 from tests.doubles.raw_server import STREAM, Say, endlessly, raw_server, saying, silent
@@ -35,7 +40,7 @@ def never() -> bool:
     [
         (endlessly(b"HTTP/1.1 200 OK\r\n", b"X-More: and more\r\n"), "ended the connection"),
         (endlessly(b"HTTP/1.1 200 OK\r\nX: ", b"x" * 4096), "ended the connection"),
-        (endlessly(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536), "sends more than 4.0 MiB"),
+        (endlessly(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536), "sends more than 16.0 MiB"),
         (saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"), "ended the connection"),
         (saying(b"SSH-2.0-OpenSSH_9.6\r\n"), "ended the connection"),
         (saying(b""), "ended the connection"),
@@ -126,6 +131,66 @@ def test_closing_ends_what_is_waited_for() -> None:
             next(events)
         with pytest.raises(EndpointError, match="is closed"):
             network.request("GET", choice.address.base, within_s=600)
+
+
+TLS = Path(__file__).parent / "tls"
+
+
+@contextmanager
+def encrypted() -> Iterator[EndpointChoice]:
+    """A server whose certificate is signed by `authority.pem` alone."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "server.pem")
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+    def say(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as safe:
+            safe.recv(65536)
+            safe.sendall(answer)
+
+    with raw_server(say, waits=False) as plain:
+        port = plain.address.host.rpartition(":")[2]
+        yield replace(plain, address=read_address(f"https://127.0.0.1:{port}/v1"))
+
+
+def asked(choice: EndpointChoice) -> Reply:
+    network = Network(choice)
+    try:
+        return network.request("GET", f"{choice.address.base}/models", within_s=LATE)
+    finally:
+        network.close()
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_and_the_way_out_is_said() -> None:
+    with encrypted() as choice, pytest.raises(EndpointError, match=r"ca_file .* SSL_CERT_FILE"):
+        asked(choice)
+
+
+def test_an_authority_of_ones_own_is_trusted_by_the_settings_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with encrypted() as choice:
+        assert asked(replace(choice, ca_file=TLS / "authority.pem")).body == b"{}"
+        monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "authority.pem"))
+        assert asked(choice).body == b"{}"
+
+
+def test_a_file_of_authorities_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    choice = EndpointChoice(read_address("https://host/v1"), ca_file=tmp_path / "none.pem")
+    with pytest.raises(EndpointError, match=r"cannot read certificates from .*none\.pem"):
+        Network(choice)
+
+
+def test_a_proxy_stands_before_others_and_never_before_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with raw_server(saying(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nproxy")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.address.root)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        elsewhere = EndpointChoice(read_address("http://models.invalid/v1"))
+        assert asked(elsewhere).body == b"proxy"
+        with raw_server(saying(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhere")) as here:
+            assert asked(here).body == b"here"
 
 
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:

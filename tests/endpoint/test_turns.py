@@ -268,6 +268,18 @@ def test_a_capacity_that_nobody_tells_is_what_the_user_says_or_marked() -> None:
         assert (backend.model.capacity, backend.model.estimated) == (900, False)
 
 
+def test_a_count_that_cannot_be_is_shown_and_fills_no_memory() -> None:
+    fake = FakeVllm()
+    fake.usage = lambda *_: {  # type: ignore[method-assign]
+        "prompt_tokens": 2**31 - 1, "completion_tokens": 2**31 - 1,
+        "prompt_tokens_details": {"cached_tokens": 2**31 - 1},
+    }  # fmt: skip
+    with chatting(fake) as chat:
+        usage = finished(chat.send("Hello")).usage
+    assert usage.capacity_used == 4096
+    assert len(usage.timings.wall_ms) < 100
+
+
 def test_a_picture_is_sent_as_the_model_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
     Image.new("RGB", (2000, 1000), "red").save(path)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from q35chat.chat.service import ModelInfo
 from q35chat.errors import BundleError, RuntimeFailure
 from q35chat.tui.chat import running_turn
 from q35chat.tui.chat import session as chat_session
@@ -114,6 +115,24 @@ def demo(_: Gate) -> ScriptedWorkspace:
 @scene(demo)
 async def first_run(chat: Chat, _: Gate) -> None:
     await chat.see("gets a real one here")
+
+
+SERVER = ModelInfo(
+    name="qwen3.5-397b", target="server", precision="", device="10.0.0.5:8000", capacity=2048,
+    is_demo=False, remote="http://10.0.0.5:8000/v1", load="KV cache 37% used · 3 waiting",
+    estimated=True,
+)  # fmt: skip
+
+
+@scene(lambda _: ScriptedWorkspace([Reply(CODE, wall_ms=WALL)], info=SERVER))
+async def server_elsewhere(chat: Chat, _: Gate) -> None:
+    await chat.ask("What is a KV cache?")
+    await chat.see("tok/s")
+
+
+@scene(lambda _: ScriptedWorkspace(info=SERVER))
+async def server_welcome(chat: Chat, _: Gate) -> None:
+    await chat.see("What you write goes to")
 
 
 @scene(lambda _: ScriptedWorkspace(load_gate=threading.Event()), loads=False)
