@@ -124,12 +124,6 @@ SERVER = ModelInfo(
 )  # fmt: skip
 
 
-@scene(lambda _: ScriptedWorkspace([Reply(CODE, wall_ms=WALL)], info=SERVER))
-async def server_elsewhere(chat: Chat, _: Gate) -> None:
-    await chat.ask("What is a KV cache?")
-    await chat.see("tok/s")
-
-
 @scene(lambda _: ScriptedWorkspace(info=SERVER))
 async def server_welcome(chat: Chat, _: Gate) -> None:
     await chat.see("What you write goes to")
