@@ -94,6 +94,7 @@ class Remedy(Enum):
     NAME_A_BUNDLE = "export one with {command}, or name a bundle"
     NAME_A_RESULT = "name a file that a measurement was written to"
     NO_COMPARISON = "close other programs, or export without a comparison"
+    ONE_GRAPH = "export it with a gear of one token, without {STATELESS_PREFILL}"
     OTHER_GEARS = "use smaller pictures, or export with other {GEARS} and {IMAGE_GEARS}"
     REPLACE_OR_ANOTHER_FOLDER = "replace it or choose another folder"
     REPLACE_WHOLE = "export all components, in place of it"

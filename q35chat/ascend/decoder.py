@@ -1,4 +1,5 @@
-"""The decoder of two graphs, a prefill in gears and a decode step, over the same states.
+"""The decoder of two graphs, a prefill in gears and a decode step, over the same states; or of a
+prefill alone, whose gear of one token is the step.
 
 Owns the order of things, the measured times, and which graph reads which part of a prompt: a
 prefill without states has to read the whole sequence again, or the new tokens go through decode,
@@ -25,7 +26,13 @@ from q35chat.ascend.gears import (
     plan,
 )
 from q35chat.ascend.growing_cache import GrowingCaches, GrowingStep
-from q35chat.ascend.prefill import PrefillCall, check_stacked, empty_states, read_prefill
+from q35chat.ascend.prefill import (
+    PrefillCall,
+    check_stacked,
+    decoding_contract,
+    empty_states,
+    read_prefill,
+)
 from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import read_contract
 from q35chat.engine.decoder import Decoder
@@ -71,7 +78,8 @@ class GearedSnapshot(Snapshot):
 
 
 class GearedDecoder(Decoder):
-    """A `Decoder` over a `prefill` and a `decode` graph.
+    """A `Decoder` over a `prefill` and a `decode` graph; None where the prefill decodes, which
+    needs a `vocab_size`.
 
     `image_token_id` marks the tokens that take a row of picture embeddings. `longest` bounds a
     sequence whose cache grows; `costs` are the times of calls by which prompts are cut, measured
@@ -82,7 +90,7 @@ class GearedDecoder(Decoder):
 
     def __init__(
         self,
-        decode: LoadableSession,
+        decode: LoadableSession | None,
         prefill: LoadableSession,
         *,
         image_token_id: int | None = None,
@@ -90,22 +98,26 @@ class GearedDecoder(Decoder):
         costs: Costs | None = None,
         vocab_size: int | None = None,
     ) -> None:
-        check_stacked({spec.name: spec for spec in decode.outputs})
-        contract = read_contract(decode, vocab_size)
+        if decode is None:
+            contract = decoding_contract(prefill, vocab_size or 0)
+        else:
+            check_stacked({spec.name: spec for spec in decode.outputs})
+            contract = read_contract(decode, vocab_size)
         self._prefill_contract = read_prefill(prefill, contract)
         fixed, grown = (
             tuple(p for p in contract.pairs if p.grows is kind) for kind in (False, True)
         )
         capacity = contract.capacity or longest
-        super().__init__((decode, prefill), contract, fixed, capacity, image_token_id)
+        sessions = (prefill,) if decode is None else (decode, prefill)
+        super().__init__(sessions, contract, fixed, capacity, image_token_id)
         self._decode, self._prefill = decode, prefill
         self._costs = costs or Costs()
         self.image_width = self._prefill_contract.image_width
-        self._caches = GrowingCaches(decode, grown)
-        self._step: Call | GrowingStep
-        if contract.capacity is None:
+        self._caches = GrowingCaches(sessions[0], grown)
+        self._step: Call | GrowingStep | None = None
+        if decode is not None and contract.capacity is None:
             self._step = GrowingStep(self._graph, self._caches)
-        else:
+        elif decode is not None:
             mask = decode.allocate(self._slots.array.shape, self._slots.array.dtype)
             self._step = Call(self._graph, mask, tokens=1, image_rows=0)
         self._calls: dict[Gear, PrefillCall] = {}
@@ -125,8 +137,9 @@ class GearedDecoder(Decoder):
     @property
     def detours(self) -> tuple[Graph, ...]:
         """The graphs whose results go through the host."""
-        graphs: dict[Graph, LoadableSession] = {"prefill": self._prefill, "decode": self._decode}
-        return tuple(name for name, session in graphs.items() if session.refuses_outputs)
+        graphs: dict[Graph, LoadableSession | None]
+        graphs = {"prefill": self._prefill, "decode": self._decode}
+        return tuple(name for name, graph in graphs.items() if graph and graph.refuses_outputs)
 
     @property
     def route(self) -> str:
@@ -239,13 +252,20 @@ class GearedDecoder(Decoder):
             contract.stateful,
             decode_first=fixed or offset > 0,
             exact=contract.exact,
+            steps=self._decode is not None,
         )
-        ready: Graph | None = "prefill" if self._prefill.is_loaded else None
-        ready = "decode" if self._decode.is_loaded else ready
-        loads = Loads(ready, self._prefill.reload_ms, self._decode.reload_ms)
+        loads = self._loads()
         route = plan(PromptLayout(ends, start), ability, self._costs, loads)
         self._route = route.text(len(new), loads)
         return todo, route, offset
+
+    def _loads(self) -> Loads:
+        """What it takes to have each graph on the device; nothing where there is only one."""
+        if self._decode is None:
+            return Loads("prefill")
+        ready: Graph | None = "prefill" if self._prefill.is_loaded else None
+        ready = "decode" if self._decode.is_loaded else ready
+        return Loads(ready, self._prefill.reload_ms, self._decode.reload_ms)
 
     def _prefill_in(self, gear: Gear, part: Tokens) -> None:
         """Read `part` in one prefill."""
@@ -271,7 +291,10 @@ class GearedDecoder(Decoder):
         self._record(part)
 
     def _decode_one(self, one: Tokens) -> None:
-        """Read one text token through the decode graph."""
+        """Read one text token through the decode graph, or the prefill that decodes."""
+        if self._decode is None or self._step is None:
+            self.read_gear(1, one)
+            return
         self._decode.make_ready()  # its clock must not run while its graph is loaded
         self._step.load(one.ids, one.positions, self.used, None)
         self._run(self._step, 1)

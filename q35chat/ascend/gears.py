@@ -171,12 +171,14 @@ def plan(
 class PrefillAbility:
     """What the two graphs can do: a `stateful` prefill goes on anywhere, any other starts at the
     first token; `decode_first` tells that a decode step can read the first token. An `exact`
-    prefill must not be padded: padding would go into its states."""
+    prefill must not be padded: padding would go into its states. Without `steps` there is no graph
+    for decode."""
 
     gears: Sequence[Gear]
     stateful: bool
     decode_first: bool
     exact: bool = False
+    steps: bool = True
 
 
 class PromptGearError(CapacityError, ValueError):
@@ -234,7 +236,8 @@ class _Search:
                 end = self.prompt.longest(place, gear)
                 if end > place and (not self.prefill.exact or end - place == gear.tokens):
                     yield "prefill", Stretch(place, end, gear)
-        if not self.prompt.is_image(place) and (place > 0 or self.prefill.decode_first):
+        first = self.prefill.decode_first
+        if self.prefill.steps and not self.prompt.is_image(place) and (place > 0 or first):
             yield "decode", Stretch(place, place + 1, None)
 
 

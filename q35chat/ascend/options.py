@@ -15,8 +15,8 @@ from q35chat.ascend.residency import Mode
 
 @dataclass(frozen=True, slots=True)
 class NpuOptions:
-    """`residency` says which graphs are on the device at once; `host_state_roundtrip` moves every
-    state to the host and back at every step, for comparison."""
+    """`residency` says which graphs are on the device at once, "one" that prefill also decodes;
+    `host_state_roundtrip` moves every state to the host and back at every step, for comparison."""
 
     device_id: int = 0
     residency: Mode = "auto"

@@ -13,7 +13,13 @@ import numpy as np
 
 from q35chat.ascend.gears import Gear
 from q35chat.ascend.growing_cache import GrowingCaches
-from q35chat.engine.contract import StatePair, TextContract, check_metadata
+from q35chat.engine.contract import (
+    StatePair,
+    TextContract,
+    check_metadata,
+    required,
+    state_pairs,
+)
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
 from q35chat.engine.slots import PrefixMask, check_capacities
 from q35chat.engine.states import BufferIndex, StateBuffers
@@ -84,6 +90,31 @@ def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract
         exact=every_token or "exact-prefill" in told,
         position_rows=rows,
         pasts=pasts,
+    )
+
+
+def decoding_contract(session: GraphSession, vocab_size: int) -> TextContract:
+    """The contract of a prefill that also decodes, one token a call, as if it were a decode graph
+    of the capacity of its caches. Raises BundleError."""
+    check_metadata(session.metadata, "prefill")
+    inputs = {spec.name: spec for spec in session.inputs}
+    outputs = {spec.name: spec for spec in session.outputs}
+    states = {name: spec for name, spec in inputs.items() if name != _PAST_LEN}
+    pairs = state_pairs(states, outputs, session.metadata)
+    capacity = next((pair.shape[-2] for pair in pairs if pair.cache), 0)
+    if not capacity or Gear(1, 1) not in _gears(session, inputs):
+        raise BundleError(f"prefill graph has no KV cache or no gear of one token: {_ADVICE}")
+    positions = required(inputs, _POSITIONS)
+    return TextContract(
+        input_ids=required(inputs, _IDS),
+        attention_mask=required(inputs, _MASK),
+        position_ids=positions,
+        image_embeds=None,
+        logits=required(outputs, _LOGITS),
+        pairs=pairs,
+        capacity=capacity,
+        vocab_size=vocab_size,
+        position_rows=positions.shape[0] or 0,
     )
 
 

@@ -1,6 +1,7 @@
-"""Which graphs of a bundle are on the device at once: all of them, or one at a time.
+"""Which graphs of a bundle are on the device at once: all of them, one at a time, or no decode.
 
-Prefill and decode of a 4B model may not fit a chip together. Knows that a graph can be loaded and
+Prefill and decode of a 4B model may not fit a chip together. A prefill that takes a single token
+decodes, too. Knows that a graph can be loaded and
 unloaded, and how long that took; nothing of what it computes.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol, TypeVar
 
 Made = TypeVar("Made")
-Mode = Literal["auto", "both", "swap"]
+Mode = Literal["auto", "both", "swap", "one"]
 
 
 class Loadable(Protocol):
@@ -28,7 +29,8 @@ class Loadable(Protocol):
 
 
 class Residency:
-    """The graphs of one bundle. `mode` "auto" keeps them all until memory runs out."""
+    """The graphs of one bundle. `mode` "auto" keeps them all until memory runs out, and so does
+    "one", which only says that there is no graph for decode among them."""
 
     def __init__(self, mode: Mode = "auto") -> None:
         self._mode = mode
@@ -79,8 +81,9 @@ class Residency:
                 other.unload()
 
 
-def decided(mode: Mode, needed: int, free: int | None) -> Mode:
-    """`auto` decided where it can be: `needed` bytes of graphs against `free` bytes of memory."""
-    if mode != "auto" or free is None:
+def decided(mode: Mode, needed: int, free: int | None, *, one: bool = False) -> Mode:
+    """`auto` decided where it can be: `needed` bytes of graphs against `free` bytes of memory.
+    `one` tells that a prefill can decode, which is better than taking turns."""
+    if mode != "auto" or free is None or needed <= free:
         return mode
-    return "auto" if needed <= free else "swap"
+    return "one" if one else "swap"

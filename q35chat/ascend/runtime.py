@@ -36,7 +36,11 @@ class NpuRuntime:
         self._manifest = bundle.manifest
         self._options = options
         free = free_bytes(options.device_id) if options.residency == "auto" else None
-        self._residency = Residency(decided(options.residency, needed(graph_sizes(bundle)), free))
+        can, size = prefill_decodes(bundle.manifest), needed(graph_sizes(bundle))
+        mode = decided(options.residency, size, free, one=can)
+        if mode == "one" and not can:
+            raise RuntimeFailure(f"{bundle.path} has no prefill that decodes:", Remedy.ONE_GRAPH)
+        self._residency, self._one = Residency(mode), mode == "one"
 
     def open_graph(self, path: Path) -> GraphSession:
         """Load a graph file. Raises RuntimeFailure."""
@@ -58,9 +62,10 @@ class NpuRuntime:
         )
 
     def decoder(self, opened: Callable[[str], GraphSession], model: TextModel) -> GearedDecoder:
-        """Over the graphs "decode" and "prefill"; nothing drafts here."""
-        decode, prefill = opened("decode"), opened("prefill")  # a small device keeps the last one
-        assert isinstance(decode, LiteSession)
+        """Over the graphs "decode" and "prefill", or the latter alone; nothing drafts here."""
+        decode = None if self._one else opened("decode")
+        prefill = opened("prefill")  # a small device keeps the last one
+        assert decode is None or isinstance(decode, LiteSession)
         assert isinstance(prefill, LiteSession)
         return GearedDecoder(
             decode,
@@ -82,6 +87,14 @@ def graph_kind(path: Path) -> str:
             if kind in name.lower():
                 return kind
     raise RuntimeFailure(f"{path} is named neither after prefill, decode nor vision: rename it")
+
+
+def prefill_decodes(manifest: Manifest) -> bool:
+    """Whether the prefill takes a single token and goes on from any state."""
+    options = manifest.options.get("prefill", {})
+    goes_on = options.get("states") == "taken" and options.get("cache") == "fixed"
+    fresh = "fresh-prefill" in str(options.get("kernels", ""))
+    return goes_on and not fresh and "1" in str(options.get("gears", "")).split(",")
 
 
 def _told(manifest: Manifest) -> Mapping[str, str]:

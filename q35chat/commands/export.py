@@ -96,6 +96,13 @@ class ExportOptions:
     gears: Annotated[
         str, typer.Option(help="ascend-310p: prompt lengths, such as 32,512. Default: as fit.")
     ] = ""
+    one_graph: Annotated[
+        bool,
+        typer.Option(
+            "--one-graph",
+            help="ascend-310p: a prefill that also decodes, for chips without room for two graphs.",
+        ),
+    ] = False
     image_gears: Annotated[str, typer.Option(help="ascend-310p: picture tokens of a picture.")] = (
         "16,64,256"
     )
@@ -132,10 +139,31 @@ def export(options: ExportOptions) -> int:
     from q35export.request import ExportRequest, parse_gears
 
     asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
-    verify, gears, image_gears = map(asked.pop, ("verify", "gears", "image_gears"))
+    verify, one_graph = map(asked.pop, ("verify", "one_graph"))
+    gears, image_gears = map(asked.pop, ("gears", "image_gears"))
     asked["gears"] = parse_gears(Option.GEARS, gears) if gears else ()
+    if one_graph:
+        asked["gears"] = _with_one_token(options, asked["gears"])
     asked["image_gears"] = parse_gears(Option.IMAGE_GEARS, image_gears)
     return export_model(ExportRequest(**asked), Console.standard(), verify=verify)
+
+
+def _with_one_token(options: ExportOptions, gears: tuple[int, ...]) -> tuple[int, ...]:
+    """The gears, the usual ones where none were asked for, and that of one token. Raises UsageError
+    for a prefill that could not decode."""
+    from q35export.ascend.graphs.options import default_gears
+
+    for option, given in (
+        ("--stateless-prefill", options.stateless_prefill),
+        ("--no-fused-decode", not options.fused_decode),
+        (f"--target {options.target}", options.target not in (None, "ascend-310p")),
+    ):
+        if given:
+            raise UsageError(
+                "--one-graph is for a prefill of ascend-310p that goes on from states; "
+                f"drop it or {option}"
+            )
+    return tuple(sorted({1, *(gears or default_gears(options.max_seq_len))}))
 
 
 def export_model(request: ExportRequest, console: Console, *, verify: bool | None) -> int:

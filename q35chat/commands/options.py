@@ -119,8 +119,11 @@ Speculate = Annotated[
 ]
 DeviceId = Annotated[int, _npu(min=0, help="The chip to use.")]
 Residency = Annotated[
-    Literal["auto", "both", "swap"],
-    _npu(help="Keep prefill and decode on the chip, or load each when it is its turn."),
+    Literal["auto", "both", "swap", "one"],
+    _npu(
+        help="Keep prefill and decode on the chip, load each when it is its turn, or have prefill "
+        "decode, too (export --one-graph)."
+    ),
 ]
 HostStates = Annotated[
     bool,

@@ -59,6 +59,7 @@ COMMAND_LINE: Final[Words] = {
     Remedy.NAME_A_BUNDLE: "export one with {command}, or name a bundle with --model-dir",
     Remedy.NAME_A_RESULT: _name_a_result,
     Remedy.NO_COMPARISON: "close other programs, or export with --no-verify",
+    Remedy.ONE_GRAPH: "export it with --one-graph, or use another --residency",
     Remedy.REPLACE_OR_ANOTHER_FOLDER: "add --force to replace it or choose another --out",
     Remedy.REPLACE_WHOLE: "use --component all with --force",
     Remedy.SMALLER_PICTURES: "lower --max-image-tokens, or export with larger --image-gears",

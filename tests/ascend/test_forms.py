@@ -26,9 +26,7 @@ def test_forms_are_read_as_they_are_written() -> None:
     assert forms == KernelForms(recurrent_310p=True, selected_cache=True)
     assert str(forms) == "recurrent-310p,selected-cache"
     assert (str(AS_EXPORTED), KernelForms.parse("")) == ("", AS_EXPORTED)
-    with pytest.raises(
-        UsageError, match=r"knows recurrent-310p, .*, not scatter; doctor --operato"
-    ):
+    with pytest.raises(UsageError, match=r"knows recurrent-310p, .*, not scatter; a trial of the"):
         KernelForms.parse("scatter")
 
 

@@ -43,7 +43,7 @@ class KernelForms:
         if wrong := [word for word in words if word not in known]:
             raise UsageError(
                 f"{Option.KERNELS} knows {', '.join(known)}, not {', '.join(wrong)}; "
-                "doctor --operators says which to give"
+                "a trial of the operators says which to give"
             )
         return cls(**{known[word]: True for word in words})
 
