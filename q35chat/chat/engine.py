@@ -234,8 +234,7 @@ class ChatEngine:
         """What the model reads of `turns` where it may call `tools`. For any thread. Raises
         CapacityError for a question that is too long by far, BundleError where the template
         refuses, PictureError."""
-        if turns[-1].role == "user":
-            self._check_length(turns[-1].text)
+        self._check_length("".join(turn.text for turn in turns))
         if settings.system_prompt:
             turns = (Turn("system", settings.system_prompt), *turns)
         pictures = [
@@ -264,7 +263,7 @@ class ChatEngine:
             )
 
     def _check_length(self, text: str) -> None:
-        """Refuse a question of which even the fewest tokens have no place."""
+        """Refuse a text of which even the fewest tokens have no place."""
         capacity = self.model.capacity
         if len(text) <= capacity * _SHORT:
             return
