@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -25,6 +25,18 @@ MIN_CAPACITY = 17
 
 MOST: Final = 1_000_000
 """No count that somebody types here is larger."""
+
+
+SAMPLING_RANGES: Final[Mapping[str, tuple[float, float]]] = {
+    "temperature": (0, 5),
+    "top_k": (0, MOST),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "repetition_penalty": (0.5, 2),
+    "seed": (0, 2**63 - 1),
+}
+"""From the least to the most of what can be typed for each option, wherever it is."""
 
 
 def typed_number(text: str, most: int = MOST) -> int | None:

@@ -207,6 +207,14 @@ class Conversation:
         self._run = run = StoppableTurn()
         return run.follow(self._summarising(run, use))
 
+    def can_be_summarised(self) -> bool:
+        """Whether a summary of this branch has room to be written; for a worker thread."""
+        summariser = Summariser(self.backend, self.settings(), lambda: False, self.summary)
+        try:
+            return summariser.has_room(self._turns(self._prompt_path()))
+        except Q35Error:
+            return False
+
     def begin(self, title: str, settings: ChatSettings, summary: str) -> None:
         """Store a conversation that goes on from `summary`. Raises StoreError."""
         self._journal.begin(title, settings, summary)

@@ -38,10 +38,12 @@ class PromptPlan:
 
 @dataclass(frozen=True, slots=True)
 class VisionProgress:
-    """Pictures encoded so far."""
+    """Pictures encoded so far, and how many tokens they have, and all of them."""
 
     done: int
     total: int
+    tokens_done: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

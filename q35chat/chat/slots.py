@@ -56,14 +56,17 @@ class SlotCounts:
         """Slots of the branch being read as counted last; 0 when a picture of it is gone.
 
         Returns at once: until a changed branch is counted, what its last answer told. The last
-        token of an answer that filled the capacity has no slot.
+        token of an answer that filled the capacity has no slot; what was said over a larger
+        capacity can be more than there is.
         """
         known, view = self._known, self._journal.view
         live, head = known.counts.live, view.record.head
-        if head is not None and head != known.head:
-            usage = view.tree[head].usage
-            live = usage.capacity_used if usage else live
-        return min(live, self._backend.model.capacity)
+        usage = view.tree[head].usage if head is not None else None
+        if usage is not None and head != known.head:
+            live = usage.capacity_used
+        capacity = self._backend.model.capacity
+        made_here = usage is not None and usage.capacity_total <= capacity
+        return min(live, capacity) if made_here else live
 
     def count(self) -> None:
         """Count the branch being read, if it has changed. Computes: for a worker thread."""
@@ -95,7 +98,7 @@ class SlotCounts:
         except Q35Error as error:
             return Forecast(0, 0, self.of_branch(), 0, fits=False, reason=str(error))
         counts = self._counts(view) if edited is None else self._count(path, settings)
-        used = min(counts.live, counts.kept, plan.capacity)
+        used = min(counts.live, counts.kept)
         needed, available = plan.prompt_tokens - used, plan.capacity - used
         pictures = plan.image_tokens - counts.pictures
         fits, left = plan.slots_free > 0, max(0, plan.slots_free)
@@ -103,7 +106,12 @@ class SlotCounts:
         if fits:
             return forecast
         wanted = f"{pluralise(needed, 'slot')}{forecast.of_which}"
-        reason = f"needs {wanted} and one for the answer, {available:,} are free"
+        room = f"{available:,} are free"
+        if available < 0:
+            room = (
+                f"what was said before is {-available:,} over the {plan.capacity:,} of this model"
+            )
+        reason = f"needs {wanted} and one for the answer, {room}"
         return replace(forecast, reason=reason)
 
     def plan_drop(self, pairs: int) -> DropPlan:

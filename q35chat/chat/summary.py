@@ -64,6 +64,21 @@ class Summariser:
             raise UsageError("The model wrote no summary. Start a new chat or drop old turns.")
         return summary, finished
 
+    def has_room(self, turns: Sequence[Turn]) -> bool:
+        """Whether `run` can read the turns: the longest question with its answer, too, leaves room
+        for a few words about it. Plans, and so belongs in a worker thread."""
+        groups = _groups(turns)
+        longest = max(range(len(groups)), key=lambda place: _length(groups[place]), default=None)
+        if longest is None:
+            return False
+        settings = self._settings(self.earlier)
+        first = self._slots_free(groups[longest], settings)
+        earlier = LEAST_TOKENS if longest else 0
+        return first >= LEAST_TOKENS + earlier
+
+    def _slots_free(self, turns: Sequence[Turn], settings: ChatSettings) -> int:
+        return self.backend.plan((*turns, Turn("user", REQUEST)), settings).slots_free
+
     def _part(
         self, turns: Sequence[Turn], settings: ChatSettings
     ) -> Generator[Event, None, Finished]:
@@ -89,8 +104,7 @@ class Summariser:
     def _fitting(self, groups: Sequence[Sequence[Turn]], begin: int, settings: ChatSettings) -> int:
         def too_large(end: int, room: int) -> bool:
             part = [turn for group in groups[begin:end] for turn in group]
-            plan = self.backend.plan((*part, Turn("user", REQUEST)), settings)
-            return plan.slots_free < room
+            return self._slots_free(part, settings) < room
 
         room = settings.max_new_tokens or LEAST_TOKENS
         ends = range(begin + 1, len(groups) + 1)
@@ -101,6 +115,12 @@ class Summariser:
                 "Drop it from the prompt first, or start a new chat without a summary."
             )
         return begin + max(fitting, 1)
+
+
+def _length(turns: Sequence[Turn]) -> int:
+    """About how long they are, to find the longest."""
+    pictures = sum(picture.tokens for turn in turns for picture in turn.attachments)
+    return 4 * pictures + sum(len(turn.text) + len(turn.reasoning) for turn in turns)
 
 
 def _groups(turns: Sequence[Turn]) -> list[list[Turn]]:

@@ -106,8 +106,9 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
             console.note(store.message)
         named = _session(store, options)
         session = None if named is None else store.resolve(named)
-        workspace = stored_workspace(store, options, settings, console.note)
-        with StatusLine(console).showing("loading the model"):
+        status = StatusLine(console, in_lines=not console.can_rewrite)
+        workspace = stored_workspace(store, options, settings, status.note)
+        with status.showing("loading the model"):
             call_in_worker(workspace.load)
         chat = LineChat(workspace.pick(session), workspace.new, console)
         if store.damaged_chat:

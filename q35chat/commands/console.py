@@ -42,6 +42,11 @@ class Console:
         return is_terminal(self.err)
 
     @property
+    def can_rewrite(self) -> bool:
+        """Whether both streams understand cursor movement: a talk line by line goes to both."""
+        return self.err_is_terminal and is_terminal(self.out)
+
+    @property
     def err_has_colour(self) -> bool:
         """Whether stderr may be given dim text."""
         return self.err_is_terminal and not os.environ.get("NO_COLOR")
@@ -118,19 +123,36 @@ def _usable(stream: TextIO | None) -> TextIO:
 
 
 class StatusLine:
-    """One line on a terminal that is written over until it is cleared; nothing elsewhere."""
+    """One line on a terminal that is written over until it is cleared; nothing elsewhere.
 
-    def __init__(self, console: Console) -> None:
+    `in_lines` nothing is written over: each stage of the work is a line of its own, without the
+    numbers that change.
+    """
+
+    def __init__(self, console: Console, *, in_lines: bool = False) -> None:
+        self._console = console
         self._err = console.err
-        self._on = console.err_is_terminal
-        self._shown = False
+        self._on = console.err_is_terminal and not in_lines
+        self._in_lines = in_lines and console.err.isatty()
+        self._shown = self._stage = ""
 
     def show(self, text: str) -> None:
         """Replace the line by `text`."""
         if self._on:
             self._err.write(f"\r\x1b[K{safe_line(text, limit=78)}")
             self._err.flush()
-            self._shown = True
+            self._shown = text
+        elif self._in_lines and text and (stage := text.partition(":")[0]) != self._stage:
+            self._stage = stage
+            self._console.note(f"{stage} …")
+
+    def note(self, text: str) -> None:
+        """A line for the user that stays; what is shown goes on below it."""
+        shown = self._shown
+        self.clear()
+        self._console.note(text)
+        if shown:
+            self.show(shown)
 
     @contextmanager
     def showing(self, text: str) -> Iterator[None]:
@@ -146,4 +168,4 @@ class StatusLine:
         if self._shown:
             self._err.write("\r\x1b[K")
             self._err.flush()
-            self._shown = False
+            self._shown = ""

@@ -88,7 +88,7 @@ class LineChat:
                 ask(line)
 
     def _answer(self, text: str) -> None:
-        renderer = StreamRenderer(self._console)
+        renderer = StreamRenderer(self._console, in_lines=not self._console.can_rewrite)
         chat = self._conversation
         try:
             show_turn(chat.send(text, self._pictures), chat.cancel, renderer)

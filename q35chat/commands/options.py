@@ -45,6 +45,11 @@ def _picture(value: object) -> Path:
     return user_input.typed_picture(str(value))
 
 
+def _range(option: str) -> dict[str, float]:
+    low, high = user_input.SAMPLING_RANGES[option]
+    return {"min": low, "max": high}
+
+
 Command = Callable[..., int]
 Options = TypeVar("Options")
 
@@ -197,13 +202,13 @@ Stop = Annotated[
     list[str] | None,
     typer.Option(help="End the answer before this text; repeat for more."),
 ]
-Temperature = Annotated[float | None, _number(min=0)]
-TopP = Annotated[float | None, _number(min=0, max=1)]
-TopK = Annotated[int | None, _sampling(min=0)]
-MinP = Annotated[float | None, _number(min=0, max=1)]
-PresencePenalty = Annotated[float | None, _number(min=-2, max=2)]
-RepetitionPenalty = Annotated[float | None, _number(min=0.01, max=100)]
-Seed = Annotated[int | None, _sampling(min=0, help="Repeat a run exactly.")]
+Temperature = Annotated[float | None, _number(**_range("temperature"))]
+TopP = Annotated[float | None, _number(**_range("top_p"))]
+TopK = Annotated[int | None, _sampling(**_range("top_k"))]
+MinP = Annotated[float | None, _number(**_range("min_p"))]
+PresencePenalty = Annotated[float | None, _number(**_range("presence_penalty"))]
+RepetitionPenalty = Annotated[float | None, _number(**_range("repetition_penalty"))]
+Seed = Annotated[int | None, _sampling(**_range("seed"), help="Repeat a run exactly.")]
 Greedy = Annotated[bool, _sampling("--greedy", help="Always the likeliest token.")]
 
 

@@ -36,11 +36,12 @@ _ENDINGS = {
 
 
 class StreamRenderer:
-    """The answer as it comes; reasoning dim on stderr, progress on a line that goes away."""
+    """The answer as it comes; reasoning dim on stderr, progress on a line that goes away, or
+    `in_lines` of its own."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, in_lines: bool = False) -> None:
         self._console = console
-        self._status = StatusLine(console)
+        self._status = StatusLine(console, in_lines=in_lines)
         self._open_lines: set[TextIO] = set()
 
     def show(self, event: Event) -> None:

@@ -9,8 +9,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
@@ -23,9 +24,10 @@ from textual.worker import WorkerFailed
 
 from q35chat.chat.workspace import Workspace
 from q35chat.errors import ScreenError
-from q35chat.tui import garbage
+from q35chat.tui import clipboard_reading, garbage
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.clipboard import Copied, copy
+from q35chat.tui.clipboard_reading import Held
 from q35chat.tui.commands import read_keymap
 from q35chat.tui.images.graphics import GraphicsPreference, PictureDisplay, inspect_terminal
 from q35chat.tui.images.painting import PictureFile
@@ -38,7 +40,7 @@ from q35chat.tui.preferences import (
 )
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.screens.palette import CommandTable, Palette
-from q35chat.tui.terminal import HARMLESS, apart, driver_for, log_path
+from q35chat.tui.terminal import HARMLESS, PatientDriver, apart, driver_for, log_path
 from q35chat.tui.text import clean, one_line
 from q35chat.tui.themes import HOUSE_THEMES
 from q35chat.tui.widgets.messages import Messages, Severity
@@ -51,6 +53,7 @@ _HERE = Path(__file__).parent
 _CHAT_STYLES: Final = sorted([*_HERE.glob("widgets/*.tcss"), _HERE / "screens/chat.tcss"])
 # What a handler meets whose screen, or its part, has been taken down.
 _GONE: Final = (NoMatches, NoScreen, ScreenStackError)
+_ANSWERS_S: Final = 0.5
 _DIALOG_STYLES: Final = (_HERE / "screens/dialogs.tcss", _HERE / "screens/setup.tcss")
 
 
@@ -203,6 +206,26 @@ class ChatApp(App[None]):
         """Copy a selection."""
         self._clipboard = text
         self.copy(text, "the selection")
+
+    def read_clipboard(self, then: Callable[[Held | None], None]) -> None:
+        """Ask the desktop, else the terminal, for what its clipboard holds."""
+
+        def work() -> None:
+            self.call_later(found, clipboard_reading.read(os.environ))
+
+        def found(held: Held | None) -> None:
+            driver = self._driver
+            if held is not None or not isinstance(driver, PatientDriver):
+                then(held)
+                return
+            driver.ask_clipboard(lambda text: then(Held(text)))
+            self.set_timer(_ANSWERS_S, partial(give_up, driver))
+
+        def give_up(driver: PatientDriver) -> None:
+            if driver.stop_asking():
+                then(None)
+
+        self.run_worker(work, thread=True, group="paste")
 
     def _copied(self, copied: Copied) -> None:
         if copied.sequence and self._driver is not None:

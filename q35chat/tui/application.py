@@ -12,6 +12,7 @@ from q35chat.tui.commands import Keymap
 from q35chat.tui.images.graphics import GraphicsPreference, PictureDisplay
 
 if TYPE_CHECKING:
+    from q35chat.tui.clipboard_reading import Held
     from q35chat.tui.exporting import Exporter
 
 T = TypeVar("T")
@@ -36,6 +37,9 @@ class Application(Protocol):
 
     def copy(self, text: str, what: str) -> None:
         """Copy a text, and say of `what` it was."""
+
+    def read_clipboard(self, then: Callable[[Held | None], None]) -> None:
+        """Give `then` what the clipboard holds, None where nobody can tell."""
 
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""

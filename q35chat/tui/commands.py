@@ -99,6 +99,7 @@ COMPOSER_KEYS: Final[tuple[tuple[str, str], ...]] = (
     ("/", "Complete a command"),
     ("backspace", "In an empty message: remove the last picture"),
     ("ctrl+c", "Copy the selection; never clears, never quits"),
+    ("ctrl+v", "Paste what the clipboard holds; a picture becomes an attachment"),
 )
 
 PANEL_KEYS: Final = ("f5", "f6", "f7", "f8")

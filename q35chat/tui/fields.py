@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from q35chat.chat.values import ChatSettings, TemplateOffers
+from q35chat.user_input import SAMPLING_RANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,12 @@ def _text(value: float | None) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _sampling(name: str, label: str, help_text: str, read: Callable[[str], Any]) -> Field:
+def _sampling(name: str, label: str, help_text: str, read: Callable[..., Any]) -> Field:
+    low, high = SAMPLING_RANGES[name]
+
     def apply(settings: ChatSettings, text: str) -> ChatSettings:
-        return replace(settings, sampling=replace(settings.sampling, **{name: read(text)}))
+        value = read(text, low, high)
+        return replace(settings, sampling=replace(settings.sampling, **{name: value}))
 
     return Field(name, label, help_text, lambda it: _text(getattr(it.sampling, name)), apply)
 
@@ -69,21 +73,14 @@ def _limit(name: str, label: str, help_text: str, read: Callable[[str], Any]) ->
 _LARGE: Final = 1_000_000
 
 SAMPLING_FIELDS: Final = (
-    _sampling("temperature", "Temperature", "0 always takes the likeliest token",
-              partial(number, low=0, high=5)),
-    _sampling("top_k", "Top k", "choose among the k likeliest; 0 is off",
-              partial(whole, low=0, high=_LARGE)),
-    _sampling("top_p", "Top p", "choose among the likeliest that sum to p; 1 is off",
-              partial(number, low=0.01, high=1)),
-    _sampling("min_p", "Min p", "drop tokens below p of the likeliest; 0 is off",
-              partial(number, low=0, high=1)),
-    _sampling("presence_penalty", "Presence penalty", "against repeating; 0 is off",
-              partial(number, low=-2, high=2)),
-    _sampling("repetition_penalty", "Repetition penalty", "against repeating; 1 is off",
-              partial(number, low=0.5, high=2)),
-    _sampling("seed", "Seed", "the same answer every time; empty is random",
-              partial(optional_whole, low=0, high=2**63 - 1)),
-)  # fmt: skip
+    _sampling("temperature", "Temperature", "0 always takes the likeliest token", number),
+    _sampling("top_k", "Top k", "choose among the k likeliest; 0 is off", whole),
+    _sampling("top_p", "Top p", "choose among the likeliest that sum to p; 1 is off", number),
+    _sampling("min_p", "Min p", "drop tokens below p of the likeliest; 0 is off", number),
+    _sampling("presence_penalty", "Presence penalty", "against repeating; 0 is off", number),
+    _sampling("repetition_penalty", "Repetition penalty", "against repeating; 1 is off", number),
+    _sampling("seed", "Seed", "the same answer every time; empty is random", optional_whole),
+)
 
 LIMIT_FIELDS: Final = (
     _limit("max_new_tokens", "Answer limit", "tokens; empty is up to capacity",

@@ -33,6 +33,7 @@ from textual.filter import LineFilter
 from textual.message import Message
 
 from q35chat.text import HARMFUL
+from q35chat.tui.clipboard_reading import ASK, TerminalAnswers
 
 AT_ONCE: Final = 10_000
 """Keys that are read before the first of them is done with."""
@@ -112,6 +113,19 @@ class PatientDriver(LinuxDriver):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sent = 0
+        self._answers = TerminalAnswers()
+        self._on_answer: Callable[[str], None] = lambda _: None
+
+    def ask_clipboard(self, then: Callable[[str], None]) -> None:
+        """Ask the terminal for its clipboard; where it answers, `then` gets the text in the
+        application's thread."""
+        self._on_answer, self._answers.asked = then, True
+        self.write(ASK)
+
+    def stop_asking(self) -> bool:
+        """Take an answer for none any more; whether it was still waited for."""
+        waited, self._answers.asked = self._answers.asked, False
+        return waited
 
     def run_input_thread(self) -> None:
         """Hand on what comes from the terminal: bytes that are not UTF-8 as replacement characters,
@@ -128,7 +142,9 @@ class PatientDriver(LinuxDriver):
                     data = os.read(self.fileno, _READ_AT_ONCE)
                     if not data:
                         raise EOFError("the terminal is gone")
-                text = decoder.decode(data)
+                text, answer = self._answers.take(decoder.decode(data))
+                if answer is not None:
+                    self._app.call_later(self._on_answer, answer)
                 try:
                     messages = [*(parser.feed(text) if text else ()), *parser.tick()]
                 except Exception:  # noqa: BLE001 - a number in a sequence may be none of a key

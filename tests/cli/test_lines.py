@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,12 @@ import pytest
 from q35chat.chat.events import Event
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.chat.workspace import Workspace
+from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.lines import LineChat
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import CapacityError, PictureError, UsageError
 from q35chat.store import Store
-from tests.cli.scripted import EventBackend, Recorded, recorded, turn_events
+from tests.cli.scripted import EventBackend, Recorded, Terminal, recorded, turn_events
 from tests.vision.files import sample
 
 
@@ -283,3 +284,28 @@ def test_commands_may_be_written_in_capitals() -> None:
     backend = EventBackend(turn_events("Hi"))
     talk(backend, "/NEW\n/Quit\nnever asked\n")
     assert backend.asked == []
+
+
+@pytest.mark.parametrize(("out_is_terminal", "term"), [(False, "xterm"), (True, "dumb")])
+def test_nothing_is_written_over_where_lines_are_read_out(
+    out_is_terminal: bool, term: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    out, err = Terminal() if out_is_terminal else StringIO(), Terminal()
+    seen = Recorded(Console(out, err), out, err)
+    line_chat(EventBackend(turn_events("Hi")), seen).follow(BytesIO(b"hello\n"))
+    assert "\r" not in err.getvalue() + out.getvalue()
+    assert err.getvalue().startswith("prompt …\nlooking at pictures …\nreading the prompt …\n")
+    assert "Hi" in out.getvalue()
+
+
+def test_a_note_while_something_is_shown_stands_on_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    seen = recorded(terminal=True)
+    status = StatusLine(seen.console)
+    with status.showing("loading the model"):
+        status.note("this is the demo")
+    shown = seen.err.getvalue().replace("\r\x1b[K", "|")
+    assert shown == "|loading the model|this is the demo\n|loading the model|"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from q35chat.chat.events import PromptPlan
 from q35chat.chat.service import Forecast
@@ -8,8 +9,8 @@ from q35chat.errors import CapacityError
 from q35chat.tui.chat.meter import Capacity, Meter, Reading
 from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.widgets.meters import FREE, TURN, USED, bar_cells, bar_content, line
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
-from tests.tui.on_the_way import open_long, resting
+from tests.doubles.scripted_workspace import MODEL, Gate, Reply, ScriptedWorkspace, dialogue
+from tests.tui.on_the_way import open_long, resting, ways
 from tests.tui.support import NARROW, Chat, opened
 
 
@@ -206,3 +207,40 @@ async def test_what_a_conversation_goes_on_from_stands_above_it() -> None:
         assert "What was said before, in short ▌ in short: hello" in chat.flat
         await chat.press("ctrl+n")
         await chat.until(lambda: "What was said before" not in chat.flat)
+
+
+async def test_one_turn_that_fills_the_capacity_is_offered_no_summary_that_cannot_be_written() -> (
+    None
+):
+    async with opened(ScriptedWorkspace([Reply("x " * 40, finish="capacity")])) as chat:
+        conversation = chat.workspace.add("Full", dialogue(1))
+        conversation.fill(2_040)
+        await chat.open(conversation)
+        await chat.press("ctrl+r")
+        await chat.see("Capacity reached")
+        assert "New chat" in ways(chat)
+        assert [label for label in ways(chat) if "summary" in label] == [
+            "New chat from a summary that the model writes first"
+        ]
+        conversation.fill(2_040)
+        await chat.write("word " * 30)
+        await chat.see("✗")
+        await chat.press("enter")
+        await chat.see("This turn does not fit")
+        assert not [label for label in ways(chat) if "summary" in label]
+
+
+async def test_a_chat_of_a_larger_model_says_by_how_much_it_is_over() -> None:
+    async with opened(ScriptedWorkspace(info=replace(MODEL, capacity=512))) as chat:
+        await open_long(chat, 1_700)
+        await chat.see("1,188 over 512")
+        await chat.write("and then?")
+        await chat.see("what was said before is 1,188 over the 512 of this model")
+
+
+async def test_the_beginning_of_a_command_is_no_turn(chat: Chat) -> None:
+    for text in ("/", "/t", "/thi"):
+        await chat.press(text[-1])
+        await chat.settled()
+        assert chat.screen.draft.forecast is None
+        assert "this turn needs" not in chat.flat

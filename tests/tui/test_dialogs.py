@@ -255,3 +255,17 @@ async def test_no_palette_without_commands_opens_over_a_dialog(chat: Chat) -> No
         await chat.press("escape")
     await chat.press("ctrl+p")
     await chat.see("Search for commands")
+
+
+async def test_the_open_chat_can_be_deleted_and_a_new_one_takes_its_place(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press(*"the open", "delete")
+    await chat.see("A new chat takes its place.")
+    gone = chat.conversation
+    await chat.press("y")
+    await chat.until(lambda: chat.screen.session.available not in {None, gone})
+    await chat.press("escape")
+    assert gone.id not in {summary.id for summary in chat.workspace.sessions()}
+    assert not chat.conversation.steps
+    await chat.ask("hello again")
+    assert len(chat.workspace.sessions()) == 4

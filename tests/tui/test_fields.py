@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 from rich.cells import cell_len
+from typer.main import get_command
 
+from q35chat.chat.values import ChatSettings
+from q35chat.commands.ask import ask
 from q35chat.tui.chat.completion import Choice
+from q35chat.tui.fields import SAMPLING_FIELDS, Field
 from q35chat.tui.widgets.composer import Suggestions
+from q35chat.user_input import SAMPLING_RANGES
+from tests.doubles.scripted_exporter import ScriptedExporter
 from tests.tui.support import Chat, box, list_of_chats, opened, picture_file
 
 
@@ -63,3 +71,64 @@ async def test_suggestions_without_room_are_shown_all_the_same() -> None:
         suggestions.offer((Choice("a" * 50, "", "picture"), Choice("b", "", "folder")))
         await chat.pilot.pause()
         assert len(suggestions.render().plain.splitlines()) == 2
+
+
+async def test_the_line_that_is_written_stays_on_a_low_screen_with_suggestions() -> None:
+    async with opened(size=(40, 12)) as chat:
+        await chat.press(*"/e")
+        await chat.see("/edit")
+        editor = chat.screen.composer.editor
+        assert chat.app.screen.region.contains_region(editor.region)
+        assert editor.region.height
+        shown = chat.screen.query_one(Suggestions)
+        for _ in range(len(shown.choices) - 1):
+            await chat.press("down")
+        last = shown.choices[-1]
+        assert shown.chosen == last
+        await chat.see(f"› {last.label}")
+
+
+async def test_the_first_field_of_the_setup_has_room_on_a_slim_screen() -> None:
+    async with opened(size=(40, 12)) as chat:
+        chat.app.exporter = ScriptedExporter()
+        await chat.press("f9")
+        await chat.see("Get a real model")
+        await chat.until(lambda: box(chat).size.width >= 18)
+
+
+@pytest.mark.parametrize("option", SAMPLING_RANGES)
+def test_a_number_is_taken_or_refused_alike_in_the_form_and_on_the_command_line(
+    option: str,
+) -> None:
+    low, high = SAMPLING_RANGES[option]
+    field = next(field for field in SAMPLING_FIELDS if field.id == option)
+    taken = next(
+        it
+        for it in get_command(typer_of(ask)).params
+        if isinstance(it, typer.core.TyperOption) and it.name == option
+    )
+    for value in (low, high, low - 1, high + 1):
+        text = f"{value:.0f}" if value == int(value) else str(value)
+        assert _form_takes(field, text) == _line_takes(taken, text) == (low <= value <= high), text
+
+
+def typer_of(command: Callable[..., int]) -> typer.Typer:
+    app = typer.Typer()
+    app.command()(command)
+    return app
+
+
+def _form_takes(field: Field, text: str) -> bool:
+    try:
+        field.apply(ChatSettings(), text)
+    except ValueError:
+        return False
+    return True
+
+
+def _line_takes(option: typer.core.TyperOption, text: str) -> bool:
+    try:
+        option.type.convert(text, option, None)
+    except Exception:  # noqa: BLE001 - typer keeps its own copy of the error's class
+        return False
+    return True

@@ -145,3 +145,21 @@ def test_chinese_breaks_between_characters_but_not_before_a_full_stop() -> None:
 
 def test_a_word_longer_than_the_line_is_cut() -> None:
     assert breaks("ab " + "x" * 25, 10) == [3, 13, 23]
+
+
+def test_the_cells_of_a_table_stand_where_its_second_line_says() -> None:
+    source = "| name | n | of |\n|:--|--:|:-:|\n| one | 7 | a |\n| three | 1,000 | bcd |\n"
+    assert [line.plain for line in lay_out(source, 60)] == [
+        "name  │     n │ of",
+        "──────┼───────┼────",
+        "one   │     7 │  a",
+        "three │ 1,000 │ bcd",
+    ]
+
+
+def test_prose_is_no_wider_than_is_read_with_ease_and_code_and_tables_may_be() -> None:
+    words, code = "word " * 100, "x" * 150
+    lines = lay_out(f"{words}\n\n- {words}\n\n```\n{code}\n```\n", 200)
+    prose = [line for line in lines if "word" in line.plain]
+    assert max(line.cell_length for line in prose) <= 100
+    assert any(code in line.plain for line in lines)

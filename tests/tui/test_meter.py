@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from q35chat.chat.events import Finished, Timings, Token, Usage
+from q35chat.chat.events import Finished, PromptPlan, Timings, Token, Usage, VisionProgress
 from q35chat.chat.service import Step
 from q35chat.chat.values import Turn
 from q35chat.tui.chat.meter import SHOWN_STEPS, Meter, Reading
 from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.text import rate, usage_items
-from q35chat.tui.widgets.meters import speed
-from tests.doubles.scripted_workspace import MODEL
+from q35chat.tui.widgets.meters import progress_rows, speed
+from tests.doubles.scripted_workspace import MODEL, attachment
 from tests.tui.on_the_way import resting
 
 
@@ -142,3 +142,45 @@ def test_a_new_turn_begins_without_the_numbers_of_the_last() -> None:
     meter.take(Batch(tokens=[token(0, 0), token(9, 10)]))
     reading = meter.reading()
     assert (reading.made, reading.steps, reading.tokens_per_s) == (2, (10.0,), 100.0)
+
+
+def looking(meter: Meter, *seen: VisionProgress) -> str:
+    """What is said of pictures that are encoded."""
+    for vision in seen:
+        meter.take(Batch(vision=vision))
+    progress = meter.reading().progress
+    assert progress is not None
+    return progress_rows(progress, 10).plain
+
+
+def test_a_picture_takes_the_time_that_earlier_ones_took() -> None:
+    now = [0.0]
+    meter = Meter(clock=lambda: now[0])
+    meter.idle(resting(0))
+    meter.begin()
+    meter.take(Batch(plan=PromptPlan(600, 0, 512, 2048)))
+    assert looking(meter, VisionProgress(0, 1, 0, 512)) == "looking at the picture…"
+    now[0] = 3.0
+    assert looking(meter) == "looking at the picture… 3 s"
+    now[0] = 5.12
+    looking(meter, VisionProgress(1, 1, 512, 512))
+    meter.begin()
+    meter.take(Batch(plan=PromptPlan(600, 0, 512, 2048)))
+    looking(meter, VisionProgress(0, 1, 0, 256))
+    now[0] += 1.28
+    said = looking(meter)
+    assert said.startswith("looking at the picture 50% · 1.3 s left")
+    assert "by the time of earlier ones" in said
+    now[0] += 60
+    assert "looking at the picture 99%" in looking(meter)
+
+
+def test_how_long_pictures_take_is_known_from_a_chat_that_is_opened_again() -> None:
+    timings = Timings(2_560.0, 1.0, 1.0, (), ())
+    usage = Usage(300, 0, 256, 0, 1, 2048, 300, timings)
+    picture = attachment("a.png", b"", 512, 512)
+    question = Step("q", Turn("user", "", (picture,)))
+    answer = Step("a", Turn("assistant", "x"), usage=usage, model=MODEL.name)
+    meter = Meter(clock=lambda: 0.0)
+    meter.idle(resting(0, question, answer))
+    assert meter.vision_pace == {MODEL.name: 0.01}

@@ -157,3 +157,17 @@ async def test_nothing_ticks_while_idle(chat: Chat) -> None:
     await chat.write("draft")
     await chat.until(lambda: "this turn needs" in chat.flat)
     await chat.until(lambda: not ticking(chat))  # what ticks once may still be about to
+
+
+async def test_how_many_tokens_were_thought_stays_after_a_retry_and_another_opening() -> None:
+    async with opened(ScriptedWorkspace([Reply("Yes.", "Let me see. " * 5)])) as chat:
+        await chat.ask("Is it?")
+        await chat.see("▸ thought · 15 tokens")
+        await chat.press("ctrl+r")
+        await chat.until(lambda: chat.conversation.steps[-1].branches == 2)
+        await chat.idle()
+        await chat.see("▸ thought · 15 tokens")
+        again = chat.conversation
+        await chat.new()
+        await chat.open(again)
+        await chat.see("▸ thought · 15 tokens")

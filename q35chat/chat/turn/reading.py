@@ -72,14 +72,16 @@ class PromptReader:
         rows = {one.key: store.embeds(one) for one in pictures if store.is_encoded(one)}
         fresh = {one.key: one for one in pictures if one.key not in rows}
         started = perf_counter()
+        tokens, tokens_done = sum(picture.tokens for picture in fresh.values()), 0
         if fresh:
-            yield VisionProgress(0, len(fresh))
+            yield VisionProgress(0, len(fresh), 0, tokens)
         for done, picture in enumerate(fresh.values(), start=1):
             if self._should_stop():
                 break
             rows[picture.key] = store.embeds(picture)
             self.vision_ms = (perf_counter() - started) * 1e3
-            yield VisionProgress(done, len(fresh))
+            tokens_done += picture.tokens
+            yield VisionProgress(done, len(fresh), tokens_done, tokens)
         return rows
 
     def _read(self, rows: Array | None) -> Iterator[PrefillProgress]:

@@ -63,7 +63,11 @@ class ChatActions:
             if stored is not None and self._can("sessions"):
                 self.loader.open(stored)
 
-        dialog = SessionsScreen(self.session.workspace, self.session.current.id)
+        def leave() -> None:
+            self.draft.forget()
+            self.loader.open(None)
+
+        dialog = SessionsScreen(self.session.workspace, self.session.current.id, leave)
         self.application().push_screen(dialog, opened)
 
     def _can(self, command_id: str) -> bool:

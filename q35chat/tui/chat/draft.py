@@ -175,9 +175,10 @@ class Draft:
         return self.composer.editor.full_text.strip(), self.composer.chips.attachments
 
     def is_command(self, text: str) -> bool:
-        """Whether it is a command: typed, on one line, and no path that exists."""
-        typed = not self.composer.editor.pasted
-        return typed and text.startswith("/") and "\n" not in text and not is_existing_path(text)
+        """Whether it is a command or its beginning: typed, on one line, and no path that exists."""
+        if self.composer.editor.pasted or not text.startswith("/") or "\n" in text:
+            return False
+        return text.strip() == "/" or not is_existing_path(text)
 
     @property
     def is_typed(self) -> bool:
@@ -254,6 +255,11 @@ class Draft:
         self._keep()
         self._key, self._shown = NEW, _NOTHING
         self.composer.put(*draft)
+
+    def forget(self) -> None:
+        """Drop what was written for a chat that is no more."""
+        self.cancel_edit()
+        self.composer.put("")
 
     def save(self) -> None:
         """Write changed drafts in a worker."""

@@ -10,11 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Literal
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import PrefillProgress, Usage, VisionProgress, shared_times
-from q35chat.chat.service import Forecast, ModelInfo
+from q35chat.chat.service import Forecast, ModelInfo, Step
 from q35chat.text import percentile
 from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.text import route_words
@@ -24,19 +25,25 @@ _KEPT_STEPS: Final = 2 * SHOWN_STEPS  # the oldest run shown is whole: none is s
 WARN_AT: Final = 0.90
 FULL_AT: Final = 0.98
 _RATE_WINDOW: Final = 32
+_NEARLY: Final = 0.99
 
 Level = Literal["normal", "warning", "full"]
 
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """Work before the first token: `done` of `total`, seconds left (None while unknown)."""
+    """Work before the first token: `done` of `total`, seconds left (None while unknown). Where
+    nobody can tell, `total` is 0 and `spent_s` says how long it has been. `reckoned`: the share is
+    of the time that such work took before.
+    """
 
     label: str
     done: int
     total: int
     tokens_per_s: float = 0.0
     eta_s: float | None = None
+    spent_s: float = 0.0
+    reckoned: bool = False
 
     @property
     def fraction(self) -> float:
@@ -108,9 +115,11 @@ class Reading:
 
 @dataclass(slots=True)
 class Meter:
-    """Accumulates one conversation's numbers; `clock` is in seconds."""
+    """Accumulates one conversation's numbers; `clock` is in seconds. `vision_pace` are the seconds
+    that a token of a picture took, by the name of the model; several meters may share it."""
 
     clock: Callable[[], float] = time.monotonic
+    vision_pace: dict[str, float] = field(default_factory=dict)
     model: ModelInfo | None = None
     capacity: Capacity = Capacity()
     running: bool = False
@@ -124,6 +133,7 @@ class Meter:
     _stage_started: float = 0.0
     _first_token_s: float | None = None
     _progress: WaitProgress | None = None
+    _looking: VisionProgress | None = None
     _route: str = ""
 
     def idle(self, conversation: Conversation) -> None:
@@ -136,6 +146,7 @@ class Meter:
         steps = conversation.steps
         mine = bool(steps) and steps[-1].model == self.model.name
         self._show(steps[-1].usage if mine else None)
+        self._learn_from(steps)
 
     def expect(self, forecast: Forecast) -> None:
         """Show what a draft would take."""
@@ -148,7 +159,7 @@ class Meter:
         self.running = True
         self._before = self.capacity.kept
         self._started = self._stage_started = self.clock()
-        self._progress = WaitProgress("preparing", 0, 0)
+        self._progress, self._looking = WaitProgress("preparing", 0, 0), None
 
     def take(self, batch: Batch) -> None:
         """Account for everything in a batch."""
@@ -158,9 +169,9 @@ class Meter:
             self.capacity = Capacity(plan.capacity, kept, plan.prompt_tokens - kept)
             self._stage_started = self.clock()
         if batch.vision is not None:
-            self._progress = self._vision(batch.vision)
+            self._look(batch.vision)
         if batch.prefill is not None:
-            self._progress = _prefill(batch.prefill)
+            self._progress, self._looking = _prefill(batch.prefill), None
         if batch.tokens:
             self._take_tokens(batch)
         if batch.finished is not None:
@@ -183,7 +194,7 @@ class Meter:
         steps = [token for token in made if token.wall_ms or token.predict_ms]  # not the first
         if self._first_token_s is None:
             self._first_token_s = self.clock() - self._started
-        self._progress = None
+        self._progress = self._looking = None
         self._wall.extend(token.wall_ms for token in steps)
         self._predict.extend(token.predict_ms for token in steps)
         self._steps_seen += len(steps)
@@ -192,11 +203,38 @@ class Meter:
         turn = max(0, total - batch.tokens[-1].slots_free - kept)
         self.capacity = Capacity(total, kept, turn)
 
-    def _vision(self, vision: VisionProgress) -> WaitProgress:
+    def _look(self, vision: VisionProgress) -> None:
+        """Pictures are encoded: how long that takes is learned for the next ones."""
         spent = self.clock() - self._stage_started
-        left = spent / vision.done * (vision.total - vision.done) if vision.done else None
+        self._looking = vision
+        if vision.tokens_done and spent > 0 and self.model is not None:
+            self.vision_pace[self.model.name] = spent / vision.tokens_done
+
+    def _learn_from(self, steps: Sequence[Step]) -> None:
+        """How long pictures took, from answers of the present model that are kept."""
+        if self.model is None or self.model.name in self.vision_pace:
+            return
+        for question, answer in pairwise(steps):
+            tokens = sum(picture.tokens for picture in question.turn.attachments)
+            spent = answer.usage.timings.vision_ms / 1000 if answer.usage else 0.0
+            if tokens and spent and answer.model == self.model.name:
+                self.vision_pace[self.model.name] = spent / tokens
+
+    def _seen(self, vision: VisionProgress) -> WaitProgress:
+        """How far the pictures are by now: a picture is encoded in one go, so of the time that it
+        takes by what earlier ones took; before the first, how long it has been."""
+        spent = self.clock() - self._stage_started
         label = "looking at the picture" if vision.total == 1 else "looking at pictures"
-        return WaitProgress(label, vision.done, vision.total, eta_s=left)
+        pace = self.vision_pace.get(self.model.name, 0.0) if self.model is not None else 0.0
+        expected = pace * vision.tokens
+        if expected <= 0:
+            if not vision.done:
+                return WaitProgress(label, 0, 0, spent_s=spent)
+            left = spent / vision.done * (vision.total - vision.done)
+            return WaitProgress(label, vision.done, vision.total, eta_s=left)
+        share = max(vision.tokens_done / vision.tokens, min(spent / expected, _NEARLY))
+        left = max(0.0, expected - spent)
+        return WaitProgress(label, round(100 * share), 100, eta_s=left, reckoned=True)
 
     def reading(self) -> Reading:
         """What to show now."""
@@ -216,7 +254,7 @@ class Meter:
             tokens_per_s=1000 / step if step else 0.0,
             first_token_s=self._first_token_s,
             made=self.made,
-            progress=self._progress,
+            progress=self._seen(self._looking) if self._looking else self._progress,
             route=self._route,
             running=self.running,
         )

@@ -102,7 +102,7 @@ class Recovery:
         summarised = session.conversation is not None and bool(session.conversation.summary)
         if (begun or summarised) and await asyncio.to_thread(self._fits_anew):
             ways.insert(0, self._new_way())
-            if begun and summary:
+            if begun and summary and await asyncio.to_thread(self._can_be_summarised):
                 label = "New chat from a summary that the model writes first"
                 ways.append(self._way(label, "summarise"))
         if ways and begun:
@@ -180,6 +180,10 @@ class Recovery:
         except Q35Error:
             return None
         return plan if plan.slots_free >= room else None
+
+    def _can_be_summarised(self) -> bool:
+        conversation = self.session.conversation
+        return conversation is not None and conversation.can_be_summarised()
 
     def _fits_anew(self) -> bool:
         """Whether the draft, if there is one, fits a chat that holds nothing yet. For a worker

@@ -46,7 +46,8 @@ class Session:
         self.opening = False
         self.queued = False
         self.turn: RunningTurn | None = None
-        self.meter = Meter()
+        self._vision_pace: dict[str, float] = {}
+        self.meter = self._fresh_meter()
         self.notice = NoticeText()
         self._noticed = False
         self.remark = ""
@@ -101,8 +102,11 @@ class Session:
         """Another conversation is the open one."""
         self.conversation = conversation
         self.notice, self._noticed = NoticeText(), False
-        self.meter = Meter()
+        self.meter = self._fresh_meter()
         self.meter.idle(conversation)
+
+    def _fresh_meter(self) -> Meter:
+        return Meter(vision_pace=self._vision_pace)
 
     def begin(self, events: Iterator[Event]) -> RunningTurn:
         """A turn starts: what was said about the last one goes, and nothing waits any more."""

@@ -8,7 +8,8 @@ resolved when drawn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from itertools import zip_longest
+from typing import Final, Literal, get_args
 
 from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content, Span
@@ -18,9 +19,14 @@ from q35chat.tui.markdown.source import parser
 from q35chat.tui.markdown.wrapping import breaks, folds
 
 Lines = list[Content]
+Side = Literal["left", "center", "right"]
+_SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 _BULLETS: Final = "•◦▪"
 _NARROWEST: Final = 8
+_WIDEST_PROSE: Final = 100
+"""Longer lines are hard to read; code and tables may be wider."""
+_MAY_BE_WIDER: Final = frozenset({"fence", "code_block", "table"})
 _NARROWEST_COLUMN: Final = 3
 _BETWEEN: Final = " │ "
 _STYLES: Final = {
@@ -34,10 +40,20 @@ _DIM: Final = "$foreground 60%"
 _LINE: Final = "$foreground 40%"
 _BLANK: Final = Content("")
 
+PLACES: Final = "places"
+"""In the meta of a node: where its characters stand in the source, and of code its lines."""
+AT: Final = "at "
+"""A style that is never drawn: what follows is the place of a character in the source."""
+
 
 def lay_out(source: str, width: int) -> Lines:
     """The lines of a Markdown text, none wider than `width` cells."""
-    root = SyntaxTreeNode(parser().parse(source))
+    return lay_out_tree(SyntaxTreeNode(parser().parse(source)), width)
+
+
+def lay_out_tree(root: SyntaxTreeNode, width: int) -> Lines:
+    """The lines of a parsed text. Where nodes have `PLACES`, each character of theirs has a span
+    with the style `AT` and the place."""
     return _blocks(root.children, max(_NARROWEST, width))
 
 
@@ -61,7 +77,7 @@ def _blocks(nodes: Sequence[SyntaxTreeNode], width: int, depth: int = 0) -> Line
 
 def _block(node: SyntaxTreeNode, width: int, depth: int) -> Lines:
     draw: Callable[[SyntaxTreeNode, int, int], Lines] = _DRAW.get(node.type, _other)
-    return draw(node, width, depth)
+    return draw(node, width if node.type in _MAY_BE_WIDER else min(width, _WIDEST_PROSE), depth)
 
 
 def _paragraph(node: SyntaxTreeNode, width: int, _: int) -> Lines:
@@ -80,8 +96,10 @@ def _code(node: SyntaxTreeNode, width: int, _: int) -> Lines:
     coloured = highlight(node.content.rstrip("\n"), language=language)
     inner = width - 4
     lines: Lines = []
-    for line in coloured.split("\n", allow_blank=True):
-        flat = line.expand_tabs(4)
+    starts = node.meta.get(PLACES, ())
+    for line, start in zip_longest(coloured.split("\n", allow_blank=True), starts):
+        placed = line if start is None else _placed_line(line, start)
+        flat = placed.expand_tabs(4)
         for part in flat.divide(folds(flat.plain, inner)):
             padded = part.pad_right(max(0, inner - part.cell_length)).pad(2, 2)
             lines.append(padded.stylize_before("on $panel"))
@@ -124,10 +142,15 @@ def _rule(_: SyntaxTreeNode, width: int, __: int) -> Lines:
 
 
 def _table(node: SyntaxTreeNode, width: int, _: int) -> Lines:
-    rows = [
-        [_inline(cell) for cell in row.children] for part in node.children for row in part.children
-    ]
-    return table_lines(rows, width)
+    cells = [row.children for part in node.children for row in part.children]
+    sides = [_side(cell) for cell in cells[0]] if cells else []
+    return table_lines([[_inline(cell) for cell in row] for row in cells], width, sides)
+
+
+def _side(cell: SyntaxTreeNode) -> Side:
+    """Where the cells of its column stand."""
+    style = str(cell.attrs.get("style", ""))
+    return next((side for side in _SIDES if style.endswith(side)), "left")
 
 
 def _other(node: SyntaxTreeNode, width: int, depth: int) -> Lines:
@@ -141,9 +164,10 @@ class _Inline:
         self.text = ""
         self.spans: list[Span] = []
 
-    def add(self, text: str, style: str = "") -> None:
+    def add(self, text: str, style: str = "", places: Sequence[int] = ()) -> None:
         if style and text:
             self.spans.append(Span(len(self.text), len(self.text) + len(text), style))
+        self.spans += _placed_spans(len(self.text), places)
         self.text += text
 
     def walk(self, nodes: Iterable[SyntaxTreeNode]) -> None:
@@ -155,12 +179,12 @@ class _Inline:
             case "softbreak" | "hardbreak":
                 self.add("\n")
             case "code_inline":
-                self.add(node.content, _CODE)
+                self.add(node.content, _CODE, node.meta.get(PLACES, ()))
             case "image":
                 self.add(f"▣ {node.content}", "italic")
                 self._address(str(node.attrs.get("src", "")))
             case "text" | "text_special" | "html_inline":
-                self.add(node.content)
+                self.add(node.content, "", node.meta.get(PLACES, ()))
             case _:
                 self._nested(node)
 
@@ -179,6 +203,15 @@ class _Inline:
     def _address(self, address: str) -> None:
         if address:
             self.add(f" ({address})", _DIM)
+
+
+def _placed_spans(begin: int, places: Sequence[int]) -> list[Span]:
+    return [Span(begin + n, begin + n + 1, f"{AT}{place}") for n, place in enumerate(places)]
+
+
+def _placed_line(line: Content, start: int) -> Content:
+    spans = _placed_spans(0, range(start, start + len(line.plain)))
+    return Content(line.plain, [*line.spans, *spans])
 
 
 def _inline(node: SyntaxTreeNode) -> Content:
@@ -203,34 +236,43 @@ def column_widths(natural: list[int], width: int) -> list[int]:
     return widths
 
 
-def table_lines(rows: list[list[Content]], width: int) -> Lines:
-    """A table whose cells wrap: a head, a line under it, and the rows."""
+def table_lines(rows: list[list[Content]], width: int, sides: Sequence[Side] = ()) -> Lines:
+    """A table whose cells wrap: a head, a line under it, and the rows; `sides` say where the cells
+    of each column stand, at the left unless given."""
     if not rows:
         return []
     columns = max(len(row) for row in rows)
     padded = [[*row, *[_BLANK] * (columns - len(row))] for row in rows]
     natural = [max(row[index].cell_length for row in padded) for index in range(columns)]
     widths = column_widths(natural, width)
+    missing: list[Side] = ["left"] * (columns - len(sides))
+    sides = [*sides, *missing]
     head = [cell.stylize_before("bold") for cell in padded[0]]
     rule = "─┼─".join("─" * size for size in widths)
-    lines = [*_row(head, widths), Content.styled(rule, _LINE)]
+    lines = [*_row(head, widths, sides), Content.styled(rule, _LINE)]
     for row in padded[1:]:
-        lines += _row(row, widths)
+        lines += _row(row, widths, sides)
     return lines
 
 
-def _row(cells: list[Content], widths: list[int]) -> Lines:
+def _row(cells: list[Content], widths: list[int], sides: Sequence[Side]) -> Lines:
     columns = [wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
     lines: Lines = []
     for index in range(max(len(column) for column in columns)):
         parts: list[Content | tuple[str, str]] = []
-        for column, size in zip(columns, widths, strict=True):
+        for column, size, side in zip(columns, widths, sides, strict=True):
             cell = column[index] if index < len(column) else _BLANK
             if parts:
                 parts.append((_BETWEEN, _LINE))
-            parts.append(cell.pad_right(max(0, size - cell.cell_length)))
+            parts.append(_placed(cell, size, side))
         lines.append(Content.assemble(*parts).rstrip())
     return lines
+
+
+def _placed(cell: Content, size: int, side: Side) -> Content:
+    room = max(0, size - cell.cell_length)
+    before = {"left": 0, "center": room // 2, "right": room}[side]
+    return cell.pad_left(before).pad_right(room - before)
 
 
 _DRAW: Final[dict[str, Callable[[SyntaxTreeNode, int, int], Lines]]] = {

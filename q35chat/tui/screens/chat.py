@@ -17,6 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widget import Widget
 
 from q35chat.chat.workspace import Workspace
 from q35chat.tui.application import application, key_of
@@ -260,6 +261,16 @@ class ChatScreen(Screen[None]):
         """The other meters may be on screen now."""
         self.call_after_refresh(self._show)
 
+    def _select_all_in_widget(self, widget: Widget) -> None:
+        """What is hidden is not selected."""
+        super()._select_all_in_widget(widget)
+        shown = {it: selection for it, selection in self.selections.items() if _is_shown(it)}
+        self.selections = shown
+
     def on_click(self) -> None:
         """Typing always goes to the composer."""
         self.draft.composer.editor.focus()
+
+
+def _is_shown(widget: Widget) -> bool:
+    return all(node.display for node in widget.ancestors_with_self)

@@ -47,7 +47,8 @@ def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Co
 
 
 class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
-    """Gives the id of the conversation to open."""
+    """Gives the id of the conversation to open; `leave_current` is called when the one that is open
+    was deleted."""
 
     TITLE = "Chats"
     FOOT = "Enter opens · F2 renames · Del or Ctrl+D deletes · Esc closes"
@@ -57,11 +58,14 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
         Binding("delete,ctrl+d", "delete", "Delete", show=False, priority=True),
     ]
 
-    def __init__(self, workspace: Workspace, current: str) -> None:
+    def __init__(
+        self, workspace: Workspace, current: str, leave_current: Callable[[], None]
+    ) -> None:
         super().__init__()
         self.messages = Messages()
         self._workspace = workspace
         self._current = current
+        self._leave_current = leave_current
         self._found: Sequence[SessionSummary] = ()
         self._renaming: str | None = None
         self._query = ""
@@ -179,18 +183,25 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
         chosen = self._chosen
         if chosen is None:
             return
-        if chosen.id == self._current:
-            self.notify("This chat is open; open another one first", markup=False)
-            return
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._try(partial(self._workspace.delete, chosen.id))
-                self.look_up(self._query)
+                self._delete(chosen.id)
 
         question = f"Delete “{one_line(chosen.title or 'untitled', 40)}”?"
         lost = (
             f"Its {pluralise(chosen.turns, 'turn')} and pictures" if chosen.turns else "Its summary"
         )
-        detail = f"{lost} cannot be brought back."
+        then = " A new chat takes its place." if chosen.id == self._current else ""
+        detail = f"{lost} cannot be brought back.{then}"
         self.app.push_screen(ConfirmScreen(question, detail, "Delete"), answered)
+
+    def _delete(self, session: str) -> None:
+        def delete() -> bool:
+            self._workspace.delete(session)
+            return True
+
+        if self._try(delete) and session == self._current:
+            self._current = ""
+            self._leave_current()
+        self.look_up(self._query)

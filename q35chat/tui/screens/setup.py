@@ -63,6 +63,7 @@ class SetupScreen(Dialog[Made | None]):
     """Gives the bundle to open, or None."""
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (64, "-roomy")]  # noqa: RUF012
     BINDINGS = [  # noqa: RUF012
         Binding("enter", "go", "Go on", show=False),
         *panel_bindings(),

@@ -6,17 +6,19 @@ token costs the same at the end of a long answer as at its start.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
-from textual.widget import Widget
+from textual.selection import Selection
 
 from q35chat.tui.markdown.segments import pieces
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.containers import CachedHeight
+from q35chat.tui.widgets.selecting import Selectable
 
 _WIDTHS: Final = 2
 
@@ -28,7 +30,7 @@ def warm_up() -> None:
     lay_out("```python\nx = 1\n```", 40)
 
 
-class Piece(Widget):
+class Piece(Selectable):
     """A part of an answer in one widget; laid out once per text and width."""
 
     def __init__(self, source: str, *, goes_on: bool = False) -> None:
@@ -63,6 +65,31 @@ class Piece(Widget):
         """The lines at the present width."""
         return self._at(self.content_size.width)[0]
 
+    def text_lines(self) -> Sequence[str]:
+        """The lines at the present width."""
+        return self.render().plain.split("\n")
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """The source of what is selected, and what stands before that of the next piece."""
+        from q35chat.tui.markdown.selection import selected_source  # noqa: PLC0415 - see `warm_up`
+
+        start, end = (
+            None if offset is None else (offset.y, offset.x)
+            for offset in (selection.start, selection.end)
+        )
+        width, added = self.content_size.width, self._added()
+        source = selected_source(self._source, width, start, end)
+        if start is None:
+            source = source[added[0] :]
+        if end is None:
+            source = source[: len(source) - added[1]]
+            return source, ("" if source.endswith("\n") or self.has_class("-goes-on") else "\n\n")
+        return source, "\n\n"
+
+    def _added(self) -> tuple[int, int]:
+        answer = self.parent
+        return answer.added_to(self) if isinstance(answer, Answer) else (0, 0)
+
     def _at(self, width: int) -> tuple[Content, int]:
         """Content and height; a layout may ask with and without a scrollbar."""
         if width not in self._laid_out:
@@ -93,6 +120,22 @@ class Answer(CachedHeight, Vertical):
     def text(self) -> str:
         """All text given so far, cleaned."""
         return self._text
+
+    def added_to(self, wanted: Piece) -> tuple[int, int]:
+        """How many characters at the beginning and at the end of a piece are not in the text: the
+        fence of a code block that is cut in two is closed and opened again."""
+        at = before = after = 0
+        for piece in self._pieces:
+            source = piece.source
+            head = source.find("\n") + 1
+            before = 0 if self._text.startswith(source[:head], at) else head
+            tail = len(source.rstrip("\n")) - source.rstrip("\n").rfind("\n") - 1
+            whole = self._text.startswith(source[before:], at)
+            after = 0 if whole else tail + len(source) - len(source.rstrip("\n"))
+            if piece is wanted:
+                break
+            at += len(source) - before - after
+        return before, after
 
     def write(self, fragment: str) -> None:
         """Add text at the end."""

@@ -21,7 +21,9 @@ from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
 from q35chat.chat.service import Forecast
+from q35chat.tui.application import application
 from q35chat.tui.chat.completion import Choice, listing, path_word, slash_choices
+from q35chat.tui.clipboard_reading import Held
 from q35chat.tui.markdown.wrapping import padded
 from q35chat.tui.text import clean, count, one_line, slots
 from q35chat.tui.widgets.chips import Chip, Chips, Waiting
@@ -35,6 +37,8 @@ Contents = tuple[str, tuple[Waiting, ...]]
 _DIM = "$foreground 60%"
 _SIGN, _APART = 2, 2
 _COLUMN, _LEAST = 30, 12
+_ROWS, _OTHER_ROWS = 8, 10
+_UNREADABLE = "The clipboard cannot be read here; paste with your terminal, often Ctrl+Shift+V"
 
 
 def forecast_lines(forecast: Forecast) -> tuple[Content, ...]:
@@ -94,6 +98,16 @@ class Suggestions(Widget):
             self.index = (self.index + by) % len(self.choices)
             self.refresh()
 
+    def get_content_height(self, *_: object) -> int:
+        """A line for each, as far as the line that is written stays on screen."""
+        return min(len(self.choices), max(1, min(_ROWS, self.app.size.height - _OTHER_ROWS)))
+
+    @property
+    def _first(self) -> int:
+        """The first choice in sight: the highlighted one always is."""
+        rows = max(1, self.content_size.height)
+        return max(0, min(self.index - rows // 2, len(self.choices) - rows))
+
     def render(self) -> Content:
         """Label and detail, the highlighted line marked by sign and colour."""
         details = [clean(choice.detail) for choice in self.choices]
@@ -108,12 +122,13 @@ class Suggestions(Widget):
             )
             for index, (label, detail) in enumerate(zip(labels, details, strict=True))
         ]
-        return Content("\n").join(lines)
+        return Content("\n").join(lines[self._first :])
 
     def on_click(self, event: events.Click) -> None:
         """Pick the clicked line."""
-        if 0 <= event.y < len(self.choices):
-            self.post_message(self.Picked(self.choices[event.y]))
+        place = self._first + event.y
+        if 0 <= place < len(self.choices):
+            self.post_message(self.Picked(self.choices[place]))
 
 
 class Composer(Vertical):
@@ -241,6 +256,29 @@ class Composer(Vertical):
         choice = self.query_one(Suggestions).chosen
         if choice is None or self._accept(choice, send=True):
             await self._send(self.editor.full_text)
+
+    def paste(self) -> None:
+        """Put in what the clipboard holds: text where the cursor is now, a picture as a chip."""
+        editor = self.editor
+        where, filled = editor.selection, editor.filled
+
+        def put(held: Held | None) -> None:
+            if held is None:
+                self.notify(_UNREADABLE, severity="warning", markup=False)
+            elif held.picture:
+                self._attach_pasted(held.picture)
+            elif held.text:
+                editor.put_in(held.text, where if filled == editor.filled else editor.selection)
+
+        application(self).read_clipboard(put)
+
+    def _attach_pasted(self, picture: bytes) -> None:
+        from q35chat.tui.clipboard_reading import keep_picture  # noqa: PLC0415
+
+        try:
+            self.attach((keep_picture(picture),))
+        except OSError as error:
+            self.notify(f"The picture cannot be kept: {error}", severity="error", markup=False)
 
     def backspaced_empty(self) -> None:
         """Backspace in an empty text takes away the last picture."""

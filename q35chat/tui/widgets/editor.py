@@ -13,6 +13,7 @@ from rich.text import Text
 from textual import events
 from textual.document._document import EditResult, Location
 from textual.document._edit import Edit
+from textual.widgets.text_area import Selection
 
 from q35chat.tui.chat.paste import (
     fold_before,
@@ -89,6 +90,9 @@ class Owner(Protocol):
 
     def attach(self, paths: tuple[Path, ...]) -> None:
         """A paste, or a word that was typed, named picture files."""
+
+    def paste(self) -> None:
+        """The key that pastes: what the clipboard holds is to be put in."""
 
 
 _HINT = "Ask anything{} · / for commands"
@@ -235,20 +239,32 @@ class Editor(TextField):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        paths = picture_paths(event.text)
+        self.put_in(event.text, self.selection)
+        self.focus()
+
+    def action_paste(self) -> None:
+        """What the clipboard holds by now, not what was copied here once."""
+        self._owner.paste()
+
+    def put_in(self, pasted: str, where: Selection) -> None:
+        """Put what is pasted where the cursor was when it was asked for; what was typed since then
+        stays behind it. Paths of pictures alone are attached."""
+        paths = picture_paths(pasted)
         if paths:
             self._owner.attach(paths)
             return
         self.pasted = True
-        text = plain_text(event.text)
+        text = plain_text(pasted)
         if folds(text):
             number = len(self._folded) + 1
             self._folded[number] = text
             text = fold_label(number, text)
-        result = self._replace_via_keyboard(text, *self.selection)
+        if self.selection != where:
+            self.replace(text, *where, maintain_selection_offset=True)
+            return
+        result = self._replace_via_keyboard(text, *where)
         if result is not None:
             self.move_cursor(result.end_location)
-        self.focus()
 
     def action_delete_left(self) -> None:
         """Delete backwards; a folded paste goes as one."""

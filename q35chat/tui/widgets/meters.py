@@ -210,8 +210,10 @@ def speed(reading: Reading) -> Content:
 def progress_rows(progress: WaitProgress, width: int) -> Content:
     """What is read now: a bar, percentage, speed, time left."""
     if not progress.total:
-        return Content.styled(progress.label + "…", "$accent")
+        return Content.styled(_unmeasured(progress), "$accent")
     numbers = f"{count(progress.done)} of {count(progress.total)}"
+    if progress.reckoned:
+        numbers = "by the time of earlier ones"
     if progress.tokens_per_s:
         numbers += f" · {rate(progress.tokens_per_s)}"
     left = "" if not progress.eta_s else f" · {seconds(progress.eta_s)} left"
@@ -222,6 +224,12 @@ def progress_rows(progress: WaitProgress, width: int) -> Content:
             Content.styled(numbers, _DIM),
         ]
     )
+
+
+def _unmeasured(progress: WaitProgress) -> str:
+    """What is done, and after a second for how long already."""
+    spent = f" {progress.spent_s:.0f} s" if progress.spent_s >= 1 else ""
+    return f"{progress.label}…{spent}"
 
 
 def progress_bar(progress: WaitProgress, width: int) -> Content:
@@ -347,7 +355,7 @@ def _running(head: Content, reading: Reading, width: int) -> Content:
 
 def _progress(progress: WaitProgress) -> Content:
     if not progress.total:
-        return Content.styled(progress.label + "…", "$accent")
+        return Content.styled(_unmeasured(progress), "$accent")
     left = "" if not progress.eta_s else f" · {seconds(progress.eta_s)} left"
     speed = f" · {rate(progress.tokens_per_s)}" if progress.tokens_per_s else ""
     return Content.assemble(

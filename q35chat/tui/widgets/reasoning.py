@@ -17,29 +17,36 @@ from q35chat.text import pluralise
 from q35chat.tui.application import key_of
 from q35chat.tui.text import clean, seconds
 from q35chat.tui.widgets.containers import FollowScroll
+from q35chat.tui.widgets.selecting import SelectableText
 
 _CHUNK: Final = 1_500
+
+
+class ReasoningHead(Static):
+    """How long it took; no part of what was thought."""
+
+    ALLOW_SELECT = False
 
 
 class Reasoning(Vertical):
     """Plain text in bounded chunks, so that a long thought costs no more per token."""
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, text: str = "", tokens: int = 0) -> None:
         super().__init__()
         self._chunks = _chunks(clean(text))
         self._folded = True
         self._by_reader = self._into_view = False
-        self._tokens = 0
+        self._tokens = tokens
         self._seconds = 0.0
         self._live = False
         self.display = bool(text)
 
     def compose(self) -> ComposeResult:
         """A head that folds, and the text under it."""
-        yield Static(classes="reasoning-head")
+        yield ReasoningHead(classes="reasoning-head")
         with FollowScroll():
             for chunk in self._chunks:
-                yield Static(chunk, markup=False)
+                yield SelectableText(chunk, markup=False)
 
     def on_mount(self) -> None:
         """Show the head as it stands."""
@@ -74,7 +81,7 @@ class Reasoning(Vertical):
             shown[-1].update(Content(fresh[0]))
             fresh = fresh[1:]
         if fresh:
-            body.mount_all([Static(chunk, markup=False) for chunk in fresh])
+            body.mount_all([SelectableText(chunk, markup=False) for chunk in fresh])
         self._refresh_head()
 
     def finish(self) -> None:
@@ -102,9 +109,10 @@ class Reasoning(Vertical):
             self.scroll_visible(top=True, animate=False)
 
     def on_click(self, event: events.Click) -> None:
-        """A click on the head folds or unfolds."""
+        """A click on the head folds or unfolds; one in the text may select."""
         event.stop()
-        self.toggle()
+        if isinstance(event.widget, ReasoningHead):
+            self.toggle()
 
     def _set_folded(self, folded: bool) -> None:
         self._folded = folded
@@ -121,7 +129,7 @@ class Reasoning(Vertical):
         key = key_of(self, "reasoning")
         if key:
             parts.append(key)
-        self.query_one(".reasoning-head", Static).update(Content(" · ".join(parts)))
+        self.query_one(ReasoningHead).update(Content(" · ".join(parts)))
 
 
 def _chunks(text: str) -> list[str]:

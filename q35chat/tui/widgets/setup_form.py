@@ -145,7 +145,7 @@ class SetupForm(Vertical):
         with Horizontal(classes="row"):
             yield Label("Model")
             yield LineField(REAL_MODEL, id="model")
-            yield Static("hub id or folder", classes="help")
+            yield Static("hub id or folder", id="model-help", classes="help")
         with Horizontal(classes="row"):
             yield Label("Hub")
             yield Choices(_HUBS, "huggingface", id="hub", across=True)

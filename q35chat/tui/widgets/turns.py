@@ -35,6 +35,7 @@ from q35chat.tui.widgets.answer import Answer
 from q35chat.tui.widgets.containers import CachedHeight, Flow
 from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
+from q35chat.tui.widgets.selecting import SelectableText
 
 _DIM = "$foreground 55%"
 
@@ -42,6 +43,8 @@ _DIM = "$foreground 55%"
 class TurnFoot(Widget):
     """Dim lines that fit their column: how the turn ended, a note, numbers, which are never torn
     apart, and a place; nothing while there is nothing to say. Texts are clean already."""
+
+    ALLOW_SELECT = False
 
     parts: reactive[tuple[str, str, tuple[str, ...], str]] = reactive(("", "", (), ""), layout=True)
 
@@ -121,7 +124,7 @@ class Question(TurnView):
                         yield Picture(attachment.data)
                         yield Static(Content(picture_caption(attachment)), classes="caption")
         if turn.text:
-            yield Static(Content(clean(turn.text)), classes="question-text")
+            yield SelectableText(Content(clean(turn.text)), classes="question-text")
         yield Static("left out: the model no longer reads this turn", classes="left-out-mark")
         yield TurnFoot()
 
@@ -132,19 +135,27 @@ class Question(TurnView):
         return same and super().fits(step)
 
 
+class AnswerName(Static):
+    """Who answers; no part of what is said."""
+
+    ALLOW_SELECT = False
+
+
 class AnswerView(TurnView):
     """What the model said, its reasoning folded above, its numbers dim below."""
 
     def __init__(self, step: Step, name: str) -> None:
         super().__init__(step)
-        self.reasoning, self.answer = Reasoning(step.turn.reasoning), Answer(step.turn.text)
+        thought = step.usage.reasoning_tokens if step.usage else 0
+        self.reasoning = Reasoning(step.turn.reasoning, thought)
+        self.answer = Answer(step.turn.text)
         self._model_name = name
         self._numbers: list[str] = []
         self._mark = MARKS.get(step.turn.finish, "") if step.turn.finish else ""
 
     def compose(self) -> ComposeResult:
         """Name, reasoning, answer, marks and numbers."""
-        yield Static(Content(one_line(self._model_name, 60)), classes="answer-name")
+        yield AnswerName(Content(one_line(self._model_name, 60)), classes="answer-name")
         yield self.reasoning
         yield self.answer
         yield TurnFoot()
