@@ -175,6 +175,10 @@ class PictureError(Q35Error):
     """A picture cannot be read or used."""
 
 
+class FileError(Q35Error):
+    """A file whose text should go into a question cannot be read or used."""
+
+
 class CapacityError(Q35Error):
     """The prompt does not fit the KV slots that the model has."""
 

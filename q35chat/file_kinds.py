@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 LOOKED_AT: Final = 4_096
 """So many of a file's first bytes tell its kind."""
 
+Attachable = Literal["picture", "PDF", "text"]
 _SIGNATURES: Final = (
     (b"\xff\xd8\xff", "JPEG"),
     (b"\x89PNG\r\n\x1a\n", "PNG"),
@@ -57,14 +58,37 @@ def kind_of(data: bytes) -> str | None:
 
 def is_picture(path: Path) -> bool:
     """Whether there is a file at `path` that begins as pictures do, readable here or not."""
+    return attachable(path) == "picture"
+
+
+def attachable(path: Path) -> Attachable | None:
+    """What the file at `path` can be attached as, told by its beginning; None for a folder, an
+    empty file, one that is not there, and one that is neither text nor known here."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for without end
-            return False
+            return None
         with path.open("rb") as file:
-            kind = kind_of(file.read(LOOKED_AT))
+            data = file.read(LOOKED_AT)
     except (OSError, ValueError):
-        return False
-    return kind is not None and kind not in _NO_PICTURES
+        return None
+    kind = kind_of(data)
+    if kind == "PDF":
+        return "PDF"
+    if kind is not None and kind not in _NO_PICTURES:
+        return "picture"
+    return "text" if _is_text(data) else None
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether it is the beginning of a text in UTF-8, or in UTF-16 that says so."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return True
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        cut = len(data) == LOOKED_AT and error.start >= len(data) - 3 and "end" in error.reason
+        return cut and b"\0" not in data
+    return bool(data) and b"\0" not in data
 
 
 def _branded(data: bytes) -> str | None:

@@ -77,6 +77,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "httpx2": ("q35chat.endpoint.network",),
     "keyring": ("q35chat.endpoint.choice",),
     "onnx_ir": ("q35export",),
+    "pypdf": ("q35chat.chat.pdf_child",),
     "transformers": (
         "q35chat.chat",
         "q35chat.vision",

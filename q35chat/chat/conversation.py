@@ -24,6 +24,7 @@ from q35chat.chat.history.tree import ids_are_ours, in_prompt, oldest, prompt_tu
 from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
 from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser
+from q35chat.chat.text_files import TextFile, read_text_file
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import Q35Error, StoreError, UsageError
@@ -137,6 +138,14 @@ class Conversation:
     def attach(self, path: Path) -> Attachment:
         """Load, check and measure a picture. Raises PictureError."""
         return self.backend.attach(path, self.settings().max_image_tokens)
+
+    def read_file(self, path: Path) -> TextFile:
+        """The text of a file, and what it would take in a question. Raises FileError."""
+        return self.measured(read_text_file(path))
+
+    def measured(self, file: TextFile) -> TextFile:
+        """The same file with its slots."""
+        return replace(file, slots=self._slots.of_text(file.block))
 
     def forecast(
         self, text: str, attachments: Sequence[Attachment] = (), edited: str | None = None

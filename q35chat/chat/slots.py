@@ -19,6 +19,9 @@ from q35chat.chat.worker import Worker
 from q35chat.errors import Q35Error
 from q35chat.text import pluralise
 
+_COUNTED = 8
+"""Characters a slot that are counted of a text: no text has more in the mean."""
+
 _Branch = tuple[tuple[TurnRecord, ...], ChatSettings]
 
 
@@ -113,6 +116,16 @@ class SlotCounts:
             )
         reason = f"needs {wanted} and one for the answer, {room}"
         return replace(forecast, reason=reason)
+
+    def of_text(self, text: str) -> int:
+        """Slots that a text takes in a question; about so many where it is too long to count. For a
+        worker thread."""
+        settings, capacity = self._journal.record.settings, self._backend.model.capacity
+        plans = self._backend.plan((Turn("user", ""),), settings)
+        counted = text[: capacity * _COUNTED]
+        with_text = self._backend.plan((Turn("user", counted),), settings)
+        slots = with_text.prompt_tokens - plans.prompt_tokens
+        return slots if counted == text else round(slots * len(text) / len(counted))
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What leaving out the oldest `pairs` questions does. Raises UsageError: not so many."""

@@ -75,6 +75,7 @@ class AskOptions(opt.AnswererOptions):
         ),
     ] = None
     images: opt.Images = None
+    files: opt.Files = None
     system: opt.System = None
     thinking: opt.Thinking = None
     thinking_budget: opt.ThinkingBudget = None
@@ -142,7 +143,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
 
 def _checked_prompt(options: AskOptions, console: Console) -> str:
     """The question with what is piped in, once all that is given was found good. Raises UsageError,
-    PictureError."""
+    PictureError, FileError."""
     from q35chat.commands.prompt_input import checked_argument, read_prompt
     from q35chat.vision.loading import header, read_file
 
@@ -156,6 +157,11 @@ def _checked_prompt(options: AskOptions, console: Console) -> str:
         prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
     for path in options.images or ():
         header(read_file(path), path.name)
+    if options.files:
+        from q35chat.chat.text_files import read_text_file, with_files
+
+        with StatusLine(console).showing("reading the files"):
+            return with_files([read_text_file(path) for path in options.files], prompt)
     return prompt
 
 

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from q35chat.chat.conversation import Conversation
+from q35chat.chat.text_files import TextFile, with_files
 from q35chat.chat.values import Attachment
 from q35chat.commands.console import Console
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, checked_argument, checked_text
 from q35chat.commands.render import StreamRenderer, show_turn
-from q35chat.errors import PictureError, Q35Error, UsageError
+from q35chat.errors import FileError, PictureError, Q35Error, UsageError
 from q35chat.text import pluralise, safe_line
 from q35chat.tui.chat.paste import is_existing_path
-from q35chat.user_input import typed_picture
+from q35chat.user_input import typed_path, typed_picture
 
 HELP = """\
 /image PATH  add a picture to the next question
+/file PATH   add the text of a file, also of a PDF
 /new         start over
 /help        show this
 /quit        leave, as Ctrl+D does; Ctrl+C stops an answer
@@ -44,10 +46,12 @@ class LineChat:
         self._begin = begin
         self._console = console
         self._pictures: tuple[Attachment, ...] = ()
+        self._files: tuple[TextFile, ...] = ()
         self._picture_missing = False
         self._failed = False
         self._commands: dict[str, Callable[[str], None]] = {
             "/image": self._add_picture,
+            "/file": self._add_file,
             "/new": self._start_over,
             "/help": lambda _: console.say(HELP),
         }
@@ -91,7 +95,9 @@ class LineChat:
         renderer = StreamRenderer(self._console, in_lines=not self._console.can_rewrite)
         chat = self._conversation
         try:
-            show_turn(chat.send(text, self._pictures), chat.cancel, renderer)
+            show_turn(
+                chat.send(with_files(self._files, text), self._pictures), chat.cancel, renderer
+            )
         except Q35Error as error:
             renderer.close()
             self._fail(error)
@@ -103,13 +109,13 @@ class LineChat:
         question is asked with all its pictures or not at all, and they are of no other one."""
         if self._picture_missing:
             asked = safe_line(text, limit=_QUOTED)
-            self._console.note(f"not asked, because a picture for it was not taken: {asked}")
+            self._console.note(f"not asked, because a file for it was not taken: {asked}")
         else:
             self._answer(text)
         self._forget_pictures()
 
     def _forget_pictures(self) -> None:
-        self._pictures, self._picture_missing = (), False
+        self._pictures, self._files, self._picture_missing = (), (), False
 
     def attach(self, path: Path) -> None:
         """Add a picture to the next question. Raises PictureError."""
@@ -126,6 +132,19 @@ class LineChat:
         except PictureError as error:
             self._picture_missing = True
             self._fail(error)
+
+    def _add_file(self, path: str) -> None:
+        try:
+            if not path.strip("'\""):
+                raise FileError("which file? /file PATH")
+            file = self._conversation.read_file(typed_path(path))
+        except Q35Error as error:
+            self._picture_missing = True
+            self._fail(error)
+            return
+        self._files = (*self._files, file)
+        said = f"{pluralise(file.lines, 'line')}, {pluralise(file.slots, 'slot')}"
+        self._console.note(f"{file.name}: {file.part or said}")
 
     def _start_over(self, _: str) -> None:
         self._conversation = self._begin()

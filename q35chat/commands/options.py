@@ -147,6 +147,16 @@ Images = Annotated[
         help="A picture for the question; repeat for more.",
     ),
 ]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        "-f",
+        parser=path,
+        metavar="<path>",
+        help="A text or PDF file whose text goes before the question; repeat for more.",
+    ),
+]
 Session = Annotated[
     str | None, typer.Option(help="Open this chat: its id, or the beginning of it.")
 ]

@@ -60,8 +60,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "ctrl+l", "sessions", when="idle"),
     Command("thinking", "Thinking", "Off, on, or on with a budget of tokens",
             CONVERSATION, "ctrl+t", "think", "off|on|N", when="chat"),
-    Command("attach", "Attach a picture", "Choose a picture with a preview",
-            WRITING, "ctrl+o", "image", "PATH"),
+    Command("attach", "Attach a picture or a file", "Choose one with a preview; of a text or a PDF "
+            "the words go into the question", WRITING, "ctrl+o", "file", "PATH"),
+    Command("attach_picture", "Attach a picture", "The same as /file", WRITING, "", "image",
+            "PATH"),
     Command("reasoning", "Show or hide the reasoning", "Open the reasoning of the answers on "
             "screen, or fold it", LOOKING, "f12", "reasoning"),
     Command("meters", "Show or hide the meters", "All meters beside the chat, or only a line of "
@@ -95,9 +97,9 @@ COMPOSER_KEYS: Final[tuple[tuple[str, str], ...]] = (
     ("enter", "Send"),
     ("ctrl+j", "New line (Shift+Enter where the terminal can tell it)"),
     ("up", "On an empty line: your earlier questions; Down goes back to the draft"),
-    ("@", "Complete a path; a picture becomes an attachment"),
+    ("@", "Complete a path; pictures, texts and PDFs become attachments"),
     ("/", "Complete a command"),
-    ("backspace", "In an empty message: remove the last picture"),
+    ("backspace", "In an empty message: remove the last attachment"),
     ("ctrl+c", "Copy the selection; never clears, never quits"),
     ("ctrl+v", "Paste what the clipboard holds; a picture becomes an attachment"),
 )

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from q35chat.chat.events import FinishReason, Timings, Usage
 from q35chat.chat.service import ModelInfo
+from q35chat.chat.text_files import TextFile
 from q35chat.chat.values import Attachment
 from q35chat.errors import Q35Error
 from q35chat.text import pluralise, safe_text
@@ -87,6 +88,13 @@ def picture_caption(attachment: Attachment) -> str:
     """Name, size and cost of a picture."""
     size = f"{attachment.width}×{attachment.height}"
     return f"{one_line(attachment.name, 24)}  {size}  {count(attachment.tokens)} tok"
+
+
+def file_caption(file: TextFile) -> str:
+    """Name, length and cost of a file; a part of one says so."""
+    size = file.part or pluralise(file.lines, "line")
+    cost = f"  {slots(file.slots)}" if file.slots else ""
+    return f"{one_line(file.name, 24)}  {one_line(size, 40)}{cost}"
 
 
 def usage_items(usage: Usage) -> list[str]:

@@ -12,7 +12,7 @@ from q35chat.chat.values import SamplingSettings
 from q35chat.commands.ask import AskOptions, SamplingOptions, ask_once
 from q35chat.commands.model import LoadedModel, ModelChoice
 from q35chat.commands.options import DEFAULT_STATE_CACHE_MIB
-from q35chat.errors import CapacityError, PictureError, UsageError
+from q35chat.errors import CapacityError, FileError, PictureError, UsageError
 from tests.cli.scripted import (
     EventBackend,
     Recorded,
@@ -155,3 +155,14 @@ def test_greedy_with_an_option_it_would_ignore_is_refused(
 def test_greedy_with_a_temperature_is_refused() -> None:
     with pytest.raises(UsageError, match="--greedy always takes the likeliest token; drop --temp"):
         SamplingOptions(greedy=True, temperature=0.5).check()
+
+
+def test_the_text_of_files_comes_before_the_question(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("x = 1\n", "utf-8")
+    backend = EventBackend(turn_events("Hi"))
+    code, _ = ask(backend, files=[path])
+    assert code == 0
+    assert backend.asked[0][0][-1].text == "File `a.py`:\n\n```python\nx = 1\n```\n\nHello"
+    with pytest.raises(FileError, match="is a folder"):
+        ask(EventBackend(), files=[tmp_path])

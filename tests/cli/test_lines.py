@@ -309,3 +309,20 @@ def test_a_note_while_something_is_shown_stands_on_a_line_of_its_own(
         status.note("this is the demo")
     shown = seen.err.getvalue().replace("\r\x1b[K", "|")
     assert shown == "|loading the model|this is the demo\n|loading the model|"
+
+
+def test_the_text_of_a_file_goes_into_the_next_question(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("remember me", "utf-8")
+    backend = EventBackend(turn_events("Hi"))
+    seen = talk(backend, f"/file {path}\nWhat is it?\nAnd now?\n")
+    asked = [turns[-1].text for turns, _ in backend.asked]
+    assert asked == ["File `notes.txt`:\n\n```\nremember me\n```\n\nWhat is it?", "And now?"]
+    assert "notes.txt: 1 line" in seen.err.getvalue()
+
+
+def test_a_question_whose_file_was_not_taken_is_not_asked(tmp_path: Path) -> None:
+    backend = EventBackend(turn_events("Hi"))
+    seen = talk(backend, f"/file {tmp_path}\nWhat is it?\n", code=1)
+    assert not backend.asked
+    assert "is a folder; attach a file in it" in seen.err.getvalue()

@@ -27,12 +27,12 @@ from q35chat.tui.chat.completion import listing, path_word, slash_choices
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.chat.meter import Meter
 from q35chat.tui.chat.paste import (
+    file_before,
+    file_paths,
     fold_label,
     folds,
     is_existing_path,
-    picture_before,
-    picture_paths,
-    typed_pictures,
+    typed_files,
     unfold,
 )
 from q35chat.tui.chat.running_turn import LONGEST_S, SHORTEST_S, Batch, Pacer, RunningTurn
@@ -133,16 +133,16 @@ def test_the_keys_that_always_matter_never_give_way(width: int) -> None:
     assert ("Ctrl+P commands" in line) == (width >= 76)
 
 
-def test_pasted_picture_paths_are_understood_as_terminals_write_them(tmp_path: Path) -> None:
+def test_pasted_file_paths_are_understood_as_terminals_write_them(tmp_path: Path) -> None:
     plain = picture_file(tmp_path, "plain.png")
     spaced = picture_file(tmp_path, "my house.jpg")
-    assert picture_paths(str(plain)) == (plain,)
-    assert picture_paths(f"'{spaced}'") == (spaced,)
-    assert picture_paths(str(spaced)) == (spaced,)
-    assert picture_paths(str(spaced).replace(" ", "\\ ") + " ") == (spaced,)
-    assert picture_paths(f"file://{str(spaced).replace(' ', '%20')}") == (spaced,)
-    assert picture_paths(f"{plain}\n{spaced}") == (plain, spaced)
-    assert picture_paths(f'{plain} "{spaced}"') == (plain, spaced)
+    assert file_paths(str(plain)) == (plain,)
+    assert file_paths(f"'{spaced}'") == (spaced,)
+    assert file_paths(str(spaced)) == (spaced,)
+    assert file_paths(str(spaced).replace(" ", "\\ ") + " ") == (spaced,)
+    assert file_paths(f"file://{str(spaced).replace(' ', '%20')}") == (spaced,)
+    assert file_paths(f"{plain}\n{spaced}") == (plain, spaced)
+    assert file_paths(f'{plain} "{spaced}"') == (plain, spaced)
 
 
 def test_a_paste_that_is_not_only_pictures_stays_text(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_paste_that_is_not_only_pictures_stays_text(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     for text in ("", "hello", f"look at {plain}", str(tmp_path / "no.png"), "it's", "\0.png",
                  str(tmp_path / "notes.txt"), str(tmp_path), "a" * 9_999):  # fmt: skip
-        assert picture_paths(text) == ()
+        assert file_paths(text) == ()
 
 
 def test_pictures_are_told_by_what_they_hold_and_not_by_their_names(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_pictures_are_told_by_what_they_hold_and_not_by_their_names(tmp_path: Pa
     for name in ("IMG_0001.HEIC", "scan.jfif", "no suffix"):
         path = tmp_path / name
         path.write_bytes(picture.read_bytes())
-        assert picture_paths(str(path)) == (path,)
+        assert file_paths(str(path)) == (path,)
     (tmp_path / "notes.png").write_text("no picture")
-    assert picture_paths(str(tmp_path / "notes.png")) == ()
+    assert file_paths(str(tmp_path / "notes.png")) == ()
 
 
 def test_pictures_typed_in_a_message_are_taken_out_of_it(tmp_path: Path) -> None:
@@ -175,16 +175,16 @@ def test_pictures_typed_in_a_message_are_taken_out_of_it(tmp_path: Path) -> None
         (f"no  picture\n in {tmp_path} ", f"no  picture\n in {tmp_path} ", ()),
         ("one.png and/or two", "one.png and/or two", ()),
     ):
-        assert typed_pictures(text) == (rest, paths)
+        assert typed_files(text) == (rest, paths)
 
 
 def test_the_path_of_a_picture_is_seen_where_it_ends(tmp_path: Path) -> None:
     path = picture_file(tmp_path, "my one.png")
     for typed in (str(path).replace(" ", "\\ "), f"'{path}'"):
-        assert picture_before(f"look at {typed}") == (len(typed), path, "")
-        assert picture_before(f"look at {typed},") == (len(typed) + 1, path, ",")
-        assert picture_before(f"look at {typed} ") is None
-        assert picture_before(f"look at {typed[:-1]}") is None
+        assert file_before(f"look at {typed}") == (len(typed), path, "")
+        assert file_before(f"look at {typed},") == (len(typed) + 1, path, ",")
+        assert file_before(f"look at {typed} ") is None
+        assert file_before(f"look at {typed[:-1]}") is None
 
 
 def test_an_existing_path_is_told_from_a_command(tmp_path: Path) -> None:

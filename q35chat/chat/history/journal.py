@@ -16,6 +16,7 @@ from typing import Any
 
 from q35chat.chat.history.records import Archive, ConversationRecord, StoreBusyError, TurnRecord
 from q35chat.chat.history.tree import ConversationView, TurnTree, merged
+from q35chat.chat.text_files import split_files
 from q35chat.chat.values import ChatSettings
 from q35chat.chat.worker import Worker
 from q35chat.errors import StoreError, UsageError
@@ -287,7 +288,9 @@ def _going_on(record: ConversationRecord, turn: TurnRecord) -> ConversationRecor
 
 def title_of(turn: TurnRecord) -> str:
     """The first words of a question, on one line."""
-    line = " ".join(turn.turn.text.split()) or "Picture"
+    files, asked = split_files(turn.turn.text)
+    named = ", ".join(file.name for file in files)
+    line = " ".join(asked.split()) or named or "Picture"
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
 
 

@@ -130,7 +130,7 @@ class ChatActions:
     # -- what goes in and out
 
     async def do_attach(self, argument: str) -> None:
-        """Attach the named picture, or choose one."""
+        """Attach the named file, or choose one."""
         if argument:
             try:
                 self.draft.attach((typed_picture(argument),))
@@ -145,6 +145,10 @@ class ChatActions:
                 self.draft.attach((path,))
 
         self.application().push_screen(PickerScreen(Path.cwd()), picked)
+
+    async def do_attach_picture(self, argument: str) -> None:
+        """The same by the name that it had before there were files."""
+        await self.do_attach(argument)
 
     async def do_export(self, argument: str) -> None:
         """Write the conversation to a folder."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from q35chat.file_kinds import is_picture
+from q35chat.file_kinds import attachable
 from q35chat.tui.commands import BY_SLASH
 from q35chat.user_input import typed_path
 
@@ -20,12 +20,12 @@ _MOST_SCANNED: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One suggestion: what is shown, what replaces the word, and the picture it names if any."""
+    """One suggestion: what is shown, what replaces the word, and the file it names if any."""
 
     label: str
     insert: str
     detail: str = ""
-    picture: Path | None = None
+    file: Path | None = None
 
 
 def slash_choices(line: str) -> tuple[Choice, ...]:
@@ -50,7 +50,7 @@ def path_word(before_cursor: str) -> str | None:
 
 
 def listing(word: str, start: Path, most: int = _MOST_SHOWN) -> tuple[Choice, ...]:
-    """Folders and pictures whose path begins with `word`: what is called so, then folders."""
+    """Folders and files whose path begins with `word`: what is called so, then folders."""
     folder_text, slash, prefix = word.rpartition("/")
     typed = typed_path(folder_text + slash or ".")
     folder = typed if typed.is_absolute() else start / typed
@@ -61,8 +61,8 @@ def listing(word: str, start: Path, most: int = _MOST_SHOWN) -> tuple[Choice, ..
         shown = f"{folder_text}{slash}{name}"
         if is_folder:
             choices.append(Choice(f"{shown}/", f"@{shown}/", "folder"))
-        elif is_picture(folder / name):
-            choices.append(Choice(shown, "", "picture", folder / name))
+        elif kind := attachable(folder / name):
+            choices.append(Choice(shown, "", kind, folder / name))
     return tuple(choices)
 
 

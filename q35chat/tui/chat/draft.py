@@ -18,8 +18,10 @@ from textual.timer import Timer
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.service import Forecast, Step
+from q35chat.chat.text_files import TextFile, split_files, with_files
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import Q35Error
+from q35chat.file_kinds import attachable
 from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.paste import is_existing_path
@@ -37,6 +39,8 @@ Whereabouts = Literal["kept", "back", "past"]
 among the earlier questions."""
 Asked = tuple[str, tuple[Attachment, ...], str | None]
 """What is forecast: a text, its pictures, and the question that it would change."""
+Found = Attachment | TextFile | str
+"""What comes of a file: a picture, a text, or why there is none."""
 _NOTHING: Final[Contents] = ("", ())
 
 
@@ -50,7 +54,9 @@ class Pictures:
         composer: Composer,
         host: Host,
         on_read: Callable[[bool], Awaitable[None]],
+        too_large: Callable[[TextFile], Awaitable[None]],
     ) -> None:
+        self._too_large = too_large
         self._session = session
         self._composer = composer
         self._host = host
@@ -77,7 +83,10 @@ class Pictures:
 
     def file_of(self, picture: Waiting) -> Path | None:
         """The file of a picture, read or not; None where only the store has it."""
-        path = picture if isinstance(picture, Path) else self._files.get(picture.sha256)
+        if isinstance(picture, TextFile):
+            path = picture.path
+        else:
+            path = picture if isinstance(picture, Path) else self._files.get(picture.sha256)
         return None if path is None else path.absolute()
 
     def bring_back(self, kept: Iterable[KeptPicture]) -> tuple[Path, ...]:
@@ -104,17 +113,18 @@ class Pictures:
         text = f"The draft's {words[0]} gone; attach {words[1]} again"
         self._host.say(text, "error", about="the draft's pictures")
 
-    def _attach(self, conversation: Conversation, path: Path) -> Attachment | str:
-        """The picture, or why it is none; nothing where a kept draft's file is gone."""
+    def _attach(self, conversation: Conversation, path: Path) -> Found:
+        """The picture or the text, or why there is none; nothing where a kept draft's file is
+        gone."""
         try:
+            if attachable(path) in {"text", "PDF"} or path.is_dir():
+                return conversation.read_file(path)
             return conversation.attach(path)
-        except Q35Error as error:
+        except (Q35Error, OSError) as error:
             gone = path in self._brought_back and not os.path.exists(path)  # noqa: PTH110 - never raises
             return "" if gone else str(error)
 
-    async def _end(
-        self, conversation: Conversation, chip: Chip, path: Path, found: Attachment | str
-    ) -> None:
+    async def _end(self, conversation: Conversation, chip: Chip, path: Path, found: Found) -> None:
         if self._reading.get(chip) is not conversation:
             return
         del self._reading[chip]
@@ -123,6 +133,13 @@ class Pictures:
         if there and isinstance(found, Attachment):
             self._files[found.sha256] = path
             chip.ready(found)
+        elif there and isinstance(found, TextFile):
+            if found.slots < conversation.model.capacity - conversation.used_slots:
+                chip.ready(found)
+            else:
+                self._composer.chips.drop(chip)
+                self._session.queued = False
+                await self._too_large(found)
         elif there:
             self._composer.chips.drop(chip)
             self._session.queued = False
@@ -148,6 +165,7 @@ class Draft:
         host: Host,
         after: Callable[[float, Callable[[], None]], Timer],
         send_queued: Callable[[], Awaitable[None]],
+        too_large: Callable[[TextFile], Awaitable[None]],
     ) -> None:
         self._session = session
         self.composer = composer
@@ -155,13 +173,14 @@ class Draft:
         self._host = host
         self._after = after
         self._send_queued = send_queued
-        self.pictures = Pictures(session, composer, host, self._picture_read)
+        self.pictures = Pictures(session, composer, host, self._picture_read, too_large)
         self._key = ""
         self._kept: dict[str, tuple[Waiting, ...]] = {}
         self._shown = _NOTHING
         self._stash: Contents | None = None
         self._sent: Contents | None = None
         self._sent_for: str | None = None
+        self._sent_text = ""
         self._timer: Timer | None = None
         self._forecast_for: Asked | None = None
         self.forecast: Forecast | None = None
@@ -171,8 +190,9 @@ class Draft:
 
     @property
     def sendable(self) -> tuple[str, tuple[Attachment, ...]]:
-        """What would be sent now."""
-        return self.composer.editor.full_text.strip(), self.composer.chips.attachments
+        """What would be sent now; the text with that of the files."""
+        chips = self.composer.chips
+        return with_files(chips.files, self.composer.editor.full_text.strip()), chips.attachments
 
     def is_command(self, text: str) -> bool:
         """Whether it is a command or its beginning: typed, on one line, and no path that exists."""
@@ -196,10 +216,15 @@ class Draft:
         self.forecast_soon()
 
     def attach(self, paths: Iterable[Path]) -> None:
-        """Add pictures."""
+        """Add pictures and files."""
         for path in paths:
             self.composer.chips.add(path)
         self.pictures.read()
+
+    def add(self, file: TextFile) -> None:
+        """Add a file that is read."""
+        self.composer.chips.add(file)
+        self.changed()
 
     async def _picture_read(self, there: bool) -> None:
         if there:
@@ -236,7 +261,7 @@ class Draft:
         """A conversation is on screen. What was written before any was there is for this one: it
         comes behind its draft, and then nothing is sent that the user has not seen."""
         questions = _questions(conversation.steps)
-        self.composer.editor.past = History(step.turn.text for step in questions)
+        self.composer.editor.past = History(split_files(step.turn.text)[1] for step in questions)
         key = _key_of(conversation)
         if self._key or self.composer.empty:
             self.turn_to(key)
@@ -272,7 +297,7 @@ class Draft:
         self._remember()
         written = self.composer.contents
         edited = [step.turn for step in self._session.steps if step.id == self.editing]
-        if self._key and any(written != (it.text, tuple(it.attachments)) for it in edited):
+        if self._key and any(written != _written(it) for it in edited):
             self._put(_joined(self._stash or _NOTHING, written))
         if self._drafts.unsaved:
             self._save()
@@ -300,6 +325,9 @@ class Draft:
 
     def _put(self, contents: Contents) -> None:
         text, pictures = contents
+        nowhere = [it for it in pictures if isinstance(it, TextFile) and it.path is None]
+        text = with_files(nowhere, text) if nowhere else text
+        pictures = tuple(it for it in pictures if it not in nowhere)
         kept = (KeptPicture(picture.name, self.pictures.file_of(picture)) for picture in pictures)
         self._drafts.put(self._key, text, tuple(kept))
 
@@ -316,8 +344,8 @@ class Draft:
         remembered until it has arrived."""
         text, attachments = self.sendable
         edited = self.editing
-        self.composer.editor.past.add(text)
-        self._sent, self._sent_for = self.composer.contents, edited
+        self.composer.editor.past.add(split_files(text)[1])
+        self._sent, self._sent_for, self._sent_text = self.composer.contents, edited, text
         self._stash = None
         self._show_edit(None)
         self._drafts.put(self._key, "")
@@ -333,7 +361,7 @@ class Draft:
             return "kept"
         self._key = _key_of(conversation)
         questions = _questions(conversation.steps)
-        if questions and questions[-1].turn.text == sent[0].strip():
+        if questions and questions[-1].turn.text == self._sent_text:
             return "kept"
         if not self.composer.empty:
             return "past"
@@ -358,7 +386,7 @@ class Draft:
         else:
             index = len(ids) - 1
             self._stash = self.composer.contents
-        self.composer.put(questions[index].turn.text, questions[index].turn.attachments)
+        self.composer.put(*_written(questions[index].turn))
         self._show_edit(index, ids)
         self._host.refresh()
 
@@ -437,6 +465,12 @@ class Draft:
 def _key_of(conversation: Conversation) -> str:
     """Which draft belongs to a conversation."""
     return conversation.id if conversation.steps or conversation.summary else NEW
+
+
+def _written(turn: Turn) -> Contents:
+    """A question as it was before it was sent."""
+    files, text = split_files(turn.text)
+    return text, (*turn.attachments, *files)
 
 
 def _joined(first: Contents, second: Contents) -> Contents:

@@ -1,4 +1,4 @@
-"""What a paste and a typed message name: picture files, a fold, or plain text. Pure functions but
+"""What a paste and a typed message name: files, a fold, or plain text. Pure functions but
 for a look at the files that are named."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from q35chat.file_kinds import is_picture
+from q35chat.file_kinds import attachable, is_picture
 from q35chat.text import safe_text
 from q35chat.user_input import typed_path
 
@@ -27,30 +27,31 @@ def plain_text(pasted: str) -> str:
     return safe_text(_LINE_END.sub("\n", pasted.removeprefix("\ufeff")))
 
 
-def picture_paths(pasted: str) -> tuple[Path, ...]:
-    """The picture files a paste names, if it names nothing else; else none.
+def file_paths(pasted: str) -> tuple[Path, ...]:
+    """The pictures and files that a paste names, if it names nothing else; else none.
 
-    Several paths are separated by spaces or lines.
+    Several paths are separated by spaces or lines. A name alone is that of a picture or a word like
+    any other.
     """
     text = pasted.strip()
     if not text or len(text) > _LONGEST_PATH_PASTE:
         return ()
-    for words in (filter(str.strip, text.splitlines()), _WORD.findall(text)):
-        paths = tuple(typed_path(word) for word in words)
-        if paths and all(is_picture(path) for path in paths):
+    for given in ([*filter(str.strip, text.splitlines())], _WORD.findall(text)):
+        paths = tuple(typed_path(word) for word in given)
+        if paths and all(_is_dropped(path, word) for path, word in zip(paths, given, strict=True)):
             return paths
     return ()
 
 
-def typed_pictures(text: str) -> tuple[str, tuple[Path, ...]]:
-    """The text without the paths of picture files in it, and these files; a long text is nobody's
+def typed_files(text: str) -> tuple[str, tuple[Path, ...]]:
+    """The text without the paths of pictures and files in it, and these; a long text is nobody's
     typing and stays as it is."""
     if len(text) > _LONGEST_PATH_PASTE:
         return text, ()
     paths: list[Path] = []
 
     def left(match: re.Match[str]) -> str:
-        found = _named_picture(match[1])
+        found = _named_file(match[1])
         if found is None:
             return match[0]
         paths.append(found[0])
@@ -60,25 +61,38 @@ def typed_pictures(text: str) -> tuple[str, tuple[Path, ...]]:
     return (rest.strip(), tuple(paths)) if paths else (text, ())
 
 
-def picture_before(line: str) -> tuple[int, Path, str] | None:
-    """The path of a picture file at the end of what is typed of a line: how many characters it has,
-    the file, and what of them stays behind it, such as a comma; None where there is none."""
+def file_before(line: str) -> tuple[int, Path, str] | None:
+    """The path of a picture or a file at the end of what is typed of a line: how many characters it
+    has, the file, and what of them stays behind it, such as a comma; None where there is none."""
     line = line[-_LONGEST_PATH_PASTE:]
     words = [match for match in _WORD.finditer(line) if match.end() == len(line)]
-    found = _named_picture(words[0][0]) if words else None
+    found = _named_file(words[0][0]) if words else None
     return None if found is None else (len(words[0][0]), *found)
 
 
-def _named_picture(word: str) -> tuple[Path, str] | None:
-    """The picture file that a word of a message is the path of, and the word's end behind it. A
+def _named_file(word: str) -> tuple[Path, str] | None:
+    """The picture or file that a word of a message is the path of, and the word's end behind it. A
     name alone is a word like any other."""
     if not re.match("~|.*[/\\\\]", word):
         return None
     for named in dict.fromkeys((word, word.rstrip(_AFTER_A_PATH))):
         path = typed_path(named)
-        if is_picture(path):
+        if attachable(path) is not None:
             return path, word[len(named) :]
     return None
+
+
+def _is_dropped(path: Path, word: str) -> bool:
+    """Whether a word of a paste names a file: a picture, or any other one by a whole path."""
+    whole = path.is_absolute() and re.match(r"""["']?(~|file:|/|[A-Za-z]:)""", word.strip())
+    return is_picture(path) or bool(whole and _is_file(path))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def is_existing_path(text: str) -> bool:

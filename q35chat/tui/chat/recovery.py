@@ -7,8 +7,10 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from q35chat.chat.service import DropPlan, Forecast, Step
+from q35chat.chat.text_files import TextFile
 from q35chat.errors import CapacityError, Q35Error, RuntimeFailure, StoreError
 from q35chat.text import pluralise
 from q35chat.tui.chat.draft import Draft, Whereabouts
@@ -19,6 +21,8 @@ from q35chat.tui.text import cause, count, one_line, slots
 from q35chat.tui.widgets.composer import refusal_words
 from q35chat.tui.widgets.messages import Messages
 from q35chat.tui.widgets.panel import Panel, Way
+
+_LEAST_ANSWER: Final = 16
 
 Then = tuple[str, Callable[[], Awaitable[None]]]
 """What follows once there is room: in a word, and how."""
@@ -76,6 +80,30 @@ class Recovery:
         reason = f"{words[:1].upper()}{words[1:]}."
         then = ("send", self.send)
         await self._no_room("This turn does not fit", reason, room=room, then=then)
+
+    async def file_too_large(self, file: TextFile) -> None:
+        """The text of a file has no room in this chat: its beginning may have."""
+        conversation = self.session.current
+        free = max(0, conversation.model.capacity - conversation.used_slots)
+        room = free - max(_LEAST_ANSWER, free // 4)
+        over = f"{slots(file.slots)}, {count(free)} are free: {count(file.slots - free)} too many."
+        ways = []
+        if room > _LEAST_ANSWER:
+            part = await asyncio.to_thread(
+                lambda: conversation.measured(file.beginning(0.95 * room / file.slots))
+            )
+            label = f"Attach its beginning ({part.part}, {slots(part.slots)})"
+            ways.append(Way(label, partial(self._attach_part, part)))
+        if self.session.steps:
+            ways.append(self._new_way())
+        await self.panel.show(
+            "warning", "This file does not fit", f"{file.name} takes {over}", tuple(ways)
+        )
+        self.host.refresh()
+
+    def _attach_part(self, part: TextFile) -> None:
+        self.panel.dismiss()
+        self.draft.add(part)
 
     async def capacity_reached(self) -> None:
         """The answer came to the end of the slots."""

@@ -19,7 +19,7 @@ from q35chat.tui import garbage
 from q35chat.tui.chat.draft import Draft
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.loading import Loader
-from q35chat.tui.chat.paste import picture_paths, typed_pictures
+from q35chat.tui.chat.paste import file_paths, typed_files
 from q35chat.tui.chat.recovery import Recovery, oldest_words
 from q35chat.tui.chat.running_turn import SHORTEST_S, RunningTurn
 from q35chat.tui.chat.session import Session
@@ -131,10 +131,10 @@ class TurnActions:
                 return
             editor.put("")
             await self.host.run(parsed[0].id, parsed[1])
-        elif paths := picture_paths(text):
+        elif paths := file_paths(text):
             editor.put("")
             self.draft.attach(paths)
-        elif self.draft.is_typed and (named := typed_pictures(text))[1]:
+        elif self.draft.is_typed and (named := typed_files(text))[1]:
             editor.put(named[0])
             self.draft.attach(named[1])
             self.host.remark("attached what the message names · Enter sends, × takes it away")

@@ -19,6 +19,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 
+from q35chat.chat.text_files import TextFile
 from q35chat.chat.workspace import Workspace
 from q35chat.tui.application import application, key_of
 from q35chat.tui.chat.chat_actions import ChatActions
@@ -80,7 +81,9 @@ class ChatScreen(Screen[None]):
             run=self.run_command,
         )
         send, queued = self._send, self._send_queued
-        self.draft = draft = Draft(session, self.composer, drafts, host, self.set_timer, queued)
+        self.draft = draft = Draft(
+            session, self.composer, drafts, host, self.set_timer, queued, self._file_too_large
+        )
         self.loader = loader = Loader(session, draft, transcript, panel, host, queued)
         self._recovery = Recovery(session, draft, panel, self.messages, host, send, loader.restart)
         self.chats = ChatActions(
@@ -196,6 +199,9 @@ class ChatScreen(Screen[None]):
 
     async def _send(self) -> None:
         await self.turns.send()
+
+    async def _file_too_large(self, file: TextFile) -> None:
+        await self._recovery.file_too_large(file)
 
     async def _send_queued(self) -> None:
         await self.turns.send_queued()

@@ -1,4 +1,4 @@
-"""Choose a picture: type to filter, see it before it is attached."""
+"""Choose a picture or a file: type to filter, see it before it is attached."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from q35chat.file_kinds import is_picture
 from q35chat.text import readable_size
 from q35chat.tui.chat.completion import Choice, listing
 from q35chat.tui.screens.dialog import DIM, SearchDialog
@@ -22,24 +23,25 @@ from q35chat.tui.widgets.picture import Picture
 
 _MOST_PREVIEWED = 32 << 20
 _MOST_LISTED = 200
+_TEXT_PREVIEWED = 600
 _WIDE = 100
 _COLUMNS, _FEW_COLUMNS, _ROWS = 42, 26, 16
 
 
 class _Entry(Option):
-    """A line of the list: what it puts into the path, and the picture there if it is one."""
+    """A line of the list: what it puts into the path, and the file there if it is one."""
 
-    def __init__(self, path: str, picture: Path | None = None, name: str = "") -> None:
-        style = "$accent" if picture is not None else "$foreground 70%"
+    def __init__(self, path: str, file: Path | None = None, name: str = "") -> None:
+        style = "$accent" if file is not None else "$foreground 70%"
         super().__init__(Content.styled(clean(name or _last(path)), style))
         self.path = path
-        self.picture = picture
+        self.file = file
 
 
 class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
-    """Gives the chosen picture."""
+    """Gives the chosen file."""
 
-    TITLE = "Attach a picture"
+    TITLE = "Attach a picture or a file"
     FOOT = "Enter attaches or opens a folder · Tab completes · Esc closes"
     PLACEHOLDER = "Type a path"
     BINDINGS = [Binding("tab", "complete", "Complete", show=False)]  # noqa: RUF012
@@ -59,7 +61,7 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
                 yield Static(id="picker-facts", markup=False)
 
     def find(self, text: str) -> tuple[Choice, ...]:
-        """Folders and pictures that a path may mean."""
+        """Folders and files that a path may mean."""
         return listing(text, self._folder, most=_MOST_LISTED)
 
     def rows(self, found: tuple[Choice, ...]) -> tuple[Sequence[Option], int]:
@@ -67,12 +69,12 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
         up = above(self.wanted)
         options: list[Option] = [] if up is None else [_Entry(up, name="..")]
         first = min(len(options), len(options) + len(found) - 1)
-        options += [_Entry(choice.label, choice.picture) for choice in found]
+        options += [_Entry(choice.label, choice.file) for choice in found]
         if not found:
-            nothing = Content.styled("no folders or pictures here", DIM)
+            nothing = Content.styled("no folders, pictures or texts here", DIM)
             options.append(Option(nothing, disabled=True))
             self._look_at(None)
-        pictures = any(choice.picture is not None for choice in found)
+        pictures = any(choice.file is not None for choice in found)
         self.query_one("#picker-side").display = pictures
         return options, first
 
@@ -84,7 +86,7 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if isinstance(event.option, _Entry):
-            self._look_at(event.option.picture)
+            self._look_at(event.option.file)
 
     def _look_at(self, path: Path | None) -> None:
         self.query_one("#picker-facts", Static).update("")
@@ -102,7 +104,7 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
         self.call_later(self._show_picture, path, facts, data)
 
     def _show_picture(self, path: Path, facts: str, data: bytes) -> None:
-        if self._chosen is not None and self._chosen.picture == path:
+        if self._chosen is not None and self._chosen.file == path:
             self.query_one(Picture).show(data)
             self.query_one("#picker-facts", Static).update(facts)
 
@@ -129,19 +131,25 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
 
     def _take(self, entry: Option | None) -> None:
         if isinstance(entry, _Entry):
-            if entry.picture is not None:
-                self.dismiss(entry.picture)
+            if entry.file is not None:
+                self.dismiss(entry.file)
             else:
                 self.fill(entry.path)
 
 
 def _previewed(path: Path) -> tuple[str, bytes]:
-    """The size in words and the bytes, none of a file that is too large or would never end."""
+    """The size in words, of a text its beginning, and the bytes of a picture, none of one that is
+    too large or would never end."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file", b""
+    size = readable_size(status.st_size)
+    if not is_picture(path):
+        with path.open("rb") as file:
+            text = file.read(_TEXT_PREVIEWED).decode("utf-8", "ignore")
+        return (f"{size}\n\n{clean(text)}" if "\0" not in text else size), b""
     data = path.read_bytes() if status.st_size <= _MOST_PREVIEWED else b""
-    return readable_size(status.st_size), data
+    return size, data
 
 
 def above(path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Pictures waiting to be sent: one chip each, with size, cost and a cross."""
+"""Pictures and files waiting to be sent: one chip each, with size, cost and a cross."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from q35chat.chat.text_files import TextFile
 from q35chat.chat.values import Attachment
-from q35chat.tui.text import one_line, picture_caption
+from q35chat.tui.text import file_caption, one_line, picture_caption
 from q35chat.tui.widgets.containers import Flow
 
-Waiting = Attachment | Path
-"""A picture that waits to be sent: as it was read, or the file that is still to be read."""
+Waiting = Attachment | TextFile | Path
+"""What waits to be sent: a picture or a text as it was read, or a file that is still to be read."""
 
 ROWS: Final = 3
 _AROUND: Final = 3
@@ -26,7 +27,7 @@ _MORE: Final = len("+99 more")
 
 
 class Chip(Static):
-    """One picture; a click takes it away."""
+    """One picture or file; a click takes it away."""
 
     @dataclass
     class Removed(Message):
@@ -49,9 +50,9 @@ class Chip(Static):
         """How much of a row it takes, with the space after it."""
         return self._words.cell_length + _AROUND
 
-    def ready(self, attachment: Attachment) -> None:
-        """The picture has been read."""
-        self.picture = attachment
+    def ready(self, found: Attachment | TextFile) -> None:
+        """The file has been read."""
+        self.picture = found
         self.update(self._words)
         if isinstance(self.parent, Chips):
             self.parent.fit()
@@ -61,9 +62,12 @@ class Chip(Static):
         if isinstance(self.picture, Path):
             name = one_line(self.picture.name, 24)
             text = Content.styled(f"{name}  reading…", "$foreground 60%")
+        elif isinstance(self.picture, TextFile):
+            text = Content(file_caption(self.picture))
         else:
             text = Content(picture_caption(self.picture))
-        return Content.assemble(("▣ ", "$accent"), text, ("  ×", "$error bold"))
+        sign = "▤ " if isinstance(self.picture, TextFile) else "▣ "
+        return Content.assemble((sign, "$accent"), text, ("  ×", "$error bold"))
 
     def on_click(self, event: events.Click) -> None:
         """Any click on the chip removes it."""
@@ -138,9 +142,14 @@ class Chips(Flow):
         return tuple(chip.attachment for chip in self._chips if chip.attachment is not None)
 
     @property
+    def files(self) -> tuple[TextFile, ...]:
+        """The files whose text is there."""
+        return tuple(chip.picture for chip in self._chips if isinstance(chip.picture, TextFile))
+
+    @property
     def reading(self) -> bool:
-        """Whether some picture is still being read."""
-        return any(chip.attachment is None for chip in self._chips)
+        """Whether something is still being read."""
+        return any(isinstance(chip.picture, Path) for chip in self._chips)
 
     def add(self, picture: Waiting) -> None:
         """Add a chip."""

@@ -351,6 +351,6 @@ class Composer(Vertical):
             return whole
         word = path_word(editor.before_cursor)
         editor.insert_picture_word(len(word or "") + 1, choice.insert)
-        if choice.picture is not None:
-            self.attach((choice.picture,))
+        if choice.file is not None:
+            self.attach((choice.file,))
         return False

@@ -16,11 +16,11 @@ from textual.document._edit import Edit
 from textual.widgets.text_area import Selection
 
 from q35chat.tui.chat.paste import (
+    file_before,
+    file_paths,
     fold_before,
     fold_label,
     folds,
-    picture_before,
-    picture_paths,
     plain_text,
     unfold,
 )
@@ -208,7 +208,7 @@ class Editor(TextField):
         """Attach the picture whose path ends at the cursor; whether nothing stands in its place, so
         that no space is wanted either. In a command, a path is for the command."""
         before = self.before_cursor
-        found = picture_before(before)
+        found = file_before(before)
         if found is None or (self.text.startswith("/") and found[0] < len(before)):
             return False
         length, path, rest = found
@@ -249,7 +249,7 @@ class Editor(TextField):
     def put_in(self, pasted: str, where: Selection) -> None:
         """Put what is pasted where the cursor was when it was asked for; what was typed since then
         stays behind it. Paths of pictures alone are attached."""
-        paths = picture_paths(pasted)
+        paths = file_paths(pasted)
         if paths:
             self._owner.attach(paths)
             return

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -19,6 +20,7 @@ from textual.widgets import Static
 
 from q35chat.chat.events import Finished
 from q35chat.chat.service import Step
+from q35chat.chat.text_files import TextFile, split_files
 from q35chat.chat.values import Turn
 from q35chat.tui.application import key_of
 from q35chat.tui.markdown.wrapping import breaks
@@ -26,6 +28,7 @@ from q35chat.tui.text import (
     MARKS,
     clean,
     count,
+    file_caption,
     one_line,
     packed,
     picture_caption,
@@ -111,6 +114,29 @@ class TurnView(CachedHeight, Vertical):
         self.query_one(TurnFoot).parts = (mark, note, tuple(numbers), place)
 
 
+class FileCard(SelectableText):
+    """A file in a question: one line, which a click opens and folds."""
+
+    def __init__(self, file: TextFile) -> None:
+        super().__init__(markup=False, classes="file-card")
+        self._file = file
+        self._open = False
+        self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Open or fold it; further clicks select."""
+        if event.chain > 1:
+            super().on_click(event)
+            return
+        self._open = not self._open
+        self._draw()
+
+    def _draw(self) -> None:
+        head = f"{'▾' if self._open else '▸'} ▤ {file_caption(self._file)}"
+        text = f"{head}\n{clean(self._file.text)}" if self._open else head
+        self.update(Content(text))
+
+
 class Question(TurnView):
     """What the user asked."""
 
@@ -123,8 +149,11 @@ class Question(TurnView):
                     with Vertical(classes="picture-card"):
                         yield Picture(attachment.data)
                         yield Static(Content(picture_caption(attachment)), classes="caption")
-        if turn.text:
-            yield SelectableText(Content(clean(turn.text)), classes="question-text")
+        files, text = split_files(turn.text)
+        for file in files:
+            yield FileCard(file)
+        if text:
+            yield SelectableText(Content(clean(text)), classes="question-text")
         yield Static("left out: the model no longer reads this turn", classes="left-out-mark")
         yield TurnFoot()
 
