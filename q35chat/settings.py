@@ -17,7 +17,7 @@ from platformdirs import user_config_path
 
 from q35chat.errors import UsageError
 from q35chat.text import safe_line
-from q35chat.user_input import Speculate
+from q35chat.user_input import SAMPLING_RANGES, WHOLE_OPTIONS, Speculate
 
 FILE_NAME = "settings.toml"
 
@@ -49,6 +49,23 @@ class EndpointEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class PersonaEntry:
+    """How one kind of chat begins, `[persona.NAME]` in the file; what is None is as everywhere."""
+
+    system: str | None = None
+    """The system prompt."""
+
+    thinking: bool | None = None
+    """Whether the model reasons before it answers."""
+
+    thinking_budget: int | None = None
+    """The most tokens of its reasoning."""
+
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """Sampling options, as the command line names them with `_`, in place of the checkpoint's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What a user sets once."""
 
@@ -63,6 +80,18 @@ class Settings:
 
     speculate: Speculate = "auto"
     """Whether to guess the next tokens and compute several at once: same answers, sooner."""
+
+    system: str = ""
+    """The system prompt of new chats."""
+
+    default_persona: str = ""
+    """The persona of new chats."""
+
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """Sampling options of new chats, `[sampling]` in the file, in place of the checkpoint's."""
+
+    persona: Mapping[str, PersonaEntry] = field(default_factory=dict)
+    """Ways to begin a chat, by the names that `--persona` and `/persona` take."""
 
     endpoint: Mapping[str, EndpointEntry] = field(default_factory=dict)
     """Servers by the names that `--endpoint` takes."""
@@ -102,6 +131,8 @@ def load_settings(path: Path | None = None) -> Settings:
 _NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
 _LEAST: dict[str, int] = {"max_image_tokens": 1, "capacity": 0, "wait_s": 1}
 _ENDPOINTS = "endpoint"
+_TABLES = {_ENDPOINTS, "persona", "sampling"}
+_PERSONA: dict[str, type] = {"system": str, "thinking": bool, "thinking_budget": int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +144,60 @@ class _Reader:
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values for `Settings`. Raises UsageError."""
-        plain = {key: value for key, value in values.items() if key != _ENDPOINTS}
+        plain = {key: value for key, value in values.items() if key not in _TABLES}
         checked = self._checked(plain, Settings)
-        endpoints = values.get(_ENDPOINTS, {})
-        if not isinstance(endpoints, dict):
-            found = safe_line(repr(endpoints))
-            raise UsageError(f"{self._where(_ENDPOINTS)} must be [endpoint.NAME], not {found}")
-        if endpoints:
+        if "sampling" in values:
+            checked["sampling"] = self._sampling(values["sampling"], "sampling")
+        if personas := self._table(values, "persona"):
+            checked["persona"] = {name: self._persona(name, it) for name, it in personas.items()}
+        default = checked.get("default_persona", "")
+        if default and default not in personas:
+            where = self._where("default_persona")
+            raise UsageError(f"{where} names {safe_line(default)}, and there is no such [persona]")
+        if endpoints := self._table(values, _ENDPOINTS):
             checked[_ENDPOINTS] = {name: self._entry(name, endpoints[name]) for name in endpoints}
         return checked
+
+    def _table(self, values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        table = values.get(key, {})
+        if not isinstance(table, dict):
+            found = safe_line(repr(table))
+            raise UsageError(f"{self._where(key)} must be [{key}.NAME], not {found}")
+        return table
+
+    def _persona(self, name: str, values: object) -> PersonaEntry:
+        section = f"persona.{name}"
+        if not isinstance(values, dict):
+            raise UsageError(f"{self._where('persona')} must be [persona.NAME] with its keys")
+        options = {key: value for key, value in values.items() if key in SAMPLING_RANGES}
+        own = {key: value for key, value in values.items() if key not in options}
+        for key, value in own.items():
+            where = self._where(key, section)
+            if key not in _PERSONA:
+                known = ", ".join([*_PERSONA, *SAMPLING_RANGES])
+                raise UsageError(f"{where} is no setting of a persona; they are {known}")
+            if type(value) is not _PERSONA[key]:
+                found = safe_line(repr(value))
+                raise UsageError(f"{where} must be {_NAMES[_PERSONA[key]]}, not {found}")
+            if isinstance(value, int) and key == "thinking_budget" and value < 1:
+                raise UsageError(f"{where} must be at least 1, not {value}")
+        return PersonaEntry(**own, sampling=self._sampling(options, section))
+
+    def _sampling(self, values: object, section: str) -> Mapping[str, float]:
+        """Options within their ranges, whole ones as whole numbers."""
+        if not isinstance(values, dict):
+            raise UsageError(f"{self._where(section)} must be a table of sampling options")
+        for key, value in values.items():
+            where = self._where(key, section)
+            if key not in SAMPLING_RANGES:
+                known = ", ".join(SAMPLING_RANGES)
+                raise UsageError(f"{where} is no sampling option; they are {known}")
+            low, high = SAMPLING_RANGES[key]
+            is_number = type(value) is int or (type(value) is float and key not in WHOLE_OPTIONS)
+            if not is_number or not low <= value <= high:
+                found = safe_line(repr(value))
+                raise UsageError(f"{where} must be a number from {low:g} to {high:g}, not {found}")
+        return dict(values)
 
     def _entry(self, name: str, values: object) -> EndpointEntry:
         section = f"{_ENDPOINTS}.{name}"
@@ -146,7 +222,7 @@ class _Reader:
         kind: type[Settings] | type[EndpointEntry],
         section: str = "",
     ) -> dict[str, Any]:
-        kinds = {one.name: type(one.default) for one in fields(kind) if one.name != _ENDPOINTS}
+        kinds = {one.name: type(one.default) for one in fields(kind) if one.name not in _TABLES}
         for key, value in values.items():
             where = self._where(key, section)
             if key not in kinds:

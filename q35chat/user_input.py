@@ -38,6 +38,9 @@ SAMPLING_RANGES: Final[Mapping[str, tuple[float, float]]] = {
 }
 """From the least to the most of what can be typed for each option, wherever it is."""
 
+WHOLE_OPTIONS: Final = frozenset({"top_k", "seed"})
+"""Those of them that are whole numbers."""
+
 
 def typed_number(text: str, most: int = MOST) -> int | None:
     """The whole number from 0 to `most` that `text` says; None for any other text.

@@ -52,6 +52,10 @@ REPLACED: dict[str, tuple[str, str]] = {
         )
         for out in ("out-modelscope", "out-zh")
     },
+    'q35chat ask --file README.md "How is a model exported?"': (
+        "needs a large capacity",
+        'echo "A note." > note.md && q35chat ask --file note.md --max-new-tokens 5 "What?"',
+    ),
     f"q35chat verify out --against {HUB_ID}": (
         "needs the extra with PyTorch",
         f"q35chat verify out --against {LOCAL} --help",

@@ -101,7 +101,9 @@ def read_text_file(path: Path) -> TextFile:
         if not size:
             raise FileError(f"{name} is empty")
         if kind != "text":
-            raise FileError(f"{name} is no text in UTF-8; convert it, or attach another file")
+            raise FileError(
+                f"{name} is no text in UTF-8 and no PDF; convert it, or attach another file"
+            )
         with path.open("rb") as file:
             data = file.read(MOST_BYTES)
     except OSError as error:

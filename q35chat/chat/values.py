@@ -10,12 +10,14 @@ from q35chat.chat.events import FinishReason
 from q35chat.engine.rules import Constraint, SamplingSettings
 
 __all__ = [
+    "DEFAULTS",
     "EFFORT",
     "HEADING",
     "PRESERVE",
     "Attachment",
     "ChatSettings",
     "Constraint",
+    "Persona",
     "Role",
     "SamplingSettings",
     "TemplateOffers",
@@ -29,6 +31,8 @@ EFFORT, PRESERVE = "reasoning_effort", "preserve_thinking"
 """Variables of chat templates."""
 HEADING = "What was said before, in short"
 """Above the summary of an earlier conversation."""
+DEFAULTS = "default"
+"""Names how chats begin without a persona."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +147,25 @@ class ChatSettings:
         return replace(
             self, **{name: new for name, new in changed.items() if new != getattr(before, name)}
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """A named way to go on in a chat: what is None, and every option not named, stays as it is."""
+
+    name: str
+    system_prompt: str | None = None
+    thinking: bool | None = None
+    thinking_budget: int | None = None
+    sampling: Mapping[str, float] = field(default_factory=dict)
+
+    def over(self, settings: ChatSettings) -> ChatSettings:
+        """`settings` with what this persona says in its place. A budget alone is thinking."""
+        options: dict[str, Any] = dict(self.sampling)
+        changes: dict[str, Any] = {"sampling": replace(settings.sampling, **options)}
+        if self.system_prompt is not None:
+            changes["system_prompt"] = self.system_prompt
+        if self.thinking is not None or self.thinking_budget is not None:
+            changes["thinking"] = self.thinking is not False
+            changes["thinking_budget"] = self.thinking_budget
+        return replace(settings, **changes)

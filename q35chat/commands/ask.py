@@ -77,6 +77,7 @@ class AskOptions(opt.AnswererOptions):
     images: opt.Images = None
     files: opt.Files = None
     system: opt.System = None
+    persona: opt.Persona = None
     thinking: opt.Thinking = None
     thinking_budget: opt.ThinkingBudget = None
     reasoning_effort: opt.ReasoningEffort = None
@@ -105,6 +106,7 @@ def ask(options: AskOptions) -> int:
 def ask_once(options: AskOptions, console: Console, load: Load | None = None) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
     from q35chat.commands import model as models
+    from q35chat.commands.personas import check_persona
     from q35chat.commands.render import JsonRenderer, StreamRenderer, show_turn, stats_lines
     from q35chat.commands.streaming import call_in_worker
     from q35chat.settings import load_settings
@@ -112,12 +114,13 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     prompt = _checked_prompt(options, console)
     store, kept_in = _place(options, console)
     settings = load_settings()
+    check_persona(options.persona, settings)
     loader = models.loader(options, settings, console.note, load)
     started = perf_counter()
     with StatusLine(console).showing("loading the model"):
         model = call_in_worker(loader)
     load_ms = (perf_counter() - started) * 1000
-    conversation = _conversation(store, kept_in, model, settings)
+    conversation = _conversation(store, kept_in, model, settings, options.persona)
     if store is not None and store.damaged_chat:
         console.note(store.damaged_chat)
     renderer = (
@@ -173,6 +176,8 @@ def _place(options: AskOptions, console: Console) -> tuple[Store | None, str | N
     the options contradict each other.
     """
     wanted = options.session is not None or options.continues
+    if wanted and options.persona is not None:
+        raise UsageError("--persona is for a new chat; leave out --continue and --session or it")
     opt.check_session(options.session, latest=options.continues)
     if not options.keep:
         if wanted:
@@ -195,17 +200,17 @@ def _place(options: AskOptions, console: Console) -> tuple[Store | None, str | N
 
 
 def _conversation(
-    store: Store | None, session: str | None, model: LoadedModel, settings: Settings
+    store: Store | None,
+    session: str | None,
+    model: LoadedModel,
+    settings: Settings,
+    persona: str | None,
 ) -> Conversation:
     """The conversation `session` with its own settings, or a new one with the user's."""
-    from q35chat.chat.values import ChatSettings
     from q35chat.chat.workspace import Workspace, unkept
+    from q35chat.commands.personas import new_chat
 
-    fresh = ChatSettings(
-        sampling=model.sampling,
-        thinking=settings.thinking,
-        max_image_tokens=settings.max_image_tokens,
-    )
+    fresh = new_chat(settings, model.sampling, persona)
     if store is None:
         return unkept(model.backend, fresh)
     workspace = Workspace(store, lambda: (model.backend, fresh), reads_ahead=False)

@@ -6,8 +6,8 @@ What only the model needs is imported when it is loaded: the first paint must no
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ import typer
 from q35chat.ascend.options import DEFAULT_NPU
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console, StatusLine, is_terminal
+from q35chat.commands.personas import check_persona
 from q35chat.commands.remote import check_endpoint
 from q35chat.errors import UsageError
 from q35chat.processes import program
@@ -23,7 +24,7 @@ from q35chat.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
-    from q35chat.chat.values import ChatSettings
+    from q35chat.chat.values import ChatSettings, SamplingSettings
     from q35chat.chat.workspace import Workspace
     from q35chat.store import Store
 
@@ -38,6 +39,7 @@ class ChatOptions(opt.AnswererOptions):
     prompt: opt.FirstPrompt = ""
     pictures: opt.Pictures = None
     no_images: opt.NoImages = False
+    persona: opt.Persona = None
     thinking: opt.Thinking = None
     thinking_budget: opt.ThinkingBudget = None
     reasoning_effort: opt.ReasoningEffort = None
@@ -63,6 +65,7 @@ def open_chat(options: ChatOptions, console: Console) -> int:
     check_endpoint(options)
     _check_new(options)
     settings = load_settings()
+    check_persona(options.persona, settings)
     if options.plain:
         return _line_by_line(options, settings, console)
     if sys.stdin is None or not (sys.stdin.isatty() and is_terminal(console.out)):
@@ -77,6 +80,7 @@ def _check_new(options: ChatOptions) -> None:
     """Refuse what only a new chat can be given, where an old one is opened."""
     opens = "--continue" if options.continues else "--session"
     for option, given in (
+        ("--persona", options.persona is not None),
         ("--thinking-budget", options.thinking_budget is not None),
         ("--thinking", options.thinking is True),
         ("--no-thinking", options.thinking is False),
@@ -170,8 +174,11 @@ def stored_workspace(
     store: Store, options: ChatOptions, settings: Settings, say: Callable[[str], None]
 ) -> Workspace:
     """The conversations in `store` over the chosen model, which is loaded when asked to."""
-    from q35chat.chat.values import ChatSettings
+    from q35chat.chat.values import DEFAULTS, Persona
     from q35chat.chat.workspace import Workspace
+    from q35chat.commands.personas import new_chat, personas_of, plain_settings
+
+    own: dict[str, SamplingSettings] = {}
 
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
         from q35chat.bundle.foreign import open_bundle
@@ -188,16 +195,26 @@ def stored_workspace(
         opt.check_offered(
             model.backend.model.offers, options.reasoning_effort, options.preserve_thinking
         )
-        thinking = options.thinking
-        if thinking is None:
-            thinking = settings.thinking or options.thinking_budget is not None
-        return model.backend, ChatSettings(
-            sampling=model.sampling,
-            thinking=thinking,
-            thinking_budget=options.thinking_budget,
-            reasoning_effort=options.reasoning_effort or "",
-            preserve_thinking=options.preserve_thinking,
-            max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
-        )
+        own["sampling"] = model.sampling
+        return model.backend, _given(new_chat(settings, model.sampling, options.persona), options)
 
-    return Workspace(store, lambda: load(options), load_bundle)
+    def default() -> Persona:
+        plain = plain_settings(settings, own["sampling"])
+        return Persona(DEFAULTS, plain.system_prompt, plain.thinking, None, asdict(plain.sampling))
+
+    def personas() -> Sequence[Persona]:
+        return [default(), *personas_of(settings)]
+
+    return Workspace(store, lambda: load(options), load_bundle, personas=personas)
+
+
+def _given(begun: ChatSettings, options: ChatOptions) -> ChatSettings:
+    """How a new chat begins, under what was given for this run."""
+    if options.thinking is not None or options.thinking_budget is not None:
+        begun = begun.with_thinking(options.thinking is not False, options.thinking_budget)
+    return replace(
+        begun,
+        reasoning_effort=options.reasoning_effort or "",
+        preserve_thinking=options.preserve_thinking,
+        max_image_tokens=options.max_image_tokens or begun.max_image_tokens,
+    )

@@ -174,6 +174,13 @@ Pictures = Annotated[
 ]
 NoImages = Annotated[bool, typer.Option("--no-images", help="The same as --pictures none.")]
 System = Annotated[str | None, typer.Option(help="Instructions before the chat.")]
+Persona = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Begin as [persona.NAME] of the settings says: system prompt, sampling, thinking.",
+    ),
+]
 MaxNewTokens = Annotated[
     int | None,
     typer.Option(

@@ -87,7 +87,7 @@ def write_turn(
 ) -> None:
     """Add a turn with its pictures, or write a known one as it is now."""
     turn = record.turn
-    row = _row(turn, but="attachments") | _row(record, but="turn")
+    row = _row(turn, "attachments", "calls") | _row(record, "turn")
     row |= {
         "conversation": session,
         "token_ids": pack_ids(turn.token_ids),
@@ -102,7 +102,7 @@ def write_turn(
     ).fetchone()
     for position, picture in enumerate(turn.attachments if known is None else ()):
         files.keep(picture.sha256, picture.data)
-        shown = _row(picture, but="data") | {"turn": key, "position": position}
+        shown = _row(picture, "data") | {"turn": key, "position": position}
         connection.execute(_insertion("turn_pictures", shown), shown)
 
 
@@ -149,9 +149,10 @@ def unshown(connection: sqlite3.Connection, pictures: Sequence[str]) -> tuple[st
     return tuple(one for one in pictures if not connection.execute(wanted, (one,)).fetchone())
 
 
-def _row(value: ConversationRecord | TurnRecord | Turn | Attachment, but: str = "") -> Row:
-    """The fields of a value, which columns are named after, all `but` one."""
-    return {one.name: getattr(value, one.name) for one in fields(value) if one.name != but}
+def _row(value: ConversationRecord | TurnRecord | Turn | Attachment, *but: str) -> Row:
+    """The fields of a value, which columns are named after, all `but` some. Calls of tools are of
+    who asks the server, who keeps them."""
+    return {one.name: getattr(value, one.name) for one in fields(value) if one.name not in but}
 
 
 def _insertion(table: str, row: Row) -> str:

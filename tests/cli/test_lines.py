@@ -113,7 +113,7 @@ def test_a_script_does_not_ask_a_question_whose_picture_was_not_taken() -> None:
     assert seen.out.getvalue() == "Hi\n"
     assert seen.err.getvalue() == (
         "q35chat: no.png does not exist\n"
-        "not asked, because a picture for it was not taken: what is it?\n"
+        "not asked, because a file for it was not taken: what is it?\n"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from q35chat.chat.service import ModelInfo
+from q35chat.chat.values import DEFAULTS, Persona
 from q35chat.errors import BundleError, RuntimeFailure
 from q35chat.tui.chat import running_turn
 from q35chat.tui.chat import session as chat_session
@@ -182,6 +183,19 @@ async def pictures(chat: Chat, _: Gate) -> None:
     await chat.see("(4 picture)")
 
 
+@scene(replying(Reply("It returns the price with the tax.", wall_ms=WALL)))
+async def files(chat: Chat, _: Gate) -> None:
+    chips = chat.screen.composer.chips
+    for name, text in (("tool.py", CODE), ("notes.md", "# Notes")):
+        Path(name).write_text(text, "utf-8")
+        chat.screen.draft.attach((Path(name),))
+        await chat.until(lambda: len(chips.files) == 1)
+        if name == "tool.py":
+            await chat.ask("What does it do?")
+    await chat.write("And this?")
+    await chat.see("this turn needs")
+
+
 @scene(gated())
 async def stopped(chat: Chat, gate: Gate) -> None:
     await chat.send("Write a binary search.")
@@ -212,6 +226,14 @@ def long_story(used: int) -> Callable[[Gate], ScriptedWorkspace]:
         return workspace
 
     return workspace
+
+
+@scene(long_story(1_000), session="c1")
+async def file_too_large(chat: Chat, _: Gate) -> None:
+    path = Path("long.txt")
+    path.write_text("\n".join(f"line number {number}" for number in range(2_000)), "utf-8")
+    chat.screen.draft.attach((path,))
+    await chat.see("This file does not fit")
 
 
 @scene(long_story(1_920), session="c1")
@@ -274,6 +296,22 @@ async def sessions(chat: Chat, _: Gate) -> None:
 async def settings(chat: Chat, _: Gate) -> None:
     await chat.press("f2")
     await chat.see("Temperature")
+
+
+def with_personas(_: Gate) -> ScriptedWorkspace:
+    workspace = ScriptedWorkspace()
+    workspace.personas = lambda: (
+        Persona(DEFAULTS, "", False),
+        Persona("translator", "Translate into Chinese.", False, None, {"temperature": 0.2}),
+        Persona("coder", None, None, 200),
+    )
+    return workspace
+
+
+@scene(with_personas)
+async def personas(chat: Chat, _: Gate) -> None:
+    await chat.press(*"/persona", "enter")
+    await chat.see("● default")
 
 
 @scene()

@@ -96,7 +96,7 @@ async def test_a_whole_name_is_listed_first_and_in_a_folder_of_any_size(tmp_path
         (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n")
     for name in (names[0], names[-1], "house.png", "House.png"):
         found = listing(f"{tmp_path}/{name}", Path())
-        assert found[0].picture == tmp_path / name
+        assert found[0].file == tmp_path / name
 
 
 @pytest.mark.parametrize("key", ["@", "ctrl+o"])

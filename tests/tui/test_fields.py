@@ -108,7 +108,7 @@ def test_a_number_is_taken_or_refused_alike_in_the_form_and_on_the_command_line(
         if isinstance(it, typer.core.TyperOption) and it.name == option
     )
     for value in (low, high, low - 1, high + 1):
-        text = f"{value:.0f}" if value == int(value) else str(value)
+        text = str(value)
         assert _form_takes(field, text) == _line_takes(taken, text) == (low <= value <= high), text
 
 

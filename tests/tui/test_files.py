@@ -30,7 +30,7 @@ async def test_a_dropped_file_is_a_chip_with_its_slots_and_goes_into_the_questio
     chat: Chat, tmp_path: Path
 ) -> None:
     await paste(chat, source(tmp_path))
-    await chat.see("▤ tool.py 2 lines 12 slots ×")
+    await chat.see("▤ tool.py 2 lines 13 slots ×")
     await chat.write("What does it do?")
     await chat.press("enter")
     await chat.until(lambda: len(chat.conversation.steps) == 2)

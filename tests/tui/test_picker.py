@@ -43,7 +43,7 @@ async def test_an_empty_folder_can_be_left(tmp_path: Path) -> None:
         await chat.press("ctrl+o")
         await chat.see("empty/")
         await chat.press("enter")
-        await chat.see("no folders or pictures here")
+        await chat.see("no folders, pictures or texts here")
         await chat.press("down", "down", "enter")
         await chat.until(lambda: path(chat) == "")
 

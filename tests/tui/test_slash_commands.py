@@ -24,6 +24,8 @@ SAYS: dict[str, tuple[str, str]] = {
     "new": (_LOADING, "q35chat · New chat"),
     "sessions": (_LOADING, "Search titles and texts"),
     "think": (_LOADING, "Thinking on"),
+    "persona": (_LOADING, "none is there"),
+    "file": ("Attach a picture or a file", "Attach a picture or a file"),
     "image": ("Attach a picture", "Attach a picture"),
     "copy": ("There is no answer to copy yet", "copy the answer"),
     "code": ("There is no code block to copy yet", "There is no code block to copy yet"),

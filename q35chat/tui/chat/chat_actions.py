@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from q35chat.chat.values import Turn
+from q35chat.chat.values import DEFAULTS, Persona, Turn
 from q35chat.errors import PictureError, Q35Error
 from q35chat.tui.application import Application
 from q35chat.tui.chat.draft import Draft
@@ -115,6 +115,45 @@ class ChatActions:
         words = thinking_words(self.session)
         when = " from the next answer on" if self.session.running else ""
         self.host.say(f"{words[0].upper()}{words[1:]}{when}", about="thinking")
+
+    async def do_persona(self, argument: str) -> None:
+        """Go on as a persona says, the named one or one of a list."""
+        personas = {persona.name: persona for persona in self.session.workspace.personas()}
+        if argument in personas:
+            self._become(personas[argument])
+        elif argument or len(personas) <= 1:
+            known = ", ".join(personas) or "none"
+            wrong = f"There is no persona “{one_line(argument, 40)}”; " if argument else ""
+            more = "more begin with [persona.NAME] in the settings file"
+            self.host.say(
+                f"{wrong}{known} is there; {more}", "error" if argument else "information"
+            )
+        else:
+            from q35chat.tui.screens.choice import ChoiceScreen, Item  # noqa: PLC0415
+
+            def chosen(name: str | None) -> None:
+                if name is not None and self._can("persona"):
+                    self._become(personas[name])
+
+            now = self.session.current.settings()
+            items = [
+                Item(name, persona_words(persona), persona.over(now) == now)
+                for name, persona in personas.items()
+            ]
+            dialog = ChoiceScreen("Persona", items, "Enter takes it · Esc closes")
+            self.application().push_screen(dialog, chosen)
+
+    def _become(self, persona: Persona) -> None:
+        conversation = self.session.current
+        try:
+            conversation.change_settings(persona.over(conversation.settings()))
+        except Q35Error as error:
+            self.host.say(str(error), "error", about="persona")
+            return
+        self.host.refresh()
+        self.draft.forecast_soon()
+        when = " from the next answer on" if self.session.running else ""
+        self.host.say(f"{persona.name}: {persona_words(persona)}{when}", about="persona")
 
     async def do_settings(self, _: str) -> None:
         """Change how answers are made and how the screen looks."""
@@ -298,6 +337,20 @@ class ChatActions:
         self.session.workspace.leave()
         self.host.refresh()
         self.application().exit()
+
+
+def persona_words(persona: Persona) -> str:
+    """What a persona changes, on one line."""
+    parts = []
+    if persona.thinking_budget is not None:
+        parts.append(f"thinks up to {count(persona.thinking_budget)} tokens")
+    elif persona.thinking is not None:
+        parts.append("thinks" if persona.thinking else "does not think")
+    named = [] if persona.name == DEFAULTS else persona.sampling.items()
+    parts += [f"{name.replace('_', ' ')} {value:g}" for name, value in named]
+    if persona.system_prompt:
+        parts.append(f"“{one_line(persona.system_prompt, 60)}”")
+    return " · ".join(parts) or "as chats begin"
 
 
 def _no_thinking(argument: str) -> str:

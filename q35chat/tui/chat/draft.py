@@ -21,7 +21,7 @@ from q35chat.chat.service import Forecast, Step
 from q35chat.chat.text_files import TextFile, split_files, with_files
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import Q35Error
-from q35chat.file_kinds import attachable
+from q35chat.file_kinds import is_picture
 from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.paste import is_existing_path
@@ -117,9 +117,9 @@ class Pictures:
         """The picture or the text, or why there is none; nothing where a kept draft's file is
         gone."""
         try:
-            if attachable(path) in {"text", "PDF"} or path.is_dir():
-                return conversation.read_file(path)
-            return conversation.attach(path)
+            if is_picture(path) or not os.path.exists(path):  # noqa: PTH110 - never raises
+                return conversation.attach(path)
+            return conversation.read_file(path)
         except (Q35Error, OSError) as error:
             gone = path in self._brought_back and not os.path.exists(path)  # noqa: PTH110 - never raises
             return "" if gone else str(error)
