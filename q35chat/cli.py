@@ -46,6 +46,7 @@ class Commands(TyperGroup):
         "convert",
         "bench",
         "doctor",
+        "models",
         "sessions",
         "cache",
     )

@@ -6,6 +6,7 @@ option always wins over the file.
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, get_args
 from platformdirs import user_config_path
 
 from q35chat.errors import UsageError
+from q35chat.files import locked, replace_file
 from q35chat.text import safe_line
 from q35chat.user_input import SAMPLING_RANGES, WHOLE_OPTIONS, Speculate
 
@@ -126,6 +128,39 @@ def load_settings(path: Path | None = None) -> Settings:
         reason = safe_line(str(error))
         raise UsageError(f"{safe_line(str(path))} is not TOML: {reason}; fix it") from error
     return Settings(**_Reader(path, text).settings(values))
+
+
+def change_setting(key: str, value: str, path: Path | None = None) -> None:
+    """Set a text in the file and leave the rest as the user wrote it; the file is made where there
+    is none.
+
+    Raises UsageError for a file that is wrong already, or that cannot be written.
+    """
+    path = path or settings_path()
+    load_settings(path)
+    line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(path.with_name(f".{path.name}.lock")):
+            text = path.read_text("utf-8") if path.exists() else ""
+            head, tables = _split_at_tables(text)
+            written = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=.*$", re.MULTILINE)
+            if written.search(head):
+                head = written.sub(lambda _: line, head, count=1)
+            else:
+                head = f"{head.rstrip()}\n{line}\n" if head.strip() else f"{line}\n"
+                head += "\n" if tables else ""
+            replace_file(path, head + tables)
+    except OSError as error:
+        raise UsageError(f"cannot write {safe_line(str(path))}: {error}") from error
+    load_settings(path)
+
+
+def _split_at_tables(text: str) -> tuple[str, str]:
+    """What stands before the first table, and the rest."""
+    table = re.search(r"^[ \t]*\[", text, re.MULTILINE)
+    at = table.start() if table else len(text)
+    return text[:at], text[at:]
 
 
 _NAMES: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}

@@ -8,6 +8,7 @@ they are consumed and belong in a worker thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from q35chat.chat.events import Usage
 from q35chat.chat.values import TemplateOffers, Turn
@@ -34,6 +35,16 @@ class ModelInfo:
     remote: str = ""
     load: str = ""
     estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model that could answer: its name, its folder, and what is known of it in words."""
+
+    name: str
+    folder: Path
+    model: str
+    facts: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import Archive, new_id
-from q35chat.chat.service import ModelInfo, SessionSummary
+from q35chat.chat.service import ModelEntry, ModelInfo, SessionSummary
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import ChatSettings, Persona, SamplingSettings
 from q35chat.errors import Option, StoreError, UsageError
@@ -34,7 +34,8 @@ class Workspace:
     """Conversations in `store`, answered by the model and with the settings that `load` gives.
 
     `load_bundle` loads another model in its place. `personas` gives the ways to go on in a chat,
-    the first of them as chats begin without one.
+    the first of them as chats begin without one; `models` lists what `load_bundle` could load, in a
+    worker thread.
     `reads_ahead`: after an answer the model gets ready for a follow-up and its state is kept, in a
     thread of its own; the state of another conversation is kept and brought back alike.
     """
@@ -47,12 +48,14 @@ class Workspace:
         *,
         reads_ahead: bool = True,
         personas: Callable[[], Sequence[Persona]] = tuple,
+        models: Callable[[], Sequence[ModelEntry]] = tuple,
     ) -> None:
         self.store = store
         self._load = load
         self._load_bundle = load_bundle
         self._reads_ahead = reads_ahead
         self.personas = personas
+        self.models = models
         self._loaded: tuple[ChatBackend, ChatSettings] | None = None
         self._own_samplings: list[SamplingSettings] = []
         self._turn_lock = TurnLock()

@@ -24,6 +24,7 @@ from q35chat.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
+    from q35chat.chat.service import ModelEntry
     from q35chat.chat.values import ChatSettings, SamplingSettings
     from q35chat.chat.workspace import Workspace
     from q35chat.store import Store
@@ -205,7 +206,24 @@ def stored_workspace(
     def personas() -> Sequence[Persona]:
         return [default(), *personas_of(settings)]
 
-    return Workspace(store, lambda: load(options), load_bundle, personas=personas)
+    return Workspace(store, lambda: load(options), load_bundle, personas=personas, models=_models)
+
+
+def _models() -> Sequence[ModelEntry]:
+    from q35chat.bundle.library import installed
+    from q35chat.chat.service import ModelEntry
+    from q35chat.text import pluralise, readable_size
+
+    return [
+        ModelEntry(
+            it.name,
+            it.path,
+            it.model,
+            f"{it.model} · {it.target} · {it.precision} · {pluralise(it.capacity, 'slot')} · "
+            f"{readable_size(it.size)}",
+        )
+        for it in installed()
+    ]
 
 
 def _given(begun: ChatSettings, options: ChatOptions) -> ChatSettings:

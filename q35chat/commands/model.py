@@ -54,15 +54,29 @@ class ModelChoice:
 def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Path]) -> ModelChoice:
     """The bundle to use. `demo` makes the demo's; it is called only when nothing else is there.
 
-    A folder that the user named is taken as it is: whoever opens it says what is wrong with it.
+    A folder that the user named is taken as it is: whoever opens it says what is wrong with it. So
+    is one of the models folder by its name.
     """
     if option is not None:
-        return ModelChoice(option)
+        return ModelChoice(_named(option))
+    used = used_bundle(settings)
+    return ModelChoice(demo(), is_demo=True) if used is None else ModelChoice(used)
+
+
+def used_bundle(settings: Settings) -> Path | None:
+    """The bundle that is used where none is named; None for the demo."""
     if settings.model_dir:
-        return ModelChoice(typed_path(settings.model_dir))
-    if is_bundle(DEFAULT_OUT) or former(DEFAULT_OUT):
-        return ModelChoice(DEFAULT_OUT)
-    return ModelChoice(demo(), is_demo=True)
+        return _named(typed_path(settings.model_dir))
+    return DEFAULT_OUT if is_bundle(DEFAULT_OUT) or former(DEFAULT_OUT) else None
+
+
+def _named(path: Path) -> Path:
+    """The folder that a user meant: a plain word that no folder here has is a model's name."""
+    from q35chat.bundle.library import by_name
+
+    if path.name != str(path) or path.exists():
+        return path
+    return by_name(path.name) or path
 
 
 def choice_of(

@@ -76,7 +76,8 @@ ModelDir = Annotated[
         "--model-dir",
         "-m",
         parser=path,
-        help="The bundle to use. Default: out/ where that is one, else the demo.",
+        help="The bundle to use: a folder, or a name of `models list`. Default: out/ where that is "
+        "one, else the demo.",
     ),
 ]
 Endpoint = Annotated[

@@ -60,6 +60,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "ctrl+l", "sessions", when="idle"),
     Command("thinking", "Thinking", "Off, on, or on with a budget of tokens",
             CONVERSATION, "ctrl+t", "think", "off|on|N", when="chat"),
+    Command("model", "Model", "Let another model answer from now on, in this chat",
+            CONVERSATION, "", "model", "NAME", when="idle"),
     Command("persona", "Persona", "Go on as a persona of the settings file says: system prompt, "
             "sampling, thinking", CONVERSATION, "", "persona", "NAME", when="chat"),
     Command("attach", "Attach a picture or a file", "Choose one with a preview; of a text or a PDF "

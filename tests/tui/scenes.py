@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from q35chat.chat.service import ModelInfo
+from q35chat.chat.service import ModelEntry, ModelInfo
 from q35chat.chat.values import DEFAULTS, Persona
 from q35chat.errors import BundleError, RuntimeFailure
 from q35chat.tui.chat import running_turn
@@ -26,6 +26,7 @@ from q35chat.tui.screens.chat import Opening
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import (
     ADDED,
+    MODEL,
     Gate,
     Reply,
     ScriptedWorkspace,
@@ -312,6 +313,22 @@ def with_personas(_: Gate) -> ScriptedWorkspace:
 async def personas(chat: Chat, _: Gate) -> None:
     await chat.press(*"/persona", "enter")
     await chat.see("● default")
+
+
+def with_models(_: Gate) -> ScriptedWorkspace:
+    workspace = ScriptedWorkspace()
+    facts = "cpu · int4 · 2,048 slots · 620.0 MiB"
+    workspace.models = lambda: (
+        ModelEntry("out", Path("out"), MODEL.name, f"{MODEL.name} · {facts}"),
+        ModelEntry("qwen-4b", Path("4b"), "Qwen3.5-4B", f"Qwen3.5-4B · {facts}"),
+    )
+    return workspace
+
+
+@scene(with_models)
+async def models(chat: Chat, _: Gate) -> None:
+    await chat.press(*"/model", "enter")
+    await chat.see("● out")
 
 
 @scene()

@@ -233,7 +233,8 @@ async def test_one_turn_that_fills_the_capacity_is_offered_no_summary_that_canno
 async def test_a_chat_of_a_larger_model_says_by_how_much_it_is_over() -> None:
     async with opened(ScriptedWorkspace(info=replace(MODEL, capacity=512))) as chat:
         await open_long(chat, 1_700)
-        await chat.see("1,188 over 512")
+        await chat.until(lambda: "1,188 over 512" in chat.text)
+        await chat.see("This chat holds 1,188 slots more than the 512 of this model")
         await chat.write("and then?")
         await chat.see("what was said before is 1,188 over the 512 of this model")
 

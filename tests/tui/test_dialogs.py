@@ -260,7 +260,7 @@ async def test_no_palette_without_commands_opens_over_a_dialog(chat: Chat) -> No
 async def test_the_open_chat_can_be_deleted_and_a_new_one_takes_its_place(chat: Chat) -> None:
     await list_of_chats(chat)
     await chat.press(*"the open", "delete")
-    await chat.see("A new chat takes its place.")
+    await chat.see("Delete “the open one”?")
     gone = chat.conversation
     await chat.press("y")
     await chat.until(lambda: chat.screen.session.available not in {None, gone})

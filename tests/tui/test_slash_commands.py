@@ -24,6 +24,7 @@ SAYS: dict[str, tuple[str, str]] = {
     "new": (_LOADING, "q35chat · New chat"),
     "sessions": (_LOADING, "Search titles and texts"),
     "think": (_LOADING, "Thinking on"),
+    "model": (_LOADING, "No models; none is there, F9 exports one"),
     "persona": (_LOADING, "none is there"),
     "file": ("Attach a picture or a file", "Attach a picture or a file"),
     "image": ("Attach a picture", "Attach a picture"),

@@ -6,11 +6,12 @@ A dialog is imported when it is first opened: the first paint must not wait for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from q35chat.chat.service import ModelEntry
 from q35chat.chat.values import DEFAULTS, Persona, Turn
 from q35chat.errors import PictureError, Q35Error
 from q35chat.tui.application import Application
@@ -115,6 +116,35 @@ class ChatActions:
         words = thinking_words(self.session)
         when = " from the next answer on" if self.session.running else ""
         self.host.say(f"{words[0].upper()}{words[1:]}{when}", about="thinking")
+
+    async def do_model(self, argument: str) -> None:
+        """Let another model answer, the named one or one of a list."""
+
+        def listed(found: Sequence[ModelEntry]) -> None:
+            entries = {entry.name: entry for entry in found}
+            if argument in entries:
+                self.loader.switch(entries[argument])
+            elif argument or not entries:
+                known = ", ".join(entries) or "none"
+                what = f"There is no model “{one_line(argument, 40)}”" if argument else "No models"
+                self.host.say(f"{what}; {known} is there, F9 exports one", "error")
+            else:
+                self._choose_model(entries)
+
+        self.host.background("models", self.session.workspace.models, listed)
+
+    def _choose_model(self, entries: Mapping[str, ModelEntry]) -> None:
+        from q35chat.tui.screens.choice import ChoiceScreen, Item  # noqa: PLC0415
+
+        def chosen(name: str | None) -> None:
+            if name is not None and self._can("model"):
+                self.loader.switch(entries[name])
+
+        model = self.session.model
+        now = "" if model is None else model.name
+        items = [Item(it.name, it.facts, it.model == now) for it in entries.values()]
+        dialog = ChoiceScreen("Model", items, "Enter lets it answer from now on · Esc closes")
+        self.application().push_screen(dialog, chosen)
 
     async def do_persona(self, argument: str) -> None:
         """Go on as a persona says, the named one or one of a list."""

@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from q35chat.chat.conversation import Conversation
+from q35chat.chat.service import ModelEntry
 from q35chat.errors import Q35Error
 from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.session import Session
-from q35chat.tui.text import cause
+from q35chat.tui.text import cause, one_line
 from q35chat.tui.widgets.panel import Panel, Way
 from q35chat.tui.widgets.transcript import Transcript
 from q35chat.tui.workers import attempt
@@ -39,6 +41,7 @@ class Loader:
     host: Host
     send_queued: Callable[[], Awaitable[None]]
     _told: str = field(default="", init=False)
+    _switched: bool = field(default=False, init=False)
 
     def load(self, stored: str | None) -> None:
         """Load the model, then open a stored conversation or a new one."""
@@ -63,11 +66,17 @@ class Loader:
 
     def use(self, made: Made) -> None:
         """Let the model of a bundle answer from now on; where it cannot, the present one stays."""
-        work = partial(self._over, partial(self.session.workspace.use, made.folder))
-        title = f"{made.model} could not be opened; the present model stays"
-        then = f"{made.model} answers from now on · next time: {made.command}"
-        again = Way("Try again", partial(self.use, made))
-        self._load(work, title, (again,), then, stays=True)
+        self._use(made.folder, made.model, f" · next time: {made.command}")
+
+    def switch(self, entry: ModelEntry) -> None:
+        """The same with a bundle that is there already."""
+        self._use(entry.folder, entry.name)
+
+    def _use(self, folder: Path, name: str, advice: str = "") -> None:
+        work = partial(self._over, partial(self.session.workspace.use, folder))
+        title = f"{name} could not be opened; the present model stays"
+        again = Way("Try again", partial(self._use, folder, name, advice))
+        self._load(work, title, (again,), f"{name} answers from now on{advice}", stays=True)
 
     def _stored(self, stored: str | None) -> Conversation:
         """A stored conversation, or a new one. For a worker thread, like `_over`."""
@@ -134,6 +143,7 @@ class Loader:
         self.draft.pictures.read()
         self.session.warn(panel=self.panel.display)
         self.host.refresh()
+        self._tell_of_the_model()
         message = self.session.workspace.message
         if message and message != self._told:
             self._told = message
@@ -141,6 +151,15 @@ class Loader:
         self.count_earlier()
         self.draft.forecast_soon()
         await self.send_queued()
+
+    def _tell_of_the_model(self) -> None:
+        """Say who wrote the last answer, where that was another model."""
+        steps, model = self.session.steps, self.session.model
+        before = steps[-1].model if steps else ""
+        if model is not None and before and before != model.name and not self._switched:
+            names = one_line(before, 40), one_line(model.name, 40)
+            self.host.say(f"{names[0]} wrote the last answer; {names[1]} writes the next")
+        self._switched = False
 
     def _load(
         self,
@@ -177,6 +196,7 @@ class Loader:
             await failed(found)
             self.host.refresh()
             return
+        self._switched = bool(then)
         await self.show(found)
         if then:
             self.host.say(then)

@@ -16,7 +16,7 @@ from q35chat.chat.service import ModelInfo, Step
 from q35chat.chat.workspace import Workspace
 from q35chat.tui.chat.meter import WARN_AT, Meter
 from q35chat.tui.chat.running_turn import Batch, RunningTurn, pacer_for
-from q35chat.tui.text import count
+from q35chat.tui.text import count, slots
 
 State = Literal["loading", "ready", "running", "stopping", "failed"]
 """`loading`: a model or another chat is on its way, the one on screen stays. `ready`: a
@@ -143,6 +143,9 @@ class Session:
         capacity = self.meter.capacity
         if panel:
             self.notice = NoticeText()
+        elif capacity.over and not capacity.turn:
+            more = f"{slots(capacity.over)} more than the {count(capacity.total)} of this model"
+            self.notice = NoticeText(f"This chat holds {more} · /drop leaves out the oldest turns")
         elif capacity.total and capacity.used >= WARN_AT * capacity.total:
             share = f"{capacity.used / capacity.total:.0%}"
             text = f"{share} of the capacity is used · {count(capacity.free)} slots are left"
