@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events, on
@@ -30,6 +31,9 @@ from q35chat.tui.widgets.chips import Chip, Chips, Waiting
 from q35chat.tui.widgets.containers import FittingLine
 from q35chat.tui.widgets.editor import Editor
 from q35chat.tui.widgets.key_order import LatestQuery
+
+if TYPE_CHECKING:
+    from q35chat.tui.chat.file_search import FileSearch
 
 Contents = tuple[str, tuple[Waiting, ...]]
 """A text and its pictures."""
@@ -152,6 +156,7 @@ class Composer(Vertical):
         self._latest = LatestQuery()
         self._seen = ""
         self._suggesting = False
+        self._search: FileSearch | None = None
 
     def compose(self) -> ComposeResult:
         """Suggestions, pictures, text, status."""
@@ -307,10 +312,36 @@ class Composer(Vertical):
             self._suggesting = True
             question = self._latest.ask(word)
 
+            search = self._file_search()
+
             def work() -> None:
-                self.call_later(self._offer_paths, question, listing(word, Path.cwd()))
+                found = listing(word, search.folder)
+                named = {choice.label for choice in found}
+                more = search.choices(word, _ROWS)
+                found += tuple(choice for choice in more if choice.label not in named)
+                self.call_later(self._offer_paths, question, found[:_ROWS])
 
             self.run_worker(work, thread=True, exclusive=True, group="paths")
+            if word and search.old:
+                self.run_worker(self._walk, thread=True, exclusive=True, group="files")
+
+    def _file_search(self) -> FileSearch:
+        """The search below the current folder; loaded with the first path that is completed."""
+        from q35chat.tui.chat.file_search import FileSearch  # noqa: PLC0415
+
+        if self._search is None:
+            self._search = FileSearch(Path.cwd())
+        return self._search
+
+    def _walk(self) -> None:
+        self._file_search().walk()
+        self.call_later(self._ask_again)
+
+    def _ask_again(self) -> None:
+        """Suggest once more for the path that is being written: more files are known now."""
+        if self._latest.asked is not None:
+            self._latest.forget()
+            self._suggest()
 
     def _offer_paths(self, question: int, choices: tuple[Choice, ...]) -> None:
         if self._latest.is_newest(question):

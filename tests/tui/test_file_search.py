@@ -1,0 +1,68 @@
+"""Files are found by parts of their names after an @."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from q35chat.tui.chat.file_search import FileSearch, best
+from tests.tui.support import Chat
+
+
+def tree(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("text", "utf-8")
+
+
+def found(folder: Path, word: str) -> list[str]:
+    search = FileSearch(folder)
+    search.walk()
+    return [choice.label for choice in search.choices(word, 8)]
+
+
+def test_a_file_is_found_anywhere_below_by_letters_in_their_order(tmp_path: Path) -> None:
+    tree(tmp_path, "src/app/composer.py", "docs/compare.md", "a/b/c/other.txt")
+    assert found(tmp_path, "compo") == ["src/app/composer.py"]
+    assert found(tmp_path, "srcomp") == ["src/app/composer.py"]
+    assert found(tmp_path, "zzz") == []
+    assert found(tmp_path, "/etc") == []
+
+
+def test_names_that_begin_with_the_word_come_before_those_that_hold_it(tmp_path: Path) -> None:
+    names = ("x/my_test.py", "test/other.py", "deep/down/test.py", "t/e/s/t.md")
+    assert best(names, "test") == [
+        "deep/down/test.py",
+        "x/my_test.py",
+        "test/other.py",
+        "t/e/s/t.md",
+    ]
+
+
+def test_what_is_ignored_hidden_or_binary_is_not_found(tmp_path: Path) -> None:
+    tree(tmp_path, "kept.py", "build/made.py", "sub/secret.py", "sub/kept_too.py", ".git/kept.py")
+    (tmp_path / ".gitignore").write_text("build/\n", "utf-8")
+    (tmp_path / "sub" / ".gitignore").write_text("secret*\n", "utf-8")
+    (tmp_path / "kept.bin").write_bytes(b"\0\1")
+    assert found(tmp_path, "e") == ["kept.py", "sub/kept_too.py"]
+
+
+def test_the_tree_is_walked_again_when_that_was_long_ago(tmp_path: Path) -> None:
+    now = [0.0]
+    search = FileSearch(tmp_path, clock=lambda: now[0])
+    assert search.old
+    search.walk()
+    assert not search.old
+    now[0] = 61.0
+    assert search.old
+
+
+async def test_a_file_deep_below_is_offered_once_the_tree_is_known(
+    chat: Chat, tmp_path: Path
+) -> None:
+    tree(tmp_path, "deep/down/below/needle.md")
+    await chat.press(*"@needle")
+    await chat.see("› deep/down/below/needle.md")
+    await chat.press("tab")
+    await chat.until(lambda: bool(chat.screen.composer.chips.files))
+    assert chat.screen.composer.chips.files[0].name == "needle.md"
