@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +25,7 @@ from textual.worker import WorkerFailed
 
 from q35chat.chat.workspace import Workspace
 from q35chat.errors import ScreenError
-from q35chat.tui import clipboard_reading, garbage
+from q35chat.tui import clipboard_reading, garbage, notices
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.clipboard import Copied, copy
 from q35chat.tui.clipboard_reading import Held
@@ -54,6 +55,7 @@ _CHAT_STYLES: Final = sorted([*_HERE.glob("widgets/*.tcss"), _HERE / "screens/ch
 # What a handler meets whose screen, or its part, has been taken down.
 _GONE: Final = (NoMatches, NoScreen, ScreenStackError)
 _ANSWERS_S: Final = 0.5
+_TWICE_S: Final = 2.0
 _DIALOG_STYLES: Final = (_HERE / "screens/dialogs.tcss", _HERE / "screens/setup.tcss")
 
 
@@ -92,6 +94,8 @@ class ChatApp(App[None]):
         self.keymap = read_keymap(preferences.keys)
         self.exporter = exporter
         self.failure: BaseException | None = None
+        self._last_interrupt = -_TWICE_S
+        self._window = ""
         self._chat = ChatScreen(workspace, opening, drafts)
         for theme in HOUSE_THEMES:
             self.register_theme(theme)
@@ -207,6 +211,24 @@ class ChatApp(App[None]):
         self._clipboard = text
         self.copy(text, "the selection")
 
+    def name_window(self, text: str) -> None:
+        """Show a text as the title of the terminal's window."""
+        if text != self._window and self._driver is not None:
+            self._driver.write(notices.title(text) if self._window else
+                               f"{notices.KEEP_TITLE}{notices.title(text)}")  # fmt: skip
+            self._window = text
+
+    def tell(self, text: str) -> None:
+        """Say that something is done, where the window has not the focus and the user wants it."""
+        if self._driver is not None and not self.app_focus and self.preferences.notify:
+            self._driver.write(notices.notice(text, os.environ))
+
+    def bring_back_title(self) -> None:
+        """The window has the title that it had, once the application has ended."""
+        if self._window and sys.__stderr__ is not None:
+            sys.__stderr__.write(notices.BRING_BACK_TITLE)
+            sys.__stderr__.flush()
+
     def read_clipboard(self, then: Callable[[Held | None], None]) -> None:
         """Ask the desktop, else the terminal, for what its clipboard holds."""
 
@@ -253,8 +275,14 @@ class ChatApp(App[None]):
             self.push_screen(Palette())
 
     def action_help_quit(self) -> None:
-        """Ctrl+C without a selection."""
-        self.notify("Ctrl+Q quits, Esc stops an answer", markup=False)
+        """Ctrl+C without a selection: a second one, where nothing is written, leaves."""
+        before, self._last_interrupt = self._last_interrupt, time.monotonic()
+        empty = self._chat.is_mounted and self._chat.composer.empty
+        if empty and self._last_interrupt - before < _TWICE_S:
+            self.call_later(self.action_quit)
+            return
+        ways = "Ctrl+C again or Ctrl+Q leaves" if empty else "Ctrl+Q leaves"
+        self.notify(f"{ways}, Esc stops an answer", markup=False)
 
 
 def run(
@@ -288,6 +316,7 @@ def run(
 
     with apart(log_path(), lambda screen: PictureFile(screen, display)):
         asyncio.run(_run(app))
+        app.bring_back_title()
     if app.failure is not None:
         what = one_line(f"{type(app.failure).__name__}: {app.failure}", 200)
         raise ScreenError(

@@ -38,6 +38,12 @@ class Application(Protocol):
     def copy(self, text: str, what: str) -> None:
         """Copy a text, and say of `what` it was."""
 
+    def name_window(self, text: str) -> None:
+        """Show a text as the title of the terminal's window."""
+
+    def tell(self, text: str) -> None:
+        """Say that something is done, where the user looks elsewhere."""
+
     def read_clipboard(self, then: Callable[[Held | None], None]) -> None:
         """Give `then` what the clipboard holds, None where nobody can tell."""
 

@@ -104,7 +104,7 @@ COMPOSER_KEYS: Final[tuple[tuple[str, str], ...]] = (
     ("@", "Complete a path; pictures, texts and PDFs become attachments"),
     ("/", "Complete a command"),
     ("backspace", "In an empty message: remove the last attachment"),
-    ("ctrl+c", "Copy the selection; never clears, never quits"),
+    ("ctrl+c", "Copy the selection; never clears. Twice in an empty message: leave, like Ctrl+D"),
     ("ctrl+v", "Paste what the clipboard holds; a picture becomes an attachment"),
 )
 

@@ -25,6 +25,8 @@ _TEMPLATE: Final = """\
 theme = {theme}
 # {choices}
 pictures = {pictures}
+# whether the terminal tells of a long answer that is complete while you look elsewhere
+notify = {notify}
 
 # Other keys for a command, named as F1 shows it behind the slash: regenerate = "f9"
 [keys]
@@ -39,6 +41,7 @@ class Preferences:
     pictures: GraphicsPreference = "auto"
     keys: dict[str, str] = field(default_factory=dict)
     problem: str = ""
+    notify: bool = True
 
 
 def preferences_path() -> Path:
@@ -62,15 +65,18 @@ def load_preferences(path: Path) -> Preferences:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         return _unread(path, error)
+    notify = document.get("notify", True)
     theme, keys = document.get("theme", DEFAULT_THEME), document.get("keys", {})
     pictures = _preference(document.get("pictures", "auto"))
     texts = isinstance(keys, dict) and all(isinstance(value, str) for value in keys.values())
-    if not (isinstance(theme, str) and pictures is not None and texts):
+    sound = isinstance(theme, str) and isinstance(notify, bool)
+    if not (sound and pictures is not None and texts):
         choices = ", ".join(GRAPHICS_PREFERENCES)
         return Preferences(
-            problem=f"{path}: theme must be text, pictures one of {choices}, keys a table of texts"
+            problem=f"{path}: theme must be text, pictures one of {choices}, notify true or false, "
+            "keys a table of texts"
         )
-    return Preferences(theme, pictures, keys)
+    return Preferences(theme, pictures, keys, notify=notify)
 
 
 def _unread(path: Path, error: Exception) -> Preferences:
@@ -104,6 +110,7 @@ def save_preferences(path: Path, preferences: Preferences) -> None:
         theme=_quoted(preferences.theme),
         choices=", ".join(GRAPHICS_PREFERENCES),
         pictures=_quoted(preferences.pictures),
+        notify="true" if preferences.notify else "false",
         keys=keys,
     )
     replace_file(path, text)

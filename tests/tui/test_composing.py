@@ -251,6 +251,21 @@ async def test_control_c_never_clears_and_never_quits(chat: Chat) -> None:
     assert chat.app.is_running
 
 
+async def test_in_an_empty_message_control_c_twice_and_control_d_leave() -> None:
+    async with opened() as chat:
+        await chat.press("ctrl+c")
+        await chat.hear("Ctrl+C again or Ctrl+Q leaves")
+        assert chat.app.is_running
+        await chat.press("ctrl+c")
+        await chat.until(lambda: not chat.app.is_running)
+    async with opened() as chat:
+        await chat.press("x", "left", "ctrl+d")
+        assert chat.written == ""
+        assert chat.app.is_running
+        await chat.press("ctrl+d")
+        await chat.until(lambda: not chat.app.is_running)
+
+
 async def test_the_real_cursor_stands_where_the_text_ends(chat: Chat) -> None:
     await chat.write("中文")
     editor = chat.screen.composer.editor

@@ -18,10 +18,12 @@ from q35chat.tui.application import Application
 from q35chat.tui.chat.draft import Draft
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.loading import Loader
+from q35chat.tui.chat.running_turn import RunningTurn
 from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.view import obstacle, thinking_words
 from q35chat.tui.commands import BY_ID
 from q35chat.tui.markdown.source import CodeBlock, conversation_markdown, numbered_blocks
+from q35chat.tui.notices import LONG_S
 from q35chat.tui.text import count, one_line
 from q35chat.tui.widgets.messages import Severity
 from q35chat.tui.widgets.transcript import Transcript
@@ -353,9 +355,13 @@ class ChatActions:
         self._quitting = ConfirmScreen(question, "What is written so far is kept.", "Stop and quit")
         self.application().push_screen(self._quitting, answered)
 
-    def turn_ended(self) -> None:
-        """Who is being asked about a running answer is asked about none: their word still counts,
-        and a key meant for the question never reaches the message behind it."""
+    def turn_ended(self, turn: RunningTurn) -> None:
+        """A long answer is worth a notice. Who is being asked about a running answer is asked about
+        none: their word still counts, and a key meant for the question never reaches the message
+        behind it."""
+        if turn.spent_s >= LONG_S:
+            end = "failed" if turn.error is not None else "is complete"
+            self.application().tell(f"q35chat: the answer {end}")
         if self._quitting is not None:
             self._quitting.ask_instead(
                 "The answer has ended meanwhile. Quit?", "Everything is saved.", "Quit"

@@ -94,7 +94,7 @@ class Recovery:
             )
             label = f"Attach its beginning ({part.part}, {slots(part.slots)})"
             ways.append(Way(label, partial(self._attach_part, part)))
-        if self.session.steps:
+        if self.session.steps and file.slots < conversation.model.capacity - _LEAST_ANSWER:
             ways.append(self._new_way())
         await self.panel.show(
             "warning", "This file does not fit", f"{file.name} takes {over}", tuple(ways)

@@ -95,10 +95,16 @@ class RunningTurn:
         self._pacer = pacer or Pacer()
         self._queue: deque[Event | Exception | None] = deque()
         self._consumed = False
+        self._began = time.monotonic()
         self._thinking_since = 0.0
         self.thinking_s = 0.0
         self.finished: Finished | None = None
         self.error: Exception | None = None
+
+    @property
+    def spent_s(self) -> float:
+        """How long it has been, in seconds."""
+        return time.monotonic() - self._began
 
     def consume(self) -> None:
         """Run the turn to its end; for a worker thread. Errors become part of the stream."""

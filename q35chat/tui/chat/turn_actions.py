@@ -53,7 +53,7 @@ class TurnActions:
     host: Host
     every: Callable[[float, Callable[[], None]], Timer]
     spawn: Callable[[Coroutine[None, None, None]], object]
-    on_end: Callable[[], None]
+    on_end: Callable[[RunningTurn], None]
     _timer: Timer | None = field(default=None, init=False)
 
     # -- a turn from its beginning to its end
@@ -102,7 +102,7 @@ class TurnActions:
         session.end()
         if conversation is None:
             return
-        self.on_end()
+        self.on_end(turn)
         following, session.follow_up = session.follow_up, None
         if following is not None and turn.finished and turn.finished.reason != "cancelled":
             await self.loader.show(following)

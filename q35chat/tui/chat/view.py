@@ -28,6 +28,14 @@ def model_state(session: Session) -> str:
     return _NO_MODEL if session.state == "failed" else _LOADING
 
 
+def window_title(session: Session) -> str:
+    """The chat, and that it is being answered, for the title of the window."""
+    conversation = session.conversation
+    title = conversation.title if conversation is not None else ""
+    sign = "● " if session.running else ""
+    return f"{sign}{title or 'q35chat'}"
+
+
 def busy(session: Session) -> str:
     """What has to end before something else can begin; empty where nothing has."""
     if session.loading:

@@ -30,7 +30,7 @@ from q35chat.tui.chat.loading import Loader
 from q35chat.tui.chat.recovery import Recovery
 from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.turn_actions import TurnActions
-from q35chat.tui.chat.view import hints, model_state, obstacle, status
+from q35chat.tui.chat.view import hints, model_state, obstacle, status, window_title
 from q35chat.tui.commands import BY_ID, panel_bindings, screen_bindings
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
@@ -213,6 +213,7 @@ class ChatScreen(Screen[None]):
         bar, foot = self.query_one(TitleBar), self.query_one(Hints)
         bar.title = conversation.title if conversation is not None else ""
         bar.state = model_state(session)
+        application(self).name_window(window_title(session))
         reading = session.meter.reading()
         self.query_one(MeterLine).reading = reading
         self.query_one(Meters).reading = reading

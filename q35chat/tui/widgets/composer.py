@@ -290,6 +290,11 @@ class Composer(Vertical):
         if self.chips.chips:
             self._drop(self.chips.chips[-1])
 
+    def ended_empty(self) -> None:
+        """Ctrl+D in an empty message leaves."""
+        if self.empty:
+            self.app.call_later(self.app.action_quit)
+
     @on(Chip.Removed)
     def _chip_removed(self, event: Chip.Removed) -> None:
         event.stop()

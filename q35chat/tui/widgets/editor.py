@@ -88,6 +88,9 @@ class Owner(Protocol):
     def backspaced_empty(self) -> None:
         """Backspace in an empty box."""
 
+    def ended_empty(self) -> None:
+        """Ctrl+D in an empty box, which ends a line of input."""
+
     def attach(self, paths: tuple[Path, ...]) -> None:
         """A paste, or a word that was typed, named picture files."""
 
@@ -265,6 +268,14 @@ class Editor(TextField):
         result = self._replace_via_keyboard(text, *where)
         if result is not None:
             self.move_cursor(result.end_location)
+
+    def action_delete_right(self) -> None:
+        """Delete the character after the cursor; in an empty box there is nothing to end but the
+        program."""
+        if self.text:
+            super().action_delete_right()
+        else:
+            self._owner.ended_empty()
 
     def action_delete_left(self) -> None:
         """Delete backwards; a folded paste goes as one."""

@@ -1,0 +1,30 @@
+"""What the terminal's window is told: its title, and that something is done while nobody looks.
+
+Makes the sequences; knows no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from q35chat.tui.text import one_line
+
+LONG_S = 10.0
+"""An answer that took so long is worth a notice."""
+KEEP_TITLE, BRING_BACK_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+"""The terminal keeps the title that it had, and shows it again."""
+_WIDEST = 80
+
+
+def title(text: str) -> str:
+    """Names the window (OSC 2)."""
+    return f"\x1b]2;{one_line(text, _WIDEST)}\x07"
+
+
+def notice(text: str, environment: Mapping[str, str]) -> str:
+    """A notification of the desktop (OSC 9), passed through tmux, and the bell, which is what
+    terminals without notifications have."""
+    sequence = f"\x1b]9;{one_line(text, _WIDEST)}\x07"
+    if "TMUX" in environment:
+        sequence = "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+    return f"{sequence}\x07"
