@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ class ChatEngine:
         self.vocabulary = vocabulary
         self._grammars = SchemaGrammars(parts.tokenizer, parts.stop_ids, parts.decoder.vocab_size)
         self.sampling_defaults = sampling
+        self._schema: Mapping[str, Any] | None = None
 
     @classmethod
     def open(
@@ -143,6 +145,13 @@ class ChatEngine:
         """A constraint of one answer to JSON of this `schema`. Raises UsageError."""
         return self._grammars.constraint(schema)
 
+    def obeying(self, schema: Mapping[str, Any]) -> ChatEngine:
+        """The same model, which answers with JSON of this `schema`. Raises UsageError."""
+        self.constraint(schema)
+        same = copy(self)
+        same._schema = schema
+        return same
+
     @property
     def slots_used(self) -> int:
         """Slots that the state holds; during a run that of a moment."""
@@ -169,7 +178,9 @@ class ChatEngine:
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
     ) -> Iterator[Event]:
         """The events of a turn, computed as consumed, as `ChatBackend` says."""
-        return self.answer(self.prompt(turns, settings), settings, should_stop)
+        wanted = None if self._schema is None else self.constraint(self._schema)
+        options = TurnOptions(constraint=wanted)
+        return self.answer(self.prompt(turns, settings), settings, should_stop, options)
 
     def answer(
         self,

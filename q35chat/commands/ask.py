@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,6 +85,14 @@ class AskOptions(opt.AnswererOptions):
     preserve_thinking: opt.PreserveThinking = None
     max_new_tokens: opt.MaxNewTokens = None
     stop: opt.Stop = None
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            parser=opt.path,
+            metavar="<path>",
+            help="Answer with JSON that obeys the JSON schema in this file.",
+        ),
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False
     continues: opt.Continues = False
@@ -108,10 +117,12 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     from q35chat.commands import model as models
     from q35chat.commands.personas import check_persona
     from q35chat.commands.render import JsonRenderer, StreamRenderer, show_turn, stats_lines
+    from q35chat.commands.schema import obeying, read_schema
     from q35chat.commands.streaming import call_in_worker
     from q35chat.settings import load_settings
 
     prompt = _checked_prompt(options, console)
+    schema = None if options.schema is None else read_schema(options.schema)
     store, kept_in = _place(options, console)
     settings = load_settings()
     check_persona(options.persona, settings)
@@ -120,6 +131,8 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     with StatusLine(console).showing("loading the model"):
         model = call_in_worker(loader)
     load_ms = (perf_counter() - started) * 1000
+    if schema is not None:
+        model = obeying(model, schema)
     conversation = _conversation(store, kept_in, model, settings, options.persona)
     if store is not None and store.damaged_chat:
         console.note(store.damaged_chat)
