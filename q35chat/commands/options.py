@@ -86,7 +86,7 @@ Endpoint = Annotated[
         "--endpoint",
         metavar="URL|NAME",
         help="Ask this server instead of a bundle, by OpenAI's protocol: http://HOST:8000/v1, or "
-        "the name of an [endpoint.NAME] in the settings. What you write is sent there.",
+        "the name of an \\[endpoint.NAME] in the settings. What you write is sent there.",
     ),
 ]
 RemoteModel = Annotated[
@@ -179,7 +179,7 @@ Persona = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Begin as [persona.NAME] of the settings says: system prompt, sampling, thinking.",
+        help="Begin as this persona of the settings says: system prompt, sampling, thinking.",
     ),
 ]
 MaxNewTokens = Annotated[

@@ -236,7 +236,10 @@ async def test_a_chat_of_a_larger_model_says_by_how_much_it_is_over() -> None:
         await chat.until(lambda: "1,188 over 512" in chat.text)
         await chat.see("This chat holds 1,188 slots more than the 512 of this model")
         await chat.write("and then?")
-        await chat.see("what was said before is 1,188 over the 512 of this model")
+        await chat.until(lambda: chat.screen.draft.forecast is not None)
+        assert chat.screen.draft.forecast is not None
+        said = "what was said before is 1,188 over the 512 of this model"
+        assert said in chat.screen.draft.forecast.reason
 
 
 async def test_the_beginning_of_a_command_is_no_turn(chat: Chat) -> None:

@@ -9,6 +9,7 @@ import pytest
 from q35chat.tui.chat import running_turn
 from q35chat.tui.notices import notice, title
 from q35chat.tui.preferences import Preferences
+from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
 
@@ -41,12 +42,17 @@ async def test_a_long_answer_is_told_of_where_nobody_looks_and_that_is_wanted(
     spent: float, focused: bool, wanted: bool, told: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    async with opened(preferences=Preferences(notify=wanted)) as chat:
+    gate = Gate()
+    workspace = ScriptedWorkspace([Reply(gate=gate)])
+    async with opened(workspace, preferences=Preferences(notify=wanted)) as chat:
         written = listen(chat)
-        chat.app.app_focus = focused
         now = iter([0.0])
         clock = SimpleNamespace(monotonic=lambda: next(now, spent))
         monkeypatch.setattr(running_turn, "time", clock)
-        await chat.ask("hello")
+        await chat.send("hello")
+        await chat.until(lambda: chat.screen.session.running)
+        chat.app.app_focus = focused  # a key says that it has the focus
+        gate.open()
+        await chat.idle()
         notices = [text for text in written if "is complete" in text]
         assert len(notices) == told
