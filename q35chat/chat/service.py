@@ -39,7 +39,8 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model that could answer: its name, its folder, and what is known of it in words."""
+    """A model that could answer: its name, its folder or its table in the settings, and what is
+    known of it in words."""
 
     name: str
     folder: Path

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -181,9 +181,15 @@ def stored_workspace(
 
     own: dict[str, SamplingSettings] = {}
 
+    servers = {_table(name): name for name in settings.endpoint}
+
     def load_bundle(folder: Path) -> tuple[ChatBackend, ChatSettings]:
         from q35chat.bundle.foreign import open_bundle
 
+        if folder in servers:
+            plain: dict[str, Any] = {one.name: one.default for one in fields(opt.ModelOptions)}
+            plain["max_image_tokens"] = options.max_image_tokens
+            return load(replace(options, endpoint=servers[folder], model=None, **plain))
         here = replace(options, model_dir=folder, endpoint=None, model=None)
         if open_bundle(folder, check="names").manifest.target == "cpu":
             return load(replace(here, npu=DEFAULT_NPU))
@@ -206,10 +212,21 @@ def stored_workspace(
     def personas() -> Sequence[Persona]:
         return [default(), *personas_of(settings)]
 
-    return Workspace(store, lambda: load(options), load_bundle, personas=personas, models=_models)
+    return Workspace(
+        store,
+        lambda: load(options),
+        load_bundle,
+        personas=personas,
+        models=lambda: _models(settings),
+    )
 
 
-def _models() -> Sequence[ModelEntry]:
+def _table(name: str) -> Path:
+    """What stands for a server of the settings where a bundle has its folder."""
+    return Path(f"[endpoint.{name}]")
+
+
+def _models(settings: Settings) -> Sequence[ModelEntry]:
     from q35chat.bundle.library import installed
     from q35chat.chat.service import ModelEntry
     from q35chat.text import pluralise, readable_size
@@ -223,6 +240,9 @@ def _models() -> Sequence[ModelEntry]:
             f"{readable_size(it.size)}",
         )
         for it in installed()
+    ] + [
+        ModelEntry(name, _table(name), entry.model or name, f"server · {entry.url}")
+        for name, entry in settings.endpoint.items()
     ]
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from q35chat.cli import run
+from q35chat.commands.chat import ChatOptions, stored_workspace
 from q35chat.endpoint import choice
 from q35chat.errors import UsageError
-from q35chat.settings import settings_path
+from q35chat.settings import EndpointEntry, Settings, settings_path
+from q35chat.store import Store
 from tests.doubles.fake_vllm import FakeVllm
 
 Capture = pytest.CaptureFixture[str]
@@ -124,6 +126,19 @@ def test_an_address_is_read_as_clients_of_the_protocol_read_it(
 ) -> None:
     address = choice.read_address(text)
     assert (address.base, address.root) == (base, root)
+
+
+def test_a_server_of_the_settings_is_in_the_list_of_models_and_takes_over(tmp_path: Path) -> None:
+    fake = FakeVllm()
+    with fake.serving() as server, Store(tmp_path / "kept") as store:
+        settings = Settings(endpoint={"cluster": EndpointEntry(server.address.base)})
+        options = ChatOptions(threads=2, max_image_tokens=64)
+        workspace = stored_workspace(store, options, settings, lambda _: None)
+        (entry,) = [one for one in workspace.models() if one.name == "cluster"]
+        assert entry.facts == f"server · {server.address.base}"
+        workspace.use(entry.folder)
+        assert workspace.model.remote == server.address.base
+        assert workspace.new().settings().max_image_tokens == 64
 
 
 def test_a_key_that_is_none_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
