@@ -310,6 +310,18 @@ def test_the_head_is_loaded_only_where_it_may_be_used(
     assert ("mtp.onnx" in model.opened) == (speculate in ("auto", "mtp"))
 
 
+@pytest.mark.parametrize(("speculate", "guesses"), [("auto", False), ("lookup", True)])
+def test_a_mixture_of_experts_guesses_only_where_it_is_asked_to(
+    processor: Path, speculate: Speculate, guesses: bool
+) -> None:
+    model = ChatModel(processor, can_try=True, speculate=speculate, with_head=True, experts=8)
+    repeated = model.ids("over and over and ") * 8
+    model.say([user("again")], *repeated)
+    usage = model.finish([user("again")], LONGER).usage
+    assert "mtp.onnx" not in model.opened
+    assert (usage.drafted_tokens > 0) == guesses
+
+
 def test_a_bundle_without_a_head_says_so_when_it_is_asked_for(processor: Path) -> None:
     with pytest.raises(BundleError, match="no head for guessing tokens: export it with --mtp"):
         ChatModel(processor, can_try=True, speculate="mtp")

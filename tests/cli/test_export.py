@@ -3,8 +3,10 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from q35chat import cli
@@ -41,6 +43,23 @@ def test_a_dry_run_prints_files_size_and_memory_and_writes_nothing(
     assert any(line.startswith("to write: ") for line in lines)
     assert lines[-1].startswith("memory for a chat: ")
     assert not out.exists()
+
+
+def test_a_dry_run_says_where_a_chat_will_not_fit(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=64 << 20))
+    seen = recorded()
+    asked = request(checkpoint, tmp_path / "out", dry_run=True)
+    assert export_model(asked, seen.console, verify=None) == 0
+    last = seen.out.getvalue().splitlines()[-1]
+    assert last.startswith("too much for this machine, which has 64.0 MiB of memory: ")
+
+
+def test_a_hub_id_is_not_streamed(tmp_path: Path) -> None:
+    asked = ExportRequest("Qwen/Qwen3.5-0.8B", tmp_path / "out", stream=True)
+    with pytest.raises(UsageError, match=r"--stream is for a folder, and Qwen/Qwen3\.5-0\.8B is a"):
+        export_model(asked, recorded().console, verify=None)
 
 
 def test_progress_goes_to_stderr_and_a_second_run_is_done_at_once(

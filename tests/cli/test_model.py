@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from q35chat.ascend.options import NpuOptions
-from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
+from q35chat.bundle.bundle import MANIFEST_NAME, Bundle, FileEntry
 from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from q35chat.commands.model import (
@@ -123,6 +125,25 @@ def _reused_after_an_edit(bundle: Path, snapshot_mib: int) -> int:
     edited = [*turns[:-1], replace(turns[-1], text="quite another question")]
     list(backend.run(turns, SETTINGS, lambda: False))
     return backend.plan(edited, SETTINGS).reused_tokens
+
+
+@pytest.mark.parametrize("experts", [0, 8])
+def test_weights_that_no_memory_holds_are_refused_with_both_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, experts: int
+) -> None:
+    write_sample_bundle(tmp_path)
+    opened = Bundle.open(tmp_path)
+    manifest = opened.manifest
+    facts = replace(manifest.model, experts=experts)
+    files = {"text/model.bin": FileEntry(20 << 30, "")}
+    huge = replace(manifest, model=facts, files=files, precision="int4", target="cpu")
+    memory = SimpleNamespace(total=16 << 30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    wanted = "22.4 GiB" if experts else "20.0 GiB"
+    with pytest.raises(RuntimeFailure, match=f"{wanted} of memory, this machine has 16.0 GiB"):
+        graph_opener(Bundle(opened.path, huge), None)
+    memory.total = 24 << 30
+    graph_opener(Bundle(opened.path, huge), None)
 
 
 def test_an_edit_reuses_what_the_budget_could_keep(bundle: Path) -> None:

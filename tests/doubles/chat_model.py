@@ -50,6 +50,7 @@ class ChatModel:
     with_head: bool = False
     states: Pool | None = None
     digest: str = "0" * 64
+    experts: int = 0
     opened: list[str] = field(default_factory=list, init=False)
     head: NumpyHead = field(init=False)
     text: NumpySession = field(init=False)
@@ -75,6 +76,7 @@ class ChatModel:
                 sees=self.sees,
                 with_head=self.with_head,
                 digest=self.digest,
+                experts=self.experts,
             ),
             OneGraphRuntime(self._open),
             snapshot_bytes=self.snapshot_bytes,
@@ -128,6 +130,7 @@ def bundle(
     sees: bool = True,
     with_head: bool = False,
     digest: str = "",
+    experts: int = 0,
 ) -> Bundle:
     """A bundle of which only the processor's folder is really there, its graphs of a `digest`."""
     assert processor.name == "processor"
@@ -157,6 +160,7 @@ def bundle(
             position_grid_side=SHAPE.grid_side,
             layer_types=("linear_attention", "full_attention"),
             num_hidden_layers=2,
+            experts=experts,
         ),
         graphs=graphs,
         files={"processor/tokenizer.json": FileEntry(0, vocabulary)}
