@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 
+from q35export.ascend.forms import KernelForms, rewrite
 from q35export.ascend.graphs import AscendOptions
 from q35export.ascend.reference import GraphExecutor
 from tests.support.ascend import export_ascend
@@ -24,6 +26,10 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "decode": ("decode", {}),
     "decode-unfused": ("decode", {"fused_decode": False}),
 }
+
+
+REWRITTEN = "decode-rewritten"
+"""The decode graph in all other forms of its kernels."""
 
 
 def dump(graph: GraphExecutor) -> dict[str, Any]:
@@ -60,13 +66,18 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def graphs_of(folder: Path) -> dict[str, GraphExecutor]:
-    """One small graph of each kind."""
+    """One small graph of each kind, and one rewritten."""
     checkpoint = make_checkpoint(folder / "checkpoint", "plain", seed=5)
     graphs = {}
     for name, (component, options) in KINDS.items():
         settings = AscendOptions(capacity=64, image_gears=(4, 16), **options)
         exported = export_ascend(checkpoint, folder / name, settings, (component,))
         graphs[name] = exported.graphs[component]
+    path = graphs["decode"].path
+    model = ir.load(path)
+    rewrite(model, KernelForms.parse("recurrent-310p,ordered-inputs,selected-cache"))
+    ir.save(model, path.with_name("kernels.onnx"))
+    graphs[REWRITTEN] = GraphExecutor(path.with_name("kernels.onnx"))
     return graphs
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from q35chat.ascend.diagnosis import SELF_CONTAINED_LITE
 from tests.doubles import mindspore_lite
 from tests.doubles.mindspore_lite.npu import NPU, Npu
+
+
+def release(version: str, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the stand-in be of that version. From 2.11 on a wheel has its own `package` of kernels,
+    which its import puts before all others."""
+    monkeypatch.setattr(mindspore_lite, "__version__", version)
+    if tuple(map(int, version.split(".")[:2])) >= SELF_CONTAINED_LITE:
+        monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(package), prepend=os.pathsep)
 
 
 @pytest.fixture

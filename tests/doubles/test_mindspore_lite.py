@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.doubles import mindspore_lite as lite
+from tests.doubles.lite import release
 from tests.doubles.mindspore_lite.modelfile import variables_of, write_model
 from tests.doubles.mindspore_lite.npu import Npu
 
@@ -45,6 +46,35 @@ def test_outputs_are_written_into_the_callers_device_tensors(npu: Npu, tmp_path:
     assert npu.downloaded == 0
     np.testing.assert_array_equal(outputs[1].get_data_to_numpy(), np.full((1, 4), 4))
     assert npu.downloaded == 16
+
+
+@pytest.mark.parametrize(("version", "warnings"), [("2.9.0", 1), ("2.11.0", 0)])
+def test_the_newer_wheel_finds_its_own_kernels_and_the_older_warns(
+    npu: Npu,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    version: str,
+    warnings: int,
+) -> None:
+    monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
+    release(version, tmp_path, monkeypatch)
+    build(model_file(tmp_path / "m.mindir"))
+
+    assert lite.__version__ == version
+    assert caplog.messages == ["Ascend custom operator path not found"] * warnings
+
+
+def test_outputs_that_are_refused_leave_a_model_that_only_a_rebuild_helps(
+    npu: Npu, tmp_path: Path
+) -> None:
+    model = build(model_file(tmp_path / "m.mindir"))
+    npu.given_outputs = "refuse"
+    for outputs in ([on_device(1, 1), on_device(1, 4)], None):
+        with pytest.raises(RuntimeError, match="predict failed!"):
+            model.predict(feeds(), outputs)
+
+    assert len(build(tmp_path / "m.mindir").predict(feeds())) == 2
 
 
 def test_a_cpu_gives_the_callers_tensors_back_unwritten(npu: Npu, tmp_path: Path) -> None:
