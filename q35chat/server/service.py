@@ -91,7 +91,7 @@ class Service:
         try:
             return self._of_turns(asked, asked.turns)
         except BundleError as error:
-            merged = with_one_system(asked.turns)
+            merged = plainer(asked.turns)
             if merged == asked.turns:
                 raise RefusedError(str(error), param="messages") from error
         try:
@@ -140,12 +140,19 @@ class Service:
         return of_turns if asked.turns else of_text
 
 
-def with_one_system(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """`turns` with all instructions in one at the beginning."""
+def plainer(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """`turns` for a template that takes less: all instructions in one at the beginning, and what a
+    tool gave as a user's text in the tags that Qwen's template puts around it."""
     texts = [turn.text.strip() for turn in turns if turn.role == "system"]
-    others = [turn for turn in turns if turn.role != "system"]
+    others = [_told_by_user(turn) for turn in turns if turn.role != "system"]
     merged = "\n\n".join(filter(None, texts))
     return (Turn("system", merged), *others) if merged else tuple(others)
+
+
+def _told_by_user(turn: Turn) -> Turn:
+    if turn.role != "tool":
+        return turn
+    return replace(turn, role="user", text=f"<tool_response>\n{turn.text}\n</tool_response>")
 
 
 def _owner(prompt: Prompt, asked: Asked) -> str:

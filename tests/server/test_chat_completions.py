@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from q35chat.chat.values import ChatSettings, SamplingSettings
+from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
+from q35chat.server.service import plainer
 from tests.doubles.chat_model import END, UNTHINK, ChatModel, picture, user
 from tests.server.asking import GREEDY, Asking, question
 
@@ -103,6 +104,20 @@ def test_instructions_are_merged_where_the_template_wants_one(asking: Asking) ->
     prompt = asking.post("/apply-template", {"messages": messages})["prompt"]
     assert prompt.startswith("<|im_start|>system\nthe\n\nred\n\nlast<|im_end|>\n")
     assert prompt.count("<|im_start|>system") == 1
+
+
+def test_what_a_tool_gave_is_a_users_text_where_the_template_knows_no_tools() -> None:
+    turns = (user("Hello"), Turn("assistant", "I look."), Turn("tool", "12:00"), system("red"))
+    assert plainer(turns) == (
+        system("red"),
+        user("Hello"),
+        Turn("assistant", "I look."),
+        user("<tool_response>\n12:00\n</tool_response>"),
+    )
+
+
+def system(text: str) -> Turn:
+    return Turn("system", text)
 
 
 def test_a_picture_is_read_from_its_data(asking: Asking) -> None:
