@@ -18,6 +18,7 @@ from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import Archive, new_id
+from q35chat.chat.prompt.tokenizer_process import PROCESS
 from q35chat.chat.service import ModelEntry, ModelInfo, SessionSummary
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import ChatSettings, Persona, SamplingSettings
@@ -200,9 +201,12 @@ class Workspace:
         return self.store.export_markdown(session_id, folder)
 
     def leave(self) -> None:
-        """Let nobody wait for a prompt any more: the program is about to leave."""
+        """Let nobody wait for a prompt any more, nor for the model's tokenizer to be read: the
+        program is about to leave."""
         if self._loaded is not None:
             self._loaded[0].interrupt(leaving=True)
+        else:
+            PROCESS.interrupt()
 
     def stop_idle(self) -> None:
         """End what the model does between two turns, and write what is not written yet: the

@@ -67,7 +67,9 @@ def _told(error: BaseException) -> tuple[int, str]:
             advice = "; close other programs or export at --precision int4"
             return 1, f"out of memory{_limited_memory() or advice}"
         case _:
-            return 1, f"{_unexpected(error)}{_limited_memory()}"
+            limited = _limited_memory()  # then what a library says of itself misleads
+            what = f"{type(error).__name__}, perhaps for want of memory"
+            return 1, f"{what}{limited}" if limited else _unexpected(error)
 
 
 def _wrong_usage(error: typer.TyperException) -> str:

@@ -173,7 +173,9 @@ def delete_sessions(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     _debug: opt.Debug = False,
 ) -> int:
-    """Delete chats and their pictures for good."""
+    """Delete chats, their pictures and drafts for good."""
+    from q35chat.tui.chat.drafts import Drafts
+
     console = Console.standard()
     with opened_store(console) as store:
         records = map(store.record, map(store.resolve, names))
@@ -181,8 +183,13 @@ def delete_sessions(
         if not (yes or _agrees(console, titles)):
             console.note("nothing was deleted")
             return 1
+        drafts = Drafts.at_home()
         for ident in titles:
             store.delete(ident)
+            try:
+                drafts.forget(ident)
+            except OSError as error:
+                console.note(f"the draft of {ident[:SHOWN_ID]} stays: {error}")
     return 0
 
 

@@ -79,7 +79,8 @@ class OrtSession:
                 str(path), _options(threads or usable_cpus()), providers=["CPUExecutionProvider"]
             )
         try:
-            self._describe()
+            with _translated(f"cannot load {path}", str(path)):
+                self._describe()
         except RuntimeFailure as error:
             clear_frames(error.__traceback__)
             self.close()

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
+from rich.segment import Segments
 from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
 from textual.dom import NoScreen
@@ -163,6 +164,15 @@ class ChatApp(App[None]):
         if not (self._exit and isinstance(cause, _GONE)):
             self.failure = self.failure or cause
             super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """End, and say where that was, without the values of variables: they may be what the user
+        wrote, and what is said here is kept in the log."""
+        from rich.traceback import Traceback  # noqa: PLC0415
+
+        trace = self.console.render(Traceback(), self.console.options)
+        self._exit_renderables.append(Segments(trace))
+        self._close_messages_no_wait()
 
     def panic(self, *renderables: Any) -> None:
         """Whoever ends the application so has failed."""

@@ -2,15 +2,21 @@
 
 A full collection walks every object there is: 0.1 s and more under a long history, again and
 again while an answer grows. Until it has ended, what was there before, and what has survived one
-such walk, is not walked again. Knows no widget.
+such walk, is not walked again. As Python counts only what it has walked, it would not come back to
+that by itself: everything is walked after some answers, and where a chat has left the screen. Knows
+no widget.
 """
 
 from __future__ import annotations
 
 import gc
+from itertools import count
 from typing import Any, Final
 
 _FULL: Final = 2
+_ANSWERS: Final = 16
+"""So many leave at most some megabytes."""
+_ended = count(1)
 
 
 def pause() -> None:
@@ -33,10 +39,18 @@ def spare_old() -> None:
 
 
 def walk_all() -> None:
-    """Everything is walked again when its time comes."""
+    """Everything is walked again when its time comes, and now after every so many answers."""
     if _survived in gc.callbacks:
         gc.callbacks.remove(_survived)
     gc.unfreeze()
+    if next(_ended) % _ANSWERS == 0:
+        gc.collect()
+
+
+def chat_left() -> None:
+    """Free what a chat leaves that is not on screen any more, unless an answer is drawn."""
+    if _survived not in gc.callbacks:
+        gc.collect()
 
 
 def _survived(phase: str, info: dict[str, Any]) -> None:

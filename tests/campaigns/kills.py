@@ -1,32 +1,55 @@
 """`python -m tests.campaigns.kills [--count N] [--seed S]`: SIGKILL at any moment.
 
-A child writes chats, exports them or deletes them; it is killed after a random time. Then the data
-folder is opened as the next start does, and must hold every turn that was told as written, nothing
-of what was told as deleted, and no file that nobody names.
+A child writes chats with their states and drafts, exports them or deletes them; it is killed after
+a random time. Then the data folder is opened as the next start does, and must hold every turn that
+was told as written, nothing of what was told as deleted, and no file that nobody names.
+
+Children are forked by a server that has loaded everything, so that a kill costs what it hits.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Final
 
-from q35chat.processes import python_command, python_environment
+import numpy as np
+
+from q35chat.states.file import Array
+from q35chat.states.listing import stored_states
+from q35chat.states.pool import KEYS, StatePool, name_of
 from q35chat.store import Store
+from q35chat.store.folder import states_folder
 from q35chat.store.opening import NAME
+from q35chat.tui.chat.drafts import Drafts
 from tests.store.builders import answer, conversation, picture, user
 
-_LONGEST_S = 0.4
+DRAFTS: Final = "drafts.json"
+_LONGEST_S: Final = 0.4
+_STATES: Final = 1 << 30
+_FORKS: Final = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["numpy", "q35chat.states.pool", "q35chat.store", "q35chat.tui.chat.drafts",
+     "tests.store.builders"]
+)  # fmt: skip
 
 
-def work(folder: Path, seed: int) -> None:
+def work(folder: Path, seed: int, told: Connection) -> None:
     """Write, export and delete until killed; tell what is done, a line each, when it is done."""
+
+    def tell(what: str, ident: str) -> None:
+        os.write(told.fileno(), f"{what} {ident}\n".encode())  # out before anything else is done
+
     chance, store, kept = random.Random(seed), Store(folder), list[str]()
+    pool, drafts = StatePool(states_folder(folder), _STATES), Drafts(folder / DRAFTS)
+    tell("begun", "")
     store.sweep()
     kept += [session.id for session in store.sessions()]
     while True:
@@ -35,7 +58,13 @@ def work(folder: Path, seed: int) -> None:
             gone = kept.pop(chance.randrange(len(kept)))
             tell("deleting", gone)
             store.delete(gone)
+            drafts.forget(gone)
             tell("deleted", gone)
+        elif kept and chance.random() < 0.2:
+            drafts.put(chance.choice(kept), f"draft{ident}")
+            drafts.save()
+            keys: Array = np.arange(chance.randrange(1, 50_000))
+            pool.write(name_of(chance.choice(kept), "m" * 16, keys), [(KEYS, keys)], lambda: False)
         elif kept and chance.random() < 0.2:
             store.export_markdown(chance.choice(kept), folder / "exports")
         else:
@@ -47,31 +76,25 @@ def work(folder: Path, seed: int) -> None:
             kept.append(ident)
 
 
-def tell(what: str, ident: str) -> None:
-    """A line that is out before anything else is done."""
-    os.write(1, f"{what} {ident}\n".encode())
-
-
 def kill_once(folder: Path, chance: random.Random, known: dict[str, str]) -> None:
     """Start the work, kill it, and add to `known` what it told of each chat."""
-    child = subprocess.Popen(
-        python_command("-m", "tests.campaigns.kills", "--work", str(folder), "--seed",
-                       str(chance.getrandbits(32))),
-        stdout=subprocess.PIPE,
-        env=python_environment(),
-    )  # fmt: skip
-    assert child.stdout is not None
-    told = child.stdout.readline()  # it has begun
-    try:
-        child.wait(chance.uniform(0, _LONGEST_S))
-    except subprocess.TimeoutExpired:
-        child.send_signal(signal.SIGKILL)
-    told += child.stdout.read()
-    if child.wait() != -signal.SIGKILL:
-        raise AssertionError(f"the work ended by itself with {child.returncode}")
+    ours, theirs = _FORKS.Pipe(duplex=False)
+    child = _FORKS.Process(target=work, args=(folder, chance.getrandbits(32), theirs), daemon=True)
+    child.start()
+    theirs.close()
+    told = os.read(ours.fileno(), 1 << 16)  # it has begun
+    child.join(chance.uniform(0, _LONGEST_S))
+    child.kill()
+    while part := os.read(ours.fileno(), 1 << 16):
+        told += part
+    child.join()
+    ours.close()
+    if child.exitcode != -signal.SIGKILL:
+        raise AssertionError(f"the work ended by itself with {child.exitcode}")
     for line in told.decode().splitlines():
-        what, ident = line.split()
-        known[ident] = what
+        what, _, ident = line.partition(" ")
+        if ident:
+            known[ident] = what
 
 
 def findings(folder: Path, known: dict[str, str]) -> list[str]:
@@ -81,13 +104,14 @@ def findings(folder: Path, known: dict[str, str]) -> list[str]:
         there = {session.id for session in store.sessions()}
         found = [store.message] if store.message else []
         found += _wrong_with_chats(store, there)
-    raw = b"".join(path.read_bytes() for path in folder.glob(f"{NAME}*"))
+    Drafts(folder / DRAFTS).sweep(there)
+    raw = b"".join(path.read_bytes() for path in (*folder.glob(f"{NAME}*"), *folder.glob(DRAFTS)))
     for ident, what in known.items():
         if what == "written" and ident not in there:
             found.append(f"{ident} was written and is lost")
         if what == "deleted" and (ident in there or ident.encode() in raw):
             found.append(f"{ident} was deleted and can be read")
-    return found + _half_exports(folder / "exports")
+    return found + _half_exports(folder / "exports") + _wrong_states(states_folder(folder), there)
 
 
 def _wrong_with_chats(store: Store, there: set[str]) -> list[str]:
@@ -101,6 +125,20 @@ def _wrong_with_chats(store: Store, there: set[str]) -> list[str]:
     kept = {path.name for path in (store.folder / "pictures").glob("??/*")}
     if kept != shown:
         found.append(f"pictures: {len(kept - shown)} left, {len(shown - kept)} lost")
+    return found
+
+
+def _wrong_states(folder: Path, there: set[str]) -> list[str]:
+    """States that cannot be read or belong to no chat, and what stays of one that was half
+    written when the next one is."""
+    pool, keys = StatePool(folder, _STATES), np.arange(3)
+    pool.write(name_of("one", "m" * 16, keys), [(KEYS, keys)], lambda: False)
+    pool.remove(name_of("one", "m" * 16, keys))
+    found = [f"{path.name} is left" for path in folder.iterdir() if path.suffix != ".state"]
+    for state in stored_states(folder):
+        if state.name.owner not in there:
+            found.append(f"{state.name} belongs to no chat")
+        pool.read(state.name)
     return found
 
 
@@ -128,19 +166,17 @@ def run(count: int, seed: int, folder: Path) -> list[str]:
             with Store(folder) as store:
                 for session in store.sessions():
                     store.delete(session.id)
+                    Drafts(folder / DRAFTS).forget(session.id)
                     known[session.id] = "deleted"
     return found
 
 
 def main() -> int:
-    """The campaign, or its work."""
+    """The campaign."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--work", type=Path)
     options = parser.parse_args()
-    if options.work is not None:
-        work(options.work, options.seed)
     with tempfile.TemporaryDirectory() as folder:
         found = run(options.count, options.seed, Path(folder))
     sys.stdout.write("".join(f"{line}\n" for line in found))

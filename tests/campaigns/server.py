@@ -117,7 +117,7 @@ async def _campaign(
                         seen.wrong.append(f"{question!r} was answered {said!r}")
                 done = seen.answered + seen.broken_off
                 if done in (count // 4, count):
-                    seen.memory.append(resident_mib(process))
+                    seen.memory.append(sum(resident_mib(process)))
                 if done % _TOLD == 0:
                     sys.stdout.write(f"{done} of {count}, {len(seen.wrong)} wrong\n")
                     sys.stdout.flush()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -312,3 +313,24 @@ def test_a_template_that_writes_nothing_is_refused(processor: Path, tmp_path: Pa
     (copy / "chat_template.jinja").write_text("{% if false %}x{% endif %}")
     with pytest.raises(BundleError, match="wrote nothing; export the bundle again"):
         Builder(ChatTokenizer(copy))(user("Hello"))
+
+
+def test_prompts_of_the_same_chat_leave_no_memory_behind(build: Builder) -> None:
+    chat = [
+        user("Hello"),
+        wrote(build.tokenizer, "Hi", "", *build.tokenizer.encode("Hi")),
+        user("b"),
+    ]
+
+    def prompts() -> None:
+        for _ in range(100):
+            build(*chat)
+
+    prompts()
+    tracemalloc.start()
+    try:
+        prompts()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 32 << 10

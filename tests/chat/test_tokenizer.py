@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 
 from q35chat.chat.prompt import tokenizer_process
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.values import ChatSettings
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import BundleError, CapacityError
+from q35chat.store import Store
 from tests.doubles.chat_model import END, GREEDY, PICTURE, SHAPE, THINK, ChatModel, answered, user
+from tests.doubles.scripted_backend import ScriptedBackend
 
 PIECES = [
     "a",
@@ -125,6 +129,32 @@ def test_a_template_without_an_end_is_interrupted_at_once(copy: Path) -> None:
     for thread in threads:
         thread.join()
     assert ended == ["stopped before the prompt was made"] * 2
+
+
+def test_who_leaves_while_a_model_loads_does_not_wait_for_its_tokenizer(
+    copy: Path, tmp_path: Path
+) -> None:
+    (copy / "chat_template.jinja").write_text(ENDLESS)
+
+    def load() -> tuple[ScriptedBackend, ChatSettings]:
+        ChatTokenizer(copy).render(ASKED, generation_prompt=True, thinking=False)
+        raise AssertionError
+
+    workspace, failed = Workspace(Store(tmp_path / "store"), load), list[str]()
+
+    def work() -> None:
+        with pytest.raises(BundleError) as error:
+            workspace.load()
+        failed.append(str(error.value))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not tokenizer_process.PROCESS._asked:
+        pass
+    while not failed:
+        workspace.leave()
+    thread.join()
+    assert failed == ["stopped before the prompt was made"]
 
 
 @pytest.mark.parametrize(

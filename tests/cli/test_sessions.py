@@ -9,6 +9,7 @@ import pytest
 from q35chat import cli
 from q35chat.store import Store
 from q35chat.store.opening import NAME
+from q35chat.tui.chat.drafts import Drafts
 from tests.cli.scripted import Terminal
 from tests.store.builders import answer, conversation, later, user
 from tests.store.damages import force
@@ -195,6 +196,20 @@ def test_an_unknown_or_ambiguous_id_is_one_line(
 def test_delete_with_yes_does_not_ask(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "delete", "aaaa1", "aaaa2", "--yes") == (0, "", "")
     assert store.sessions() == []
+
+
+def test_delete_takes_the_draft_along(
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    drafts = Drafts.at_home()
+    drafts.put("aaaa1111bbbb", "a secret")
+    drafts.save()
+    assert run(capsys, "delete", "aaaa1", "--yes") == (0, "", "")
+    assert "a secret" not in (tmp_path / "state" / "q35chat" / "drafts.json").read_text()
 
 
 def test_delete_without_a_terminal_needs_yes(

@@ -19,6 +19,7 @@ from q35chat.tui.terminal import PatientDriver
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 
 def broken(self):
+    written = "".join(["private", " words"])
     raise ZeroDivisionError("twice\\nby none")
 
 match sys.argv[1]:
@@ -53,3 +54,4 @@ def test_an_application_that_breaks_says_so_and_where_it_is_written(
     assert str(log) in words
     assert ("Traceback (most recent call last)" in left) is debug
     assert "ZeroDivisionError" in log.read_text("utf-8")
+    assert "private words" not in log.read_text("utf-8")

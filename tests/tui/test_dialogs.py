@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from q35chat.text import turn_count
 from q35chat.tui.commands import COMMANDS
 from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_exporter import ScriptedExporter
-from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_workspace import MODEL, PATIENCE_S, Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
 
 
@@ -49,6 +50,29 @@ async def test_deleting_asks_first_and_escape_keeps(chat: Chat) -> None:
     await chat.press("y")
     await chat.until(lambda: "Cooking" not in chat.flat)
     assert "Cooking" not in [item.title for item in chat.workspace.sessions()]
+
+
+async def test_a_deletion_that_takes_long_holds_up_no_key(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    delete = type(chat.workspace).delete
+
+    def slow(workspace: ScriptedWorkspace, session: str) -> None:
+        begun.set()
+        assert may_end.wait(PATIENCE_S)
+        delete(workspace, session)
+
+    monkeypatch.setattr(type(chat.workspace), "delete", slow)
+    await list_of_chats(chat)
+    await chat.press("delete")
+    await chat.see("Delete “Cooking”?")
+    await chat.press("y")
+    await chat.until(begun.is_set)
+    await chat.until(lambda: "Cooking" not in chat.flat)
+    assert "Cooking" in [item.title for item in chat.workspace.sessions()]
+    may_end.set()
+    await chat.until(lambda: "Cooking" not in [item.title for item in chat.workspace.sessions()])
 
 
 async def test_settings_are_checked_and_saved_as_they_are_typed(chat: Chat) -> None:

@@ -322,3 +322,55 @@ async def test_a_save_that_failed_is_made_up_for_when_leaving(
             await chat.until(lambda: not any(it.group == "drafts" for it in chat.app.workers))
         await leave(chat)
     assert texts(file, "new") == ["half a thought"]
+
+
+async def test_the_draft_of_a_chat_goes_when_it_is_deleted(tmp_path: Path) -> None:
+    workspace, file = ScriptedWorkspace(), tmp_path / "drafts.json"
+    async with opened(workspace, drafts=Drafts(file)) as chat:
+        await chat.ask("first words")
+        session = chat.conversation.id
+        await chat.write("a secret")
+        await chat.new()
+        await chat.until(lambda: session in file.read_text())
+        await chat.press("ctrl+l")
+        await chat.see("first words")
+        await chat.press("delete")
+        await chat.see("Delete “first words”?")
+        await chat.press("y")
+        await chat.until(lambda: session not in file.read_text())
+        await leave(chat)
+    assert "a secret" not in file.read_text()
+
+
+async def test_drafts_of_chats_that_are_gone_are_swept_at_the_start(tmp_path: Path) -> None:
+    drafts = Drafts(tmp_path / "drafts.json")
+    drafts.put("new", "of a new chat")
+    drafts.put("gone", "a secret")
+    drafts.save()
+    async with opened(drafts=Drafts(tmp_path / "drafts.json")) as chat:
+        await chat.until(lambda: "a secret" not in (tmp_path / "drafts.json").read_text())
+        assert chat.written == "of a new chat"
+
+
+async def test_no_draft_is_swept_where_the_chat_file_is_damaged(tmp_path: Path) -> None:
+    drafts = Drafts(tmp_path / "drafts.json")
+    drafts.put("perhaps", "a draft")
+    drafts.save()
+    workspace = ScriptedWorkspace(message="the chat file was set aside")
+    async with opened(workspace, drafts=Drafts(tmp_path / "drafts.json")) as chat:
+        await chat.hear("set aside")
+        await chat.idle()
+    assert "a draft" in (tmp_path / "drafts.json").read_text()
+
+
+def test_a_draft_of_another_window_is_forgotten_with_its_chat(tmp_path: Path) -> None:
+    here, there = (Drafts(tmp_path / "drafts.json") for _ in range(2))
+    there.put("chat", "a secret")
+    there.put("other", "kept")
+    there.save()
+    here.put("chat", "changed here")
+    here.forget("chat")
+    here.save()
+    assert here.get("chat") == ""
+    assert "chat" not in json.loads((tmp_path / "drafts.json").read_text())
+    assert Drafts(tmp_path / "drafts.json").get("other") == "kept"

@@ -8,11 +8,13 @@ wrote itself goes in as its own ids, and what a user wrote never becomes a speci
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import numpy as np
@@ -34,9 +36,12 @@ from q35chat.vision.positions import mrope_positions
 LEAST_SHARED = 64
 """Tokens that several chats begin with at least, for a state of their own."""
 
-_Own = tuple[tuple[int, ...], str]
-_REMEMBERED = 4 << 20
-"""Characters and tokens whose ids are kept."""
+_REMEMBERED: Final = 2 << 20
+"""Bytes of texts whose ids are kept."""
+_ENTRY: Final = 256  # bytes of one that holds next to nothing
+_ANSWERS: Final = 4_096
+_HEADERS: Final = 64
+_MARKER: Final = re.compile("\ue000([0-9a-f]{32}):([0-9]{1,9})\ue001")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +116,9 @@ class ConversationTemplate:
         self._tags = tokenizer.tags
         self._stop_ids = stop_ids
         self._picture_id = picture_id
-        self._pieces = SizedCache[str, Array](lambda text, _: len(text), _REMEMBERED)
-        self._answers = SizedCache[_Own, list[int]](lambda own, _: len(own[0]), _REMEMBERED)
-        self._headers = SizedCache[tuple[object, ...], Array](lambda _, ids: len(ids), _REMEMBERED)
+        self._pieces = SizedCache[str, Array](_bytes_of, _REMEMBERED)
+        self._answers = SizedCache[bytes, slice](lambda *_: 1, _ANSWERS)
+        self._headers = SizedCache[tuple[object, ...], Array](lambda *_: 1, _HEADERS)
 
     def prompt(
         self,
@@ -178,7 +183,7 @@ class ConversationTemplate:
         text = self._tokenizer.render(
             messages, generation_prompt=True, thinking=thinking, chosen=chosen
         )
-        return markers.ids(text, lambda part: self._pieces.of(part, lambda: self._encoded(part)))
+        return markers.ids(text, self._encoded)
 
     def _ends(self, ids: Array, header: Array) -> list[int]:
         """Counts of rendered tokens at which a turn ends: users cannot write stop ids.
@@ -240,23 +245,21 @@ class ConversationTemplate:
 
     def _content(self, turn: Turn, markers: _Markers) -> str:
         if turn.role == "assistant" and turn.token_ids:
-            own = turn.token_ids, turn.text
-            ids = self._answers.of(own, lambda: self._spelled(own))
-            if ids:
+            spelling = self._answers.of(_digest(turn), lambda: self._spelling(turn))
+            if ids := self._own(turn.token_ids)[spelling]:
                 return markers.add(ids)
         if self._tokenizer.spells_special(turn.text):
             return markers.add(self._tokenizer.encode_literally(turn.text.strip()))
         return turn.text
 
-    def _spelled(self, own: _Own) -> list[int]:
-        """The model's own ids of the visible answer; none where they do not spell it."""
-        ids = self._own(own[0])
-        if self._tags.close in ids:
-            ids = ids[ids.index(self._tags.close) + 1 :]
-        while ids and not token_bytes(self._tokenizer, ids[0]).strip(b"\n"):
-            del ids[0]
-        spelled = whole_characters(self._tokenizer, ids).strip("\n")
-        return ids if spelled and spelled == own[1].strip("\n") else []
+    def _spelling(self, turn: Turn) -> slice:
+        """Which of the model's own ids spell the visible answer; none where they do not."""
+        ids = self._own(turn.token_ids)
+        begin = ids.index(self._tags.close) + 1 if self._tags.close in ids else 0
+        while begin < len(ids) and not token_bytes(self._tokenizer, ids[begin]).strip(b"\n"):
+            begin += 1
+        spelled = whole_characters(self._tokenizer, ids[begin:]).strip("\n")
+        return slice(begin, None if spelled and spelled == turn.text.strip("\n") else begin)
 
     def _own(self, ids: Sequence[int]) -> list[int]:
         """What the model wrote of `ids`, without a picture that is none."""
@@ -264,7 +267,10 @@ class ConversationTemplate:
         return [token for token in kept if token != self._picture_id]
 
     def _encoded(self, text: str) -> Array:
-        return np.array(self._tokenizer.encode(text), np.int64)
+        """The ids of a part of a prompt, [T] int32."""
+        if not text:
+            return np.zeros(0, np.int32)
+        return self._pieces.of(text, lambda: np.array(self._tokenizer.encode(text), np.int32))
 
     def _header(self, thinking: bool, chosen: Mapping[str, object]) -> Array:
         """The ids that the template writes after a question, before the answer."""
@@ -295,14 +301,25 @@ class _Markers:
 
     def ids(self, text: str, encode: Callable[[str], Array]) -> Array:
         """The ids of `text`, those of its markers in their places."""
-        parts = re.split(f"\ue000{self._name}:([0-9]+)\ue001", text)
-        found: list[Array] = []
-        for place, part in enumerate(parts):
-            if place % 2:
-                found.append(np.array(self._ids[int(part)], np.int64))
-            elif part:
-                found.append(encode(part))
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        found, begin = list[Array](), 0
+        for marker in _MARKER.finditer(text):
+            if marker[1] == self._name:
+                found.append(encode(text[begin : marker.start()]))
+                found.append(np.array(self._ids[int(marker[2])], np.int64))
+                begin = marker.end()
+        return np.concatenate([*found, encode(text[begin:])]).astype(np.int64)
+
+
+def _bytes_of(text: str, ids: Array) -> int:
+    """What a text and its ids take."""
+    return sys.getsizeof(text) + sys.getsizeof(ids) + _ENTRY
+
+
+def _digest(turn: Turn) -> bytes:
+    """That of an answer's ids and text, which no other answer has."""
+    ids = np.array(turn.token_ids, np.int64).tobytes()
+    text = turn.text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(ids + text, digest_size=16, salt=len(ids).to_bytes(8, "little")).digest()
 
 
 def _shared(

@@ -70,7 +70,8 @@ class ChatActions:
             self.draft.forget()
             self.loader.open(None)
 
-        dialog = SessionsScreen(self.session.workspace, self.session.current.id, leave)
+        current, forget = self.session.current.id, self.draft.forget_chat
+        dialog = SessionsScreen(self.session.workspace, current, leave, forget)
         self.application().push_screen(dialog, opened)
 
     def _can(self, command_id: str) -> bool:

@@ -302,6 +302,17 @@ class Draft:
         if self._drafts.unsaved:
             self._save()
 
+    def forget_chat(self, key: str) -> None:
+        """Remove the draft of a chat that was deleted. For a worker thread, like `sweep`."""
+        self._kept.pop(key, None)
+        with suppress(OSError):
+            self._drafts.forget(key)
+
+    def sweep(self, chats: Iterable[str]) -> None:
+        """Remove drafts of chats that are gone; `chats` are all there are."""
+        with suppress(OSError):
+            self._drafts.sweep({NEW, *chats})
+
     def _save(self) -> None:
         with suppress(OSError):
             self._drafts.save()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,7 @@ class Drafts:
         with suppress(OSError):
             self._kept = _limited(_standing(path))
         self._known = dict(self._kept)
+        self._begun_with = frozenset(self._kept)
         self._put: dict[str, KeptDraft] = {}
         self._putting = threading.Lock()
 
@@ -110,6 +112,25 @@ class Drafts:
                     self._put = put | self._put
                 raise
 
+    def forget(self, key: str) -> None:
+        """Remove the draft of a conversation that is gone for good, whoever wrote it. Raises
+        OSError."""
+        self._kept.pop(key, None)
+        with alone_with(self._path):
+            with self._putting:
+                self._put.pop(key, None)
+            drafts = _standing(self._path)
+            if drafts.pop(key, None) is not None:
+                self._write(drafts)
+            self._known.pop(key, None)
+
+    def sweep(self, known: Container[str]) -> None:
+        """Forget what stood here at the start for conversations that are not `known`. Raises
+        OSError."""
+        for key in self._begun_with:
+            if key in self._known and key not in known:
+                self.forget(key)
+
     def _merge(self, put: dict[str, KeptDraft]) -> None:
         drafts = _standing(self._path)
         for key, draft in put.items():
@@ -117,9 +138,12 @@ class Drafts:
             foreign = drafts.get(key, _NOTHING) != known
             if draft != known and not (draft.empty and foreign):
                 _place(drafts, key, draft)
+        self._write(drafts)
+        self._known |= put
+
+    def _write(self, drafts: dict[str, KeptDraft]) -> None:
         document = {key: _written(draft) for key, draft in _limited(drafts).items()}
         replace_file(self._path, json.dumps(document))
-        self._known |= put
 
 
 def _place(drafts: dict[str, KeptDraft], key: str, draft: KeptDraft) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.service import ModelEntry
 from q35chat.errors import Q35Error
+from q35chat.tui import garbage
 from q35chat.tui.chat.draft import NEW, Draft
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.session import Session
@@ -119,7 +120,10 @@ class Loader:
         self.transcript.model_name = conversation.model.name
         self.draft.arrive(conversation)
         self.transcript.begin_with(conversation.summary)
+        left = bool(self.transcript.views)
         await self.transcript.show(conversation.steps)
+        if left:
+            self.host.later(garbage.chat_left)
         self.session.loaded()
         await self._go_on()
 
@@ -130,7 +134,11 @@ class Loader:
 
         def count() -> int:
             with suppress(Q35Error):
-                return len(self.session.workspace.sessions())
+                workspace = self.session.workspace
+                chats = [session.id for session in workspace.sessions()]
+                if not workspace.message:  # a damaged file may not name them all
+                    self.draft.sweep(chats)
+                return len(chats)
             return self.session.earlier
 
         def show(earlier: int) -> None:

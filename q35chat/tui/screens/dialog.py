@@ -118,11 +118,15 @@ class SearchDialog(Dialog[T], Generic[T, Found]):
 
     def _arrived(self, question: int, found: Found | None) -> None:
         if found is not None and self._latest.is_newest(question):
-            options, first = self.rows(found)
-            self.options.set_options(options)
-            if not all(option.disabled for option in options):
-                self.options.highlighted = first
+            self.show_found(found)
             self._latest.arrived()
+
+    def show_found(self, found: Found) -> None:
+        """Show what was found."""
+        options, first = self.rows(found)
+        self.options.set_options(options)
+        if not all(option.disabled for option in options):
+            self.options.highlighted = first
 
     def rows(self, found: Found) -> tuple[Sequence[Option], int]:
         """The lines of the list, and which of them is chosen at first."""

@@ -59,9 +59,14 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
     ]
 
     def __init__(
-        self, workspace: Workspace, current: str, leave_current: Callable[[], None]
+        self,
+        workspace: Workspace,
+        current: str,
+        leave_current: Callable[[], None],
+        forget_draft: Callable[[str], None],
     ) -> None:
         super().__init__()
+        self._forget_draft = forget_draft
         self.messages = Messages()
         self._workspace = workspace
         self._current = current
@@ -186,7 +191,8 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._delete(chosen.id)
+                self.show_found([summary for summary in self._found if summary.id != chosen.id])
+                self.run_worker(partial(self._delete, chosen.id), thread=True, group="delete")
 
         question = f"Delete “{one_line(chosen.title or 'untitled', 40)}”?"
         lost = (
@@ -197,11 +203,19 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
         self.app.push_screen(ConfirmScreen(question, detail, "Delete"), answered)
 
     def _delete(self, session: str) -> None:
+        """Delete a conversation and its draft; that takes seconds where there are many. For a
+        worker thread."""
+
         def delete() -> bool:
             self._workspace.delete(session)
+            self._forget_draft(session)
             return True
 
-        if self._try(delete) and session == self._current:
+        self.app.call_later(self._deleted, session, self._try(delete) or False)
+
+    def _deleted(self, session: str, gone: bool) -> None:
+        if gone and session == self._current:
             self._current = ""
             self._leave_current()
-        self.look_up(self._query)
+        if self.is_attached and self._renaming is None:
+            self.look_up(self._query)
