@@ -164,11 +164,11 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
 
 def _offers(request: ExportRequest) -> list[tuple[str, ExportRequest]]:
     """The precisions that the target has, smallest first."""
-    from q35export.request import DTYPES, PRECISIONS
+    from q35export.request import DTYPES, PRESETS
 
     if request.target != "cpu":
         return [(DTYPES[0], replace(request, precision=None))]
-    return [(name, replace(request, precision=name)) for name in reversed(PRECISIONS)]
+    return [(name, replace(request, precision=name)) for name in reversed(PRESETS)]
 
 
 def _cost(name: str, request: ExportRequest, made_of: Ingredients) -> dict[str, Any]:

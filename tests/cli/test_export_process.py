@@ -44,7 +44,7 @@ def child(script: str) -> ChildExporter:
 def test_an_estimate_is_what_the_export_then_writes(wish: BundleWish) -> None:
     wish = replace(wish, precision="int8")
     estimate = ChildExporter().job().estimate(wish)
-    assert [cost.precision for cost in estimate.costs] == ["int4", "int8", "fp32"]
+    assert [cost.precision for cost in estimate.costs] == ["int4", "int4-exact", "int8", "fp32"]
     assert estimate.longest == 262_144
     assert estimate.memory_free > 0
     cost = estimate.of("int8")
@@ -176,7 +176,7 @@ def test_what_libraries_print_is_no_answer(wish: BundleWish) -> None:
         "from q35chat.commands.export_worker import main\n"
         "sys.exit(main(sys.argv[1]))\n"
     )
-    assert len(child(worker).job().estimate(wish).costs) == 3
+    assert len(child(worker).job().estimate(wish).costs) == 4
 
 
 def test_the_room_of_a_folder_that_is_not_there_is_that_of_its_parent(tmp_path: Path) -> None:

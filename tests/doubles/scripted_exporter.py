@@ -18,6 +18,7 @@ PHASES = (("vision", 100 * MIB), ("text", 500 * MIB))
 ESTIMATE = Estimate(
     costs=(
         Cost("int4", 600 * MIB, 700 * MIB, 24_576, PHASES),
+        Cost("int4-exact", 660 * MIB, 760 * MIB, 24_576, (PHASES[0], ("text", 560 * MIB))),
         Cost("int8", 1000 * MIB, 1100 * MIB, 24_576, (PHASES[0], ("text", 900 * MIB))),
         Cost("fp32", 3400 * MIB, 3500 * MIB, 24_576, (PHASES[0], ("text", 3300 * MIB))),
     ),

@@ -371,7 +371,7 @@ async def setup_form(chat: Chat, _: Gate) -> None:
     await chat.press("f9")
     await chat.see("hub id or folder")
     await chat.press("enter")
-    await chat.until(lambda: "of memory" in chat.flat or "RAM" in chat.flat)
+    await chat.until(lambda: "RAM" in chat.flat)
 
 
 PHASES = (

@@ -44,7 +44,7 @@ async def setting_up(
 
 async def looked_up(chat: Chat) -> None:
     await chat.press("enter")
-    await chat.see("of memory")
+    await chat.see("RAM")
 
 
 async def exporting(chat: Chat, exporter: ScriptedExporter) -> threading.Event:

@@ -68,10 +68,11 @@ async def test_a_bundle_that_is_there_says_what_it_keeps() -> None:
 async def test_sizes_are_shown_for_each_precision_and_memory_follows_the_capacity() -> None:
     async with setting_up(ScriptedExporter()) as chat:
         await looked_up(chat)
-        assert "int4 600.0 MiB on disk 748.0 MiB of memory" in chat.flat
-        assert "fp32 3.3 GiB on disk 3.5 GiB of memory" in chat.flat
+        assert "int4 600.0 MiB on disk 748.0 MiB RAM" in chat.flat
+        assert "int4-exact 660.0 MiB on disk" in chat.flat
+        assert "fp32 3.3 GiB on disk 3.5 GiB RAM" in chat.flat
         put(chat, "capacity", "8192")
-        await chat.see("600.0 MiB on disk 892.0 MiB of memory")
+        await chat.see("600.0 MiB on disk 892.0 MiB RAM")
 
 
 async def test_a_wish_says_what_was_chosen(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ async def test_a_wish_says_what_was_chosen(tmp_path: Path) -> None:
         await chat.press("down", "enter")
         await chat.see("owner/model is ready")
     wish = exporter.wishes[-1]
-    assert (wish.model, wish.hub, wish.precision) == ("owner/model", "modelscope", "int8")
+    assert (wish.model, wish.hub, wish.precision) == ("owner/model", "modelscope", "int4-exact")
     assert (wish.capacity, wish.folder, wish.replace) == (4096, tmp_path / "bundle", False)
 
 
@@ -96,11 +97,11 @@ async def test_another_model_or_hub_is_looked_up_again() -> None:
     async with setting_up(exporter) as chat:
         await looked_up(chat)
         put(chat, "model", "owner/other")
-        await chat.until(lambda: "of memory" not in chat.flat)
+        await chat.until(lambda: "RAM" not in chat.flat)
         await looked_up(chat)
         setup_of(chat).query_one("#hub", Choices).focus()
         await chat.press("right")
-        await chat.until(lambda: "of memory" not in chat.flat)
+        await chat.until(lambda: "RAM" not in chat.flat)
         await looked_up(chat)
     assert [(wish.model, wish.hub) for wish in exporter.wishes[1:]] == [
         ("owner/other", "huggingface"),

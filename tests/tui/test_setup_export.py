@@ -92,7 +92,7 @@ async def test_escape_on_a_failure_goes_back_to_the_form() -> None:
         await chat.press("enter")
         await chat.see("Unexpected ZeroDivisionError: division by zero")
         await chat.press("escape")
-        await chat.see("of memory")
+        await chat.see("RAM")
         assert "The export failed" not in chat.flat
         await chat.press("enter")
         await chat.see("is ready")
@@ -135,7 +135,7 @@ async def test_a_bundle_in_the_way_is_replaced_only_by_its_own_key() -> None:
         assert "failed" not in chat.flat
         assert chat.flat.count("int8 bundle") == 1
         await chat.press("enter")
-        await chat.see("of memory")
+        await chat.see("RAM")
         exporter.errors.append(Occupied("out holds an int8 bundle, not int4"))
         await chat.press("enter")
         await chat.see("F6 Replace the bundle that is there")

@@ -56,7 +56,7 @@ async def test_a_real_checkpoint_becomes_the_model_that_answers(
             put(chat, "capacity", "256")
             put(chat, "folder", "new")
             await looked_up(chat)
-            await chat.press("down", "enter")
+            await chat.press("down", "down", "enter")
             await chat.see("Next time: q35chat --model-dir new")
             assert Bundle.open(tmp_path / "new", check="full").manifest.precision == "int8"
             await chat.press("enter")

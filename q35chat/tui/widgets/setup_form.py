@@ -119,7 +119,7 @@ class Choices(Widget, can_focus=True):
 
 
 _HUBS: Final = {"huggingface": "Hugging Face", "modelscope": "ModelScope"}
-_WORDS: Final = {"int4": "smallest", "int8": "closer", "fp32": "exact"}
+_WORDS: Final = {"int4": "smallest", "int4-exact": "close", "int8": "closer", "fp32": "exact"}
 _CAPACITY: Final = 2048
 _MOST: Final = 1_048_576
 _ROOMY: Final = 70
@@ -275,7 +275,7 @@ class SetupForm(Vertical):
         if self.size.width < _ROOMY:
             return f"{readable_size(cost.disk):>10} · {memory:>10} RAM"
         word = _WORDS.get(cost.precision, "")
-        return f"{readable_size(cost.disk):>10} on disk {memory:>10} of memory  {word}"
+        return f"{readable_size(cost.disk):>10} on disk {memory:>10} RAM  {word}"
 
     def _capacity(self) -> int:
         most = _MOST if self._estimate is None else self._estimate.longest
