@@ -50,7 +50,13 @@ def test_every_field_is_required(name: str) -> None:
         Manifest.from_json(json.dumps(data))
 
 
-@pytest.mark.parametrize("name", sorted(fields()["model"]))
+def test_a_bundle_from_before_there_were_experts_is_dense() -> None:
+    data = fields()
+    del data["model"]["experts"]
+    assert Manifest.from_json(json.dumps(data)).model.experts == 0
+
+
+@pytest.mark.parametrize("name", sorted(fields()["model"].keys() - {"experts"}))
 def test_every_field_of_the_model_is_required(name: str) -> None:
     data = fields()
     del data["model"][name]
