@@ -84,7 +84,7 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
     mask = required(inputs, "attention_mask")
     position_ids = required(inputs, "position_ids")
     logits = required(outputs, "logits")
-    length = vocab_size if vocab_size and not logits.shape else _fixed(logits, -1)
+    length = vocab_size if vocab_size and not logits.shape else fixed_axis(logits, -1)
     return TextContract(
         input_ids=required(inputs, "input_ids"),
         attention_mask=mask,
@@ -122,7 +122,8 @@ def required(specs: Mapping[str, TensorSpec], name: str, kind: str = "text") -> 
     return specs[name]
 
 
-def _fixed(spec: TensorSpec, axis: int) -> int:
+def fixed_axis(spec: TensorSpec, axis: int) -> int:
+    """The size of an axis that must be fixed. Raises BundleError."""
     size = spec.shape[axis] if len(spec.shape) >= abs(axis) else None
     if size is None or size <= 0:
         raise BundleError(f"axis {axis} of {spec.name} {spec.shape} must be fixed: {_ADVICE}")
@@ -130,7 +131,7 @@ def _fixed(spec: TensorSpec, axis: int) -> int:
 
 
 def _maxima(spec: TensorSpec | None, vocab_size: int) -> TensorSpec | None:
-    if spec is not None and vocab_size % _fixed(spec, -1):
+    if spec is not None and vocab_size % fixed_axis(spec, -1):
         raise BundleError(
             f"{spec.name} {spec.shape} does not divide {vocab_size} logits into blocks: {_ADVICE}"
         )
@@ -138,7 +139,7 @@ def _maxima(spec: TensorSpec | None, vocab_size: int) -> TensorSpec | None:
 
 
 def _position_rows(spec: TensorSpec) -> int:
-    rows = _fixed(spec, 0)
+    rows = fixed_axis(spec, 0)
     if rows not in (3, 4):
         raise BundleError(f"position_ids has {rows} rows, expected 3 or 4: {_ADVICE}")
     return rows
@@ -190,7 +191,7 @@ def _pair(past: TensorSpec, outputs: Mapping[str, TensorSpec], in_place: bool) -
             f"{past.name} is {past.dtype}{past.shape} but {present.name} is "
             f"{present.dtype}{present.shape}: {_ADVICE}"
         )
-    shape = tuple(_fixed(past, axis) for axis in range(len(past.shape)))
+    shape = tuple(fixed_axis(past, axis) for axis in range(len(past.shape)))
     if in_place and not cache:
         raise BundleError(f"{past.name} is promised in place but is no KV cache: {_ADVICE}")
     return StatePair(past.name, present.name, shape, past.dtype, cache, in_place)
@@ -211,7 +212,7 @@ def _capacity(mask: TensorSpec, pairs: Iterable[StatePair]) -> int | None:
     caches = [pair for pair in pairs if pair.cache]
     if caches and all(pair.grows for pair in caches) and mask.shape[-1] is None:
         return None
-    capacity = _fixed(mask, -1)
+    capacity = fixed_axis(mask, -1)
     for pair in caches:
         if pair.shape[-2] != capacity:
             raise BundleError(

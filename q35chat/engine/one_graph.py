@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from q35chat.engine.calls import Call, Logits, Row, SequenceGraph
-from q35chat.engine.contract import read_contract
+from q35chat.engine.contract import fixed_axis, read_contract
 from q35chat.engine.decoder import OpenGraph, SpeculativeDecoder, TextModel
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
@@ -67,7 +67,7 @@ class OneGraphDecoder(SpeculativeDecoder):
         super().__init__(sessions, contract, contract.pairs, contract.capacity, image_token_id)
         self.head = None if head is None else DraftHead(head, contract)
         images = contract.image_embeds
-        self.image_width = None if images is None else images.shape[-1]
+        self.image_width = None if images is None else fixed_axis(images, -1)
         self._chunk = chunk
         self._overwrites = contract.may_overwrite
         mask = self._slots.array

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array, Lifetime
-from q35chat.errors import RuntimeFailure
+from q35chat.errors import BundleError, RuntimeFailure
 from q35chat.runtimes import cpu
 from q35chat.runtimes.onnxruntime import OrtBuffer, OrtSession, _translated
 from tests.doubles.numpy_session import FLOAT
@@ -202,3 +203,20 @@ def test_words_of_the_library_that_are_not_utf8_are_one_line() -> None:
         _translated("cannot load x"),
     ):
         b"node \xff fails".decode()
+
+
+def test_a_name_that_is_no_utf8_is_one_line(own_graph: Path) -> None:
+    own_graph.write_bytes(own_graph.read_bytes().replace(b"logits_count", b"\xff" * 12))
+
+    with pytest.raises(RuntimeFailure, match=r"^cannot load .*model\.onnx: "):
+        OrtSession(own_graph, threads=1)
+
+
+def test_rows_of_pictures_of_no_fixed_width_are_refused(own_graph: Path) -> None:
+    model = onnx.load(own_graph, load_external_data=False)
+    (images,) = (one for one in model.graph.input if one.name == "image_embeds")
+    images.type.tensor_type.shape.dim[-1].dim_param = "W"
+    onnx.save(model, own_graph)
+
+    with pytest.raises(BundleError, match=r"image_embeds .* must be fixed"):
+        OneGraphDecoder(OrtSession(own_graph, threads=1))
