@@ -28,7 +28,7 @@ from q35export.targets.base import (
 )
 from q35export.targets.cpu_weights import MS, StoredMatrix, store, store_experts
 
-OPSET = 21
+OPSET = 23
 Float32 = npt.NDArray[np.float32]
 
 
@@ -92,7 +92,7 @@ class CpuTarget:
     def rms_norm(self, x: ir.Value, gamma: Float32, eps: float) -> ir.Value:
         """`x * rsqrt(mean(x**2) + eps) * gamma` over the last axis."""
         weight = self.graph.weight("gamma", gamma)
-        return self.graph.op("SimplifiedLayerNormalization", x, weight, axis=-1, epsilon=eps)
+        return self.graph.op("RMSNormalization", x, weight, axis=-1, epsilon=eps)
 
     def add_rms_norm(
         self, x: ir.Value, residual: ir.Value, gamma: Float32, eps: float
@@ -184,7 +184,7 @@ class CpuTarget:
         The same as an RMS norm with `gamma = width**-0.5` and `eps / width`.
         """
         gamma = self.graph.constant(np.full(width, width**-0.5, np.float32))
-        return self.graph.op("SimplifiedLayerNormalization", x, gamma, axis=-1, epsilon=eps / width)
+        return self.graph.op("RMSNormalization", x, gamma, axis=-1, epsilon=eps / width)
 
     def decay_and_beta(
         self, both: ir.Value, a_log: Float32, dt_bias: Float32
