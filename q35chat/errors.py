@@ -29,6 +29,7 @@ class Option(Enum):
     IMAGE_GEARS = "gears of pictures"
     KERNELS = "the way of the kernels"
     MAX_SEQ_LEN = "capacity"
+    MODEL = "the name of a model"
     MODELSCOPE = "ModelScope"
     MODEL_DIR = "another bundle"
     MTP = "the head for drafts"

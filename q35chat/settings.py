@@ -93,10 +93,10 @@ class Settings:
     """Sampling options of new chats, `[sampling]` in the file, in place of the checkpoint's."""
 
     persona: Mapping[str, PersonaEntry] = field(default_factory=dict)
-    """Ways to begin a chat, by the names that `--persona` and `/persona` take."""
+    """Ways to begin a chat, by the names under which a user chooses them."""
 
     endpoint: Mapping[str, EndpointEntry] = field(default_factory=dict)
-    """Servers by the names that `--endpoint` takes."""
+    """Servers by the names under which a user chooses them."""
 
 
 def settings_path() -> Path:

@@ -18,7 +18,7 @@ from q35chat.chat.values import SamplingSettings
 from q35chat.endpoint.answer import error_of, whole_or_none
 from q35chat.endpoint.choice import EndpointChoice
 from q35chat.endpoint.network import Network, Reply
-from q35chat.errors import EndpointError, UsageError
+from q35chat.errors import EndpointError, Option, UsageError
 from q35chat.json_reader import Fields, parse_json
 from q35chat.text import safe_line
 
@@ -148,7 +148,7 @@ def _entry(reply: Reply, choice: EndpointChoice) -> tuple[Fields, Kind]:
     elif choice.model:
         entries = [entries[names.index(choice.model)]]
     elif len(entries) != 1:
-        raise UsageError(f"{host} has {_named(names)}: choose one with --model")
+        raise UsageError(f"{host} has {_named(names)}: choose one with {Option.MODEL}")
     entry = entries[0]
     owner = entry.raw("owned_by")
     return entry, _OWNERS.get(owner.lower(), "") if isinstance(owner, str) else ""

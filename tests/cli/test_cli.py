@@ -73,7 +73,7 @@ def test_an_address_of_the_web_as_a_picture_is_refused_before_anything_runs() ->
         (["ask", "--top-p", "nan", "a"], "nan is not a finite number"),
         (["ask", "--min-p", "nan", "a"], "nan is not a finite number"),
         (["ask", "--temperature", "nan", "a"], "nan is not a finite number"),
-        (["ask", "--temperature", "inf", "a"], "inf is not a finite number"),
+        (["ask", "--temperature", "inf", "a"], "inf is not in the range 0<=x<=5"),
         (["ask", "--presence-penalty", "nan", "a"], "nan is not a finite number"),
         (["ask", "--repetition-penalty", "nan", "a"], "nan is not a finite number"),
         (["ask", "--threads", "99999999999", "a"], "Invalid value for '--threads'"),
