@@ -21,6 +21,8 @@ _MOST: Final = 2**31 - 1
 _SHOWN: Final = 300
 _TOO_LONG: Final = {"context_length_exceeded", "exceed_context_size_error"}
 _TOO_LONG_WORDS: Final = re.compile(r"maximum context length|available context size", re.IGNORECASE)
+_ADVICE: Final = re.compile(r"\b(?:shorten|reduce|export|increase)\b", re.IGNORECASE)
+"""Words of a refusal that says itself what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,8 @@ def _too_long(error: dict[str, Any], message: str, host: str) -> CapacityError:
         what = f"prompt needs {wanted:,} slots, {host} has {there:,}"
     else:
         what = f"{host} has no room for it: {message.rstrip('.')}"
+        if _ADVICE.search(message):
+            return CapacityError(what)
     return CapacityError(f"{what}:", Remedy.SHORTEN_FOR_SERVER)
 
 

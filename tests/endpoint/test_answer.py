@@ -101,6 +101,12 @@ def test_a_prompt_that_has_no_room_is_told_from_other_refusals(
     assert said in str(found)
 
 
+def test_a_server_that_advises_is_not_advised_behind() -> None:
+    said = "maximum context length is 9 tokens. Please reduce the length of the messages."
+    found = error_of(Reply(400, json.dumps({"error": {"message": said}}).encode()), "host", "")
+    assert str(found) == f"host has no room for it: {said.rstrip('.')}"
+
+
 @pytest.mark.parametrize(
     ("metrics", "words"),
     [

@@ -14,13 +14,16 @@ from PIL import Image
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event, Finished, Notice, PromptPlan, Token
-from q35chat.chat.values import ChatSettings, SamplingSettings
+from q35chat.chat.text_files import with_files
+from q35chat.chat.values import ChatSettings, Persona, SamplingSettings
 from q35chat.chat.workspace import unkept
+from q35chat.commands.personas import new_chat
 from q35chat.endpoint.backend import ATTEMPTS, THINKS_ANEW, EndpointBackend
 from q35chat.endpoint.choice import EndpointChoice, Secret
 from q35chat.endpoint.network import Network
 from q35chat.endpoint.server import find_out
 from q35chat.errors import CapacityError, EndpointError, PictureError, Q35Error, UsageError
+from q35chat.settings import PersonaEntry, Settings
 from tests.doubles.fake_vllm import FakeVllm
 
 
@@ -105,6 +108,47 @@ def test_what_the_user_sets_is_what_is_asked() -> None:
     assert (asked["max_tokens"], asked["stop"]) == (96, ["x"])
     assert asked["thinking_token_budget"] == 64
     assert asked["chat_template_kwargs"] == {"enable_thinking": True}
+
+
+def test_a_persona_of_the_settings_is_what_is_asked_with() -> None:
+    fake = FakeVllm()
+    entry = PersonaEntry("Translate into Chinese.", True, 64, {"temperature": 0.2})
+    settings = Settings(system="Be brief.", persona={"translator": entry})
+    with opened(fake) as backend:
+        for name in ("translator", None):
+            begun = new_chat(settings, backend.sampling_defaults, name)
+            finished(unkept(backend, begun).send("Hello"))
+    with_it, without = fake.asked
+    assert with_it["messages"][0] == {"role": "system", "content": "Translate into Chinese."}
+    assert (with_it["temperature"], with_it["thinking_token_budget"]) == (0.2, 64)
+    assert without["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert without["temperature"] != 0.2
+
+
+def test_another_persona_within_a_chat_counts_from_the_next_question_on() -> None:
+    fake = FakeVllm()
+    with chatting(fake) as chat:
+        finished(chat.send("Hello"))
+        chat.change_settings(Persona("pirate", "Arr.", thinking=False).over(chat.settings()))
+        finished(chat.send("And you?"))
+    assert [one["messages"][0]["role"] for one in fake.asked] == ["user", "system"]
+    assert fake.asked[1]["messages"][0]["content"] == "Arr."
+    assert fake.asked[1]["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_a_file_goes_out_as_text_and_is_counted_by_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "notes.py"
+    path.write_text("x = 1\n", "utf-8")
+    fake = FakeVllm()
+    with chatting(fake) as chat:
+        file = chat.read_file(path)
+        question = with_files([file], "What is x?")
+        plan, *_ = chat.send(question)
+    assert isinstance(plan, PromptPlan)
+    content = "File `notes.py`:\n\n```python\nx = 1\n```\n\nWhat is x?"
+    assert fake.asked[0]["messages"] == [{"role": "user", "content": content}]
+    assert plan.prompt_tokens == fake.tokens(fake.asked[0]["messages"])
+    assert 0 < file.slots < plan.prompt_tokens
 
 
 def test_earlier_reasoning_goes_out_under_both_of_its_names() -> None:

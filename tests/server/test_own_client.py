@@ -85,5 +85,6 @@ def test_an_answer_that_was_cut_goes_on_where_it_was(backend: EndpointBackend) -
 
 
 def test_a_question_without_room_is_refused_by_its_numbers(backend: EndpointBackend) -> None:
-    with pytest.raises(CapacityError, match="2,048"):
+    with pytest.raises(CapacityError, match="2,048") as caught:
         whole(unkept(backend, GREEDY).send("word " * 3000))
+    assert str(caught.value).count("shorten") == 1
