@@ -39,13 +39,14 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model that could answer: its name, its folder or its table in the settings, and what is
-    known of it in words."""
+    """A model that could answer: its name, its folder or its table in the settings, what is known
+    of it in words, and whether a server has it."""
 
     name: str
     folder: Path
     model: str
     facts: str
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Workspace:
 
     `load_bundle` loads another model in its place. `personas` gives the ways to go on in a chat,
     the first of them as chats begin without one; `models` lists what `load_bundle` could load, in a
-    worker thread.
+    worker thread. `remote`: the model that `load` gives is a server's.
     `reads_ahead`: after an answer the model gets ready for a follow-up and its state is kept, in a
     thread of its own; the state of another conversation is kept and brought back alike.
     """
@@ -50,6 +50,7 @@ class Workspace:
         reads_ahead: bool = True,
         personas: Callable[[], Sequence[Persona]] = tuple,
         models: Callable[[], Sequence[ModelEntry]] = tuple,
+        remote: bool = False,
     ) -> None:
         self.store = store
         self._load = load
@@ -57,6 +58,7 @@ class Workspace:
         self._reads_ahead = reads_ahead
         self.personas = personas
         self.models = models
+        self.remote = remote
         self._loaded: tuple[ChatBackend, ChatSettings] | None = None
         self._own_samplings: list[SamplingSettings] = []
         self._turn_lock = TurnLock()

@@ -128,7 +128,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     check_persona(options.persona, settings)
     loader = models.loader(options, settings, console.note, load)
     started = perf_counter()
-    with StatusLine(console).showing("loading the model"):
+    with StatusLine(console).showing(options.awaited):
         model = call_in_worker(loader)
     load_ms = (perf_counter() - started) * 1000
     if schema is not None:

@@ -113,7 +113,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         session = None if named is None else store.resolve(named)
         status = StatusLine(console, in_lines=not console.can_rewrite)
         workspace = stored_workspace(store, options, settings, status.note)
-        with status.showing("loading the model"):
+        with status.showing(options.awaited):
             call_in_worker(workspace.load)
         chat = LineChat(workspace.pick(session), workspace.new, console)
         if store.damaged_chat:
@@ -218,6 +218,7 @@ def stored_workspace(
         load_bundle,
         personas=personas,
         models=lambda: _models(settings),
+        remote=options.endpoint is not None,
     )
 
 
@@ -241,7 +242,7 @@ def _models(settings: Settings) -> Sequence[ModelEntry]:
         )
         for it in installed()
     ] + [
-        ModelEntry(name, _table(name), entry.model or name, f"server · {entry.url}")
+        ModelEntry(name, _table(name), entry.model or name, f"server · {entry.url}", remote=True)
         for name, entry in settings.endpoint.items()
     ]
 

@@ -250,6 +250,11 @@ class AnswererOptions(ModelOptions):
     endpoint: Endpoint = None
     model: RemoteModel = None
 
+    @property
+    def awaited(self) -> str:
+        """What is done until the model is there."""
+        return "loading the model" if self.endpoint is None else "asking the server"
+
 
 _NPU_OPTIONS = {"device_id": DeviceId, "residency": Residency, "host_state_roundtrip": HostStates}
 

@@ -136,6 +136,7 @@ def test_a_server_of_the_settings_is_in_the_list_of_models_and_takes_over(tmp_pa
         workspace = stored_workspace(store, options, settings, lambda _: None)
         (entry,) = [one for one in workspace.models() if one.name == "cluster"]
         assert entry.facts == f"server · {server.address.base}"
+        assert entry.remote
         workspace.use(entry.folder)
         assert workspace.model.remote == server.address.base
         assert workspace.new().settings().max_image_tokens == 64

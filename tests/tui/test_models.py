@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,18 @@ async def test_another_model_answers_in_the_same_chat_and_each_answer_has_its_na
         await chat.ask("and again")
         names = [step.model for step in chat.conversation.steps if step.turn.role == "assistant"]
         assert names == [MODEL.name, "small"]
+
+
+async def test_a_model_that_a_server_has_is_asked_for_and_not_loaded() -> None:
+    scripted, gate = workspace(), threading.Event()
+    cluster = ModelEntry("cluster", Path("cluster"), "qwen", "server · http://host/v1", remote=True)
+    scripted.models = lambda: (*ENTRIES, cluster)
+    async with opened(scripted) as chat:
+        scripted.load_gate = gate
+        await chat.press(*"/model cluster", "enter")
+        await chat.see("asking the server…")
+        gate.set()
+        await chat.hear("cluster answers from now on")
 
 
 async def test_a_model_is_chosen_from_a_list_that_marks_the_one_in_use() -> None:

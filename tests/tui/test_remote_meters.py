@@ -43,7 +43,7 @@ def test_the_model_stands_with_its_server_and_how_busy_that_is() -> None:
 
 
 def test_the_welcome_says_where_the_words_go() -> None:
-    lines = "\n".join(map(str, welcome._lines(SERVER, "F9", failed=False)))
+    lines = "\n".join(map(str, welcome._lines(SERVER, "F9", absent="")))
     assert "What you write goes to http://host:8000/v1. 4,096 slots" in lines
     assert "local" not in lines
 
@@ -51,6 +51,6 @@ def test_the_welcome_says_where_the_words_go() -> None:
 def test_what_a_server_says_of_itself_is_never_obeyed() -> None:
     evil = replace(SERVER, name="\x1b]0;x\x07[b]m", load="\x1b[2J · a", device="\x1b[31mhost")
     shown = str(meters.model_rows(replace(READING, model=evil)))
-    shown += "\n".join(map(str, welcome._lines(evil, "F9", failed=False)))
+    shown += "\n".join(map(str, welcome._lines(evil, "F9", absent="")))
     assert "\x1b" not in shown
     assert "[b]m" in shown

@@ -76,6 +76,20 @@ def test_while_another_chat_is_opened_the_model_stays_and_nothing_is_available()
     assert session.state == "ready"
 
 
+def test_of_a_server_it_is_said_that_it_is_asked_and_not_that_a_model_loads() -> None:
+    workspace = ScriptedWorkspace()
+    workspace.remote = True
+    session = Session(workspace)
+    assert model_state(session) == "asking the server…"
+    assert said(session) == "asking the server… · you can write already"
+    assert (busy(session), missing(session)) == (
+        "The server is still asked",
+        "the server has answered",
+    )
+    session.load()
+    assert model_state(session) == "loading the model…"
+
+
 def test_a_turn_runs_is_stopped_and_ends() -> None:
     session = loaded()
     session.queued = True

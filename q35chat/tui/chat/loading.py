@@ -56,28 +56,32 @@ class Loader:
         fresh = Way("Start a new chat instead", partial(self.load, None))
         setup = Way("Get a real model", partial(self.host.run, "setup"))
         ways = (again, fresh, setup) if stored else (again, setup)
-        self._load(work, "The model is not ready", ways)
+        self._load(work, "The model is not ready", ways, asking=self.session.workspace.remote)
 
     def restart(self) -> None:
         """Load the model again, whatever became of it, under the conversation on screen."""
         again = Way("Try again", self.restart)
         export = Way("Export to Markdown", partial(self.host.run, "export"))
         title = "The model did not start again; the chat is safe"
-        self._load(partial(self._over, self.session.workspace.restart), title, (again, export))
+        work = partial(self._over, self.session.workspace.restart)
+        model = self.session.model
+        asking = model is not None and bool(model.remote)
+        self._load(work, title, (again, export), asking=asking)
 
     def use(self, made: Made) -> None:
         """Let the model of a bundle answer from now on; where it cannot, the present one stays."""
         self._use(made.folder, made.model, f" · next time: {made.command}")
 
     def switch(self, entry: ModelEntry) -> None:
-        """The same with a bundle that is there already."""
-        self._use(entry.folder, entry.name)
+        """The same with a bundle that is there already, or a server."""
+        self._use(entry.folder, entry.name, asking=entry.remote)
 
-    def _use(self, folder: Path, name: str, advice: str = "") -> None:
+    def _use(self, folder: Path, name: str, advice: str = "", *, asking: bool = False) -> None:
         work = partial(self._over, partial(self.session.workspace.use, folder))
         title = f"{name} could not be opened; the present model stays"
-        again = Way("Try again", partial(self._use, folder, name, advice))
-        self._load(work, title, (again,), f"{name} answers from now on{advice}", stays=True)
+        again = Way("Try again", partial(self._use, folder, name, advice, asking=asking))
+        then = f"{name} answers from now on{advice}"
+        self._load(work, title, (again,), then, stays=True, asking=asking)
 
     def _stored(self, stored: str | None) -> Conversation:
         """A stored conversation, or a new one. For a worker thread, like `_over`."""
@@ -177,9 +181,10 @@ class Loader:
         then: str = "",
         *,
         stays: bool = False,
+        asking: bool,
     ) -> None:
         """Bring a model, then say `then`; or a panel that offers the ways. `stays`: the present
-        model goes on where the other does not come."""
+        model goes on where the other does not come. `asking`: it is a server's."""
 
         async def failed(error: Exception) -> None:
             if stays:
@@ -189,7 +194,7 @@ class Loader:
                 self.draft.pictures.read()
 
         self.panel.dismiss()
-        self.session.load()
+        self.session.load(asking=asking)
         self.host.refresh()
         self._begin(work, failed, then)
 

@@ -33,7 +33,8 @@ class NoticeText:
 
 
 class Session:
-    """`opening`: what loads is another chat, the model stays. `queued`: Enter was pressed before
+    """`opening`: what loads is another chat, the model stays. `asking`: what loads is a server's
+    model, which is asked about itself. `queued`: Enter was pressed before
     everything was there; the draft is sent by itself then. `remark` takes the status line until
     something changes. `follow_up` is opened once the running turn has ended. `earlier` chats are
     there to come back to."""
@@ -44,6 +45,7 @@ class Session:
         self.follow_up: Conversation | None = None
         self.state: State = "loading"
         self.opening = False
+        self.asking = workspace.remote
         self.queued = False
         self.turn: RunningTurn | None = None
         self._vision_pace: dict[str, float] = {}
@@ -90,9 +92,9 @@ class Session:
         """The questions that the model reads, oldest first."""
         return [step for step in self.steps if step.turn.role == "user" and not step.left_out]
 
-    def load(self, *, opening: bool = False) -> None:
+    def load(self, *, opening: bool = False, asking: bool = False) -> None:
         """A model is on its way, or where it stays another chat."""
-        self.state, self.opening = "loading", opening
+        self.state, self.opening, self.asking = "loading", opening, asking
 
     def loaded(self) -> None:
         """What was on its way is there, or did not come."""

@@ -17,7 +17,6 @@ from q35chat.tui.text import count
 from q35chat.tui.widgets.bars import Hint
 from q35chat.tui.widgets.composer import forecast_lines
 
-_LOADING: Final = "loading the model…"
 _NO_MODEL: Final = "no model"
 
 
@@ -25,7 +24,13 @@ def model_state(session: Session) -> str:
     """The model that answers, or what becomes of it."""
     if session.model is not None:
         return session.model.name
-    return _NO_MODEL if session.state == "failed" else _LOADING
+    return _absent(session)
+
+
+def _absent(session: Session) -> str:
+    if session.state == "failed":
+        return _NO_MODEL
+    return "asking the server…" if session.asking else "loading the model…"
 
 
 def window_title(session: Session) -> str:
@@ -39,7 +44,9 @@ def window_title(session: Session) -> str:
 def busy(session: Session) -> str:
     """What has to end before something else can begin; empty where nothing has."""
     if session.loading:
-        return "The chat is still being opened" if session.opening else "The model is still loading"
+        if session.opening:
+            return "The chat is still being opened"
+        return "The server is still asked" if session.asking else "The model is still loading"
     return "The answer is still being written; Esc stops it first" if session.running else ""
 
 
@@ -56,15 +63,17 @@ def missing(session: Session) -> str:
     """What a queued message waits for."""
     if session.available is not None:
         return "the picture is read"
-    return "the chat is open" if session.opening else "the model is loaded"
+    if session.opening:
+        return "the chat is open"
+    return "the server has answered" if session.asking else "the model is loaded"
 
 
 def thinking_words(session: Session) -> str:
     """How thinking is set, or why there is no model to think."""
     conversation = session.available
     if conversation is None:
-        absent = _NO_MODEL if session.state == "failed" else _LOADING
-        return f"{'opening the chat…' if session.opening else absent} · you can write already"
+        on_its_way = "opening the chat…" if session.opening else _absent(session)
+        return f"{on_its_way} · you can write already"
     settings = conversation.settings()
     if not settings.thinking:
         return "thinking off"

@@ -29,7 +29,9 @@ class Welcome(Static):
         model, earlier = session.model, session.earlier
         blind = model is not None and not model.pictures
         tips = [tip for tip in _TIPS if not (blind and tip[0] == "@")]
-        lines = [*_lines(model, setup_key, failed=session.state == "failed"), *map(_tip, tips)]
+        coming = "The server is asked." if session.asking else "The model is loading."
+        absent = "There is no model yet." if session.state == "failed" else coming
+        lines = [*_lines(model, setup_key, absent), *map(_tip, tips)]
         if earlier:
             chats = "your earlier chat" if earlier == 1 else f"your {count(earlier)} earlier chats"
             lines.append(_tip((chats_key or "/sessions", f"lists {chats}")))
@@ -41,11 +43,10 @@ def _tip(tip: tuple[str, str]) -> Content:
     return Content.assemble((key.rjust(6), "bold"), (f"  {words}", _DIM))
 
 
-def _lines(model: ModelInfo | None, setup_key: str, *, failed: bool) -> list[Content]:
+def _lines(model: ModelInfo | None, setup_key: str, absent: str) -> list[Content]:
     lines = [Content.styled("q35chat", "$primary bold")]
     if model is None:
-        words = "There is no model yet." if failed else "The model is loading."
-        lines.append(Content.styled(f"{words} You can write already.", _DIM))
+        lines.append(Content.styled(f"{absent} You can write already.", _DIM))
     else:
         where = " · ".join(model_facts(model))
         lines.append(Content.assemble((clean(model.name), "bold"), (f"  {where}", _DIM)))
