@@ -7,6 +7,7 @@ server. Knows nothing of q35chat; raises where an answer is not what it should b
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -171,8 +172,28 @@ def llm(url: str) -> str:
     return done.stdout.strip()
 
 
+def oterm(url: str) -> str:
+    """oterm's own provider with our server in its configuration: models, room and an answer. Its
+    command is only a screen; this is what stands behind it."""
+    folder = Path(os.environ["OTERM_DATA_DIR"])
+    (folder / "config.json").write_text(
+        json.dumps({"openaiCompatible": {"q35chat": {"base_url": f"{url}/v1"}}})
+    )
+    from oterm.agent import get_agent
+    from oterm.providers import get_available_providers, list_models, openai_compat_context_window
+
+    provider = "openai-compat/q35chat"
+    assert provider in get_available_providers()
+    (model,) = list_models(provider)
+    room = openai_compat_context_window("q35chat", model)
+    assert room is not None
+    agent = get_agent(provider, model, parameters={"temperature": 0}, context_window=room)
+    return f"{room} slots: {agent.run_sync(QUESTION).output}"
+
+
 CLIENTS = {
-    one.__name__: one for one in (openai, openai_tools, openai_schema, anthropic, pydantic_ai, llm)
+    one.__name__: one
+    for one in (openai, openai_tools, openai_schema, anthropic, pydantic_ai, llm, oterm)
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m tests.campaigns.clients PYTHON [NAME...]`: well-known clients against a real server
-that serves the demo. PYTHON is one that has them: `pip install openai anthropic llm
+that serves the demo. PYTHON is one that has them: `pip install openai anthropic llm oterm
 'pydantic-ai-slim[openai]'` into an environment of its own.
 """
 
@@ -15,7 +15,7 @@ from q35chat.processes import python_command, python_environment
 from tests.campaigns.server import address
 from tests.support.imports import ROOT
 
-NAMES = ("openai", "openai_tools", "openai_schema", "anthropic", "pydantic_ai", "llm")
+NAMES = ("openai", "openai_tools", "openai_schema", "anthropic", "pydantic_ai", "llm", "oterm")
 _SCRIPTS = ROOT / "tests" / "campaigns" / "client_scripts.py"
 _PATIENCE_S = 180.0
 
@@ -35,7 +35,7 @@ def run(python: str, names: list[str]) -> int:
             with tempfile.TemporaryDirectory() as home:
                 done = subprocess.run(
                     [python, str(_SCRIPTS), name, url],
-                    env={**os.environ, "LLM_USER_PATH": home},
+                    env={**os.environ, "LLM_USER_PATH": home, "OTERM_DATA_DIR": home},
                     capture_output=True,
                     check=False,
                     text=True,
