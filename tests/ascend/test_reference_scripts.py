@@ -137,7 +137,8 @@ def test_their_graphs_are_measured_with_their_weights(
     wanted = sum(file.stat().st_size for file in files)
     seen = []
 
-    def settled(mode: Mode, needed: int, free: int | None) -> Mode:
+    def settled(mode: Mode, needed: int, free: int | None, *, one: bool) -> Mode:
+        assert not one
         seen.append(needed)
         return mode
 
