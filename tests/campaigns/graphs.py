@@ -179,6 +179,7 @@ def ask(bundle: Path, place: Path) -> None:
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(place / name, os.O_CREAT | os.O_WRONLY, 0o600), number)
     os.environ |= {f"XDG_{name}_HOME": str(place) for name in ("DATA", "STATE", "CONFIG", "CACHE")}
+    os.environ["TRANSFORMERS_NO_ADVISORY_WARNINGS"] = "1"  # as in the tokenizer's own process
     known: dict[Any, Files] = {}
 
     def answer(name: str, which: tuple[Path, bool], _: object, *given: Any, **options: Any) -> Any:
