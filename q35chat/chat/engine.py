@@ -229,7 +229,7 @@ class ChatEngine:
         """A prompt of text alone, or of token ids: no template is around it. For any thread. Raises
         UsageError for what no text is, CapacityError for what is too long by far."""
         if isinstance(text, str):
-            self._check_length(text)
+            self.check_length(text)
             text = self.tokenizer.encode(text)
         rows = self._model.decoder.vocab_size
         wrong = [one for one in text if not 0 <= one < rows or one == self._model.image_token_id]
@@ -245,7 +245,8 @@ class ChatEngine:
         """What the model reads of `turns` where it may call `tools`. For any thread. Raises
         CapacityError for a question that is too long by far, BundleError where the template
         refuses, PictureError."""
-        self._check_length("".join(turn.text for turn in turns))
+        if turns[-1].role == "user":
+            self.check_length(turns[-1].text)
         if settings.system_prompt:
             turns = (Turn("system", settings.system_prompt), *turns)
         pictures = [
@@ -273,8 +274,9 @@ class ChatEngine:
                 f"only {rows} rows of embeddings: leave it out, or export another checkpoint"
             )
 
-    def _check_length(self, text: str) -> None:
-        """Refuse a text of which even the fewest tokens have no place."""
+    def check_length(self, text: str) -> None:
+        """Raise CapacityError for a text of which even the fewest tokens have no place, without
+        tokenising it."""
         capacity = self.model.capacity
         if len(text) <= capacity * _SHORT:
             return

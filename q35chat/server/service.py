@@ -121,6 +121,7 @@ class Service:
         return self.desk.submit(job)
 
     def _of_turns(self, asked: Asked, turns: Sequence[Turn]) -> Prompt:
+        self.engine.check_length("".join(turn.text for turn in turns))
         return self.engine.prompt(turns, asked.settings, asked.tools)
 
     def _follow_up(self, asked: Asked, prompt: Prompt) -> Callable[[Finished], Prompt]:
