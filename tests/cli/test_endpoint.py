@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from q35chat.cli import run
+from q35chat.commands.ask import AskOptions, ask_once
 from q35chat.commands.chat import ChatOptions, stored_workspace
 from q35chat.endpoint import choice
 from q35chat.errors import UsageError
 from q35chat.settings import EndpointEntry, Settings, settings_path
 from q35chat.store import Store
+from tests.cli.scripted import recorded
 from tests.doubles.fake_vllm import FakeVllm
 
 Capture = pytest.CaptureFixture[str]
@@ -38,6 +40,17 @@ def test_ask_answers_from_a_server_and_keeps_the_chat(capfd: Capture) -> None:
     assert (code, told["text"], told["reused_tokens"]) == (0, "Hello there.", 3)
     assert run(["sessions", "list"]) == 0
     assert "Hello" in capfd.readouterr().out
+
+
+def test_on_a_terminal_a_server_is_asked_and_no_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    seen = recorded(terminal=True)
+    with FakeVllm().serving() as server:
+        assert ask_once(AskOptions("Hello", endpoint=server.address.base), seen.console) == 0
+    assert "asking the server" in seen.err.getvalue()
+    assert "loading" not in seen.err.getvalue()
 
 
 def test_stats_say_nothing_of_a_runtime_that_is_elsewhere(capfd: Capture) -> None:
