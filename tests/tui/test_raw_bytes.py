@@ -34,8 +34,12 @@ SEQUENCES = (
     "\x90+q544e\x9c",
 )
 HOSTILE = "".join(("owned ", *SEQUENCES, C0, C1, BIDI, "\U0010eeee\U00100000 end"))
-OWN = re.compile(r"\x1b\[(?:\d+;?)*m|\x1b\[\d+;\d+H|\x1b\[\?\d+[hl]|\x1b\]22;[a-z]+\x07|\r?\n")
-"""What the application itself sends: colours, places, modes, pointers, ends of lines."""
+OWN = re.compile(
+    r"\x1b\[(?:\d+;?)*m|\x1b\[\d+;\d+H|\x1b\[\?\d+[hl]|\x1b\]22;[a-z]+\x07|\r?\n"
+    rf"|\x1b\[22;2t|\x1b\]2;[^{re.escape(C0 + C1 + BIDI)}\U00100000-\U0010ffff\n]*\x07"
+)
+"""What the application itself sends: colours, places, modes, pointers, ends of lines, and the
+window's title, where nothing in that steers."""
 HARMFUL = re.compile(f"[{re.escape(C0 + C1 + BIDI)}\U00100000-\U0010ffff]")
 
 

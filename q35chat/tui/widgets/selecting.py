@@ -38,8 +38,11 @@ class Selectable(Widget):
         self.screen.selections = {self: Selection(start, end)}
 
 
-class SelectableText(Selectable, Static):
-    """Text that is shown as it is."""
+class SelectableText(Static, Selectable):
+    """Text that is shown as it is.
+
+    `Static` comes first: of several bases Textual takes styles and queries from the first alone.
+    """
 
     def text_lines(self) -> Sequence[str]:
         """Its own lines; wrapping makes no more of them."""
