@@ -11,6 +11,7 @@ import pytest
 from textual import events
 
 from q35chat.tui.chat.completion import Choice, listing
+from q35chat.tui.chat.file_search import FileSearch
 from q35chat.tui.screens import picker
 from q35chat.tui.widgets import composer
 from q35chat.tui.widgets.key_order import LatestQuery
@@ -213,14 +214,38 @@ async def test_enter_right_after_the_last_letter_of_an_argument_runs_the_command
     await chat.until(lambda: chat.conversation.settings().thinking_budget == 64)
 
 
+async def test_the_highlighted_choice_stays_so_when_more_files_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    pictures(tmp_path, "bela.png", "beta.png")
+    pictures(tmp_path / "deep", "my_beta.png")
+    walk = FileSearch.walk
+
+    def held(search: FileSearch) -> None:
+        assert gate.wait(PATIENCE_S), "nobody opened the gate"
+        walk(search)
+
+    monkeypatch.setattr(FileSearch, "walk", held)
+    async with opened() as chat:
+        await chat.press(*"see @be")
+        await chat.see("› bela.png")
+        await chat.press("down")
+        await chat.see("› beta.png")
+        gate.set()
+        await chat.see("deep/my_beta.png")
+        await chat.see("› beta.png")
+        await chat.press("enter")
+        await attached(chat, "beta.png")
+
+
 async def test_completions_follow_the_cursor(tmp_path: Path) -> None:
-    pictures(tmp_path, "alpha.png", "albert.png")
+    pictures(tmp_path, "alpha.png", "albert.gif")
     async with opened() as chat:
         await chat.press(*"@alp")
         await chat.see("› alpha.png")
-        assert "albert.png" not in chat.flat
+        assert "albert.gif" not in chat.flat
         await chat.press("left")
-        await chat.see("› albert.png")
+        await chat.see("› albert.gif")
         await chat.press("home")
         await chat.until(lambda: "alpha.png" not in chat.flat)
 

@@ -20,6 +20,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static, TextArea
+from textual.worker import get_current_worker
 
 from q35chat.chat.service import Forecast
 from q35chat.tui.application import application
@@ -89,10 +90,13 @@ class Suggestions(Widget):
         """The highlighted choice."""
         return self.choices[self.index] if self.choices else None
 
-    def offer(self, choices: tuple[Choice, ...]) -> None:
-        """Replace the choices."""
+    def offer(self, choices: tuple[Choice, ...], *, again: bool = False) -> None:
+        """Replace the choices; where they are `again` for the same text, the highlighted one
+        stays so."""
         if choices != self.choices:
-            self.choices, self.index = choices, 0
+            kept = self.chosen if again else None
+            self.index = choices.index(kept) if kept in choices else 0
+            self.choices = choices
             self.display = bool(choices)
             self.refresh(layout=True)
 
@@ -157,6 +161,7 @@ class Composer(Vertical):
         self._seen = ""
         self._suggesting = False
         self._search: FileSearch | None = None
+        self._walking = False
 
     def compose(self) -> ComposeResult:
         """Suggestions, pictures, text, status."""
@@ -315,20 +320,24 @@ class Composer(Vertical):
             self._offer(commands)
         elif word != self._latest.asked:
             self._suggesting = True
-            question = self._latest.ask(word)
+            self._look(self._latest.ask(word), word)
+            if word and self._file_search().old and not self._walking:
+                self._walking = True
+                self.run_worker(self._walk, thread=True, group="files")
 
-            search = self._file_search()
+    def _look(self, question: int, word: str) -> None:
+        """Answer a question in a worker: what begins with the word, then what has parts of it."""
+        search = self._file_search()
 
-            def work() -> None:
-                found = listing(word, search.folder)
-                named = {choice.label for choice in found}
-                more = search.choices(word, _ROWS)
-                found += tuple(choice for choice in more if choice.label not in named)
+        def work() -> None:
+            found = listing(word, search.folder)
+            named = {choice.label for choice in found}
+            more = search.choices(word, _ROWS)
+            found += tuple(choice for choice in more if choice.label not in named)
+            if not get_current_worker().is_cancelled:
                 self.call_later(self._offer_paths, question, found[:_ROWS])
 
-            self.run_worker(work, thread=True, exclusive=True, group="paths")
-            if word and search.old:
-                self.run_worker(self._walk, thread=True, exclusive=True, group="files")
+        self.run_worker(work, thread=True, exclusive=True, group="paths")
 
     def _file_search(self) -> FileSearch:
         """The search below the current folder; loaded with the first path that is completed."""
@@ -340,17 +349,18 @@ class Composer(Vertical):
 
     def _walk(self) -> None:
         self._file_search().walk()
-        self.call_later(self._ask_again)
+        self.call_later(self._look_again)
 
-    def _ask_again(self) -> None:
-        """Suggest once more for the path that is being written: more files are known now."""
+    def _look_again(self) -> None:
+        """More files are known now. The question stays the one that keys wait for or that was
+        answered: a key means the list that is on screen, and none is lost."""
+        self._walking = False
         if self._latest.asked is not None:
-            self._latest.forget()
-            self._suggest()
+            self._look(self._latest.newest, self._latest.asked)
 
     def _offer_paths(self, question: int, choices: tuple[Choice, ...]) -> None:
         if self._latest.is_newest(question):
-            self._offer(choices)
+            self._offer(choices, again=self._latest.there)
             self._latest.arrived()
 
     def _when_listed(self, act: Callable[[], None]) -> None:
@@ -361,8 +371,8 @@ class Composer(Vertical):
         else:
             self._latest.then(word, act)
 
-    def _offer(self, choices: tuple[Choice, ...]) -> None:
-        self.query_one(Suggestions).offer(choices)
+    def _offer(self, choices: tuple[Choice, ...], *, again: bool = False) -> None:
+        self.query_one(Suggestions).offer(choices, again=again)
         self._suggesting = bool(choices)
 
     def _close(self) -> None:

@@ -53,6 +53,16 @@ class LatestQuery:
         self._waiting = [(wanted, act) for wanted, act in self._waiting if wanted == text]
         return self._newest
 
+    @property
+    def newest(self) -> int:
+        """The number of the newest question."""
+        return self._newest
+
+    @property
+    def there(self) -> bool:
+        """Whether its answer is on screen."""
+        return self._there
+
     def is_newest(self, question: int) -> bool:
         """Whether nothing was asked after `question`."""
         return question == self._newest
