@@ -113,7 +113,7 @@ def test_escape_stops_an_answer_and_quitting_asks_while_one_is_written(terminal:
     terminal.press("C-g")
     terminal.see("and the rest.")
     terminal.press("C-c")
-    terminal.see("Ctrl+Q quits")
+    terminal.see("Ctrl+C again or Ctrl+Q leaves")
     quit_from(terminal)
 
 
