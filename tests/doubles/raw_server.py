@@ -21,7 +21,7 @@ def raw_server(say: Say, *, waits: bool = True) -> Iterator[EndpointChoice]:
     def answer(connection: socket.socket) -> None:
         with connection, suppress(OSError):
             if waits:
-                connection.recv(65536)
+                _read_request(connection)
             say(connection)
 
     def serve() -> None:
@@ -37,6 +37,17 @@ def raw_server(say: Say, *, waits: bool = True) -> Iterator[EndpointChoice]:
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
+
+
+def _read_request(connection: socket.socket) -> None:
+    """To its end: what is unread when a connection is closed resets it, and costs the answer."""
+    with connection.makefile("rb") as request:
+        length = 0
+        while (line := request.readline().strip()) != b"":
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        request.read(length)
 
 
 def endlessly(head: bytes, piece: bytes) -> Say:
