@@ -30,7 +30,8 @@ MOST_EVENT_BYTES: Final = 1 << 20
 MOST_STREAM_BYTES: Final = 64 << 20
 CONNECT_S: Final = 10.0
 SILENCE_S: Final = 120.0
-"""The longest pause within a stream."""
+"""The longest pause within a stream, once the time until its first token has passed: before, events
+tell that a prompt is read, which may take long."""
 _POLL_S: Final = 0.1
 _AGENT: Final = "q35chat"
 
@@ -184,8 +185,10 @@ class Network:
                     put(None)
                     size = 0
                     async for event in httpx2.EventSource(response, MOST_EVENT_BYTES):
-                        now, allowed = time.perf_counter(), self._silence_s
-                        limit.reschedule(self._loop.time() + allowed)
+                        now, here = time.perf_counter(), self._loop.time()
+                        due = max(limit.when() or 0.0, here + self._silence_s)
+                        allowed = due - here
+                        limit.reschedule(due)
                         size += len(event.data)
                         if size > MOST_STREAM_BYTES:
                             raise self._too_large(MOST_STREAM_BYTES)

@@ -76,6 +76,13 @@ def test_a_stream_that_pauses_is_not_waited_for(say: Say) -> None:
             list(events)
 
 
+def test_an_event_does_not_shorten_the_time_until_the_first_token() -> None:
+    events = STREAM + b"data: {}\n\n" * 3
+    with connected(saying(events), silence_s=0.0) as (network, base):
+        found = list(network.stream(f"{base}/x", {}, never, within_s=LATE))
+    assert [event.data for event in found if event is not None] == ["{}"] * 3
+
+
 def test_what_is_packed_is_not_unpacked() -> None:
     bomb = gzip.compress(b"x" * (MOST_BYTES * 4))
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n"
