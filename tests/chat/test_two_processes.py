@@ -45,6 +45,7 @@ def test_settings_and_turns_of_another_process_are_gone_on_from(
     other: Conversation,
 ) -> None:
     other.change_settings(BRIEF)
+    assert other.flush() == ""
     finish(other.send("two"))
     events = list(chat.send("three"))
 
@@ -62,6 +63,7 @@ def test_a_change_overwrites_no_settings_and_no_turns_of_another_process(
     workspace: Workspace, chat: Conversation, other: Conversation, what: str
 ) -> None:
     other.change_settings(BRIEF)
+    assert other.flush() == ""
     finish(other.send("two"))
     if what == "settings":
         chat.change_settings(THINKING)
@@ -80,6 +82,7 @@ def test_settings_changed_in_both_processes_are_those_of_both(
     workspace: Workspace, chat: Conversation, other: Conversation
 ) -> None:
     other.change_settings(BRIEF)
+    assert other.flush() == ""
     chat.change_settings(THINKING)
     chat.change_settings(replace(THINKING, sampling=SamplingSettings(seed=7)))
     finish(chat.send("two"))
@@ -158,6 +161,7 @@ def test_what_is_not_said_yet_survives_a_question_that_is_refused(
     tmp_path: Path, chat: Conversation, other: Conversation
 ) -> None:
     other.change_settings(BRIEF)
+    assert other.flush() == ""
     chat.backend.model = replace(chat.model, capacity=1)  # type: ignore[misc]
     with pytest.raises(Exception, match="slots"):
         next(chat.send("two"))
@@ -182,6 +186,7 @@ def test_a_chat_that_is_opened_again_while_it_answers_shows_no_half_answer(
     growing = replace(question, id="growing", parent=question.id)
     chat._journal.stream(replace(growing, turn=replace(growing.turn, role="assistant")))
     other.change_settings(BRIEF)
+    assert other.flush() == ""
     assert workspace.open(chat.id) is chat
     assert chat.steps[-1].id == question.id
     running.close()  # type: ignore[attr-defined]
