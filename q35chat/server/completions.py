@@ -19,7 +19,7 @@ from q35chat.server.body import characters, read_body, section, text, whole_or_n
 from q35chat.server.chat_completions import DONE, client_of, usage_of
 from q35chat.server.desk import Answering, Job
 from q35chat.server.problems import RefusedError, problem_of
-from q35chat.server.reply import Ended, Parsing, Said, Whole, pieces
+from q35chat.server.reply import Ended, Parsing, Said, Whole, pieces, read_whole
 from q35chat.server.sampling import check_possible, settings_of
 from q35chat.server.service import Asked, Service
 from q35chat.server.streams import EventStream, as_json, frame, unless_gone
@@ -107,13 +107,7 @@ class _Reply:
 
     async def whole(self) -> Any:  # noqa: ANN401
         """The text as one object."""
-        ended = None
-        try:
-            async for piece in self._pieces:
-                ended = piece if isinstance(piece, Ended) else None
-        finally:
-            self._answering.cancel()
-        assert ended is not None
+        ended = await read_whole(self._answering, self._pieces)
         logprobs = self._logprobs(tuple(self._whole.likelihoods))
         choice = self._choice(self._whole.text, ended.finish, logprobs)
         return as_json({**self._head, "choices": [choice], "usage": usage_of(ended.usage)})

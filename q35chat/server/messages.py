@@ -25,7 +25,7 @@ from q35chat.server.conversation import (
 from q35chat.server.desk import Answering
 from q35chat.server.forms import Form, form_of_choice
 from q35chat.server.problems import RefusedError, problem_of
-from q35chat.server.reply import Called, Ended, Said, Whole, pieces
+from q35chat.server.reply import Called, Ended, Said, Whole, pieces, read_whole
 from q35chat.server.sampling import settings_of, with_thinking
 from q35chat.server.service import Asked, Service
 from q35chat.server.streams import EventStream, as_json, frame, unless_gone
@@ -205,13 +205,7 @@ class _Reply:
 
     async def whole(self) -> Any:  # noqa: ANN401
         """The answer as one object."""
-        ended = None
-        try:
-            async for piece in self._pieces:
-                ended = piece if isinstance(piece, Ended) else None
-        finally:
-            self._answering.cancel()
-        assert ended is not None
+        ended = await read_whole(self._answering, self._pieces)
         whole = self._whole
         content: list[dict[str, Any]] = []
         if whole.reasoning:

@@ -5,7 +5,7 @@ Made of the events of a turn. Knows no protocol.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
@@ -81,6 +81,25 @@ async def pieces(
     async for event in answering.events():
         for piece in telling.of(event):
             yield piece
+
+
+async def read_whole(
+    answering: Answering,
+    told: AsyncGenerator[Piece],
+    take: Callable[[Said | Called], object] | None = None,
+) -> Ended:
+    """How an answer ended that is told as one object, each piece of it given to `take`. It is
+    cancelled where nobody waits for it any more."""
+    ended = None
+    try:
+        async for piece in told:
+            ended = piece if isinstance(piece, Ended) else None
+            if take is not None and isinstance(piece, Said | Called):
+                take(piece)
+    finally:
+        answering.cancel()
+    assert ended is not None
+    return ended
 
 
 class _Telling:
