@@ -170,6 +170,7 @@ class Desk:
                 if not isinstance(error, RefusedError):
                     _log.exception("a request could not be answered")
                 self._metrics.failed()
+                self._current = None
                 answering.put(error)
             self._mean_s += 0.2 * (perf_counter() - started - self._mean_s)
 
@@ -183,6 +184,7 @@ class Desk:
                 self._last = job, event
                 if event.reason == "cancelled" and self._closed:
                     raise _stopping(event.usage.completion_tokens)
+                self._current = None  # who has the last event finds that nothing runs
             answering.put(event)
 
     def _set_aside(self, prompt: Prompt) -> None:
