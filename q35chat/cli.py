@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Annotated, Any, ClassVar, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from q35chat import __version__
@@ -26,11 +26,21 @@ from q35chat.commands.console import (
     protect_screen,
 )
 from q35chat.commands.failures import BROKEN_PIPE, report
+from q35chat.commands.memory import require_memory
 from q35chat.commands.options import given_options, with_options_of
 from q35chat.commands.streaming import work_is_running
 from q35chat.commands.wording import COMMAND_LINE
 from q35chat.errors import UsageError, speak
 from q35chat.processes import program
+
+
+class ModelCommand(TyperCommand):
+    """A command that loads the libraries of a model."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  (typer's own)
+        """Run it, where the shell gives it memory enough. Raises RuntimeFailure."""
+        require_memory()
+        return super().invoke(ctx)
 
 
 class Commands(TyperGroup):
@@ -51,6 +61,7 @@ class Commands(TyperGroup):
         "cache",
     )
     ON_BUNDLES: ClassVar = frozenset({"export", "verify", "convert", "bench", "doctor", "serve"})
+    WITHOUT_LIBRARIES: ClassVar = frozenset({"doctor", "cache"})
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -90,7 +101,8 @@ def _command(name: str) -> Any:  # noqa: ANN401
     alone = typer.Typer(
         rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False
     )
-    alone.command(name)(made)
+    kind = TyperCommand if name in Commands.WITHOUT_LIBRARIES else ModelCommand
+    alone.command(name, cls=kind)(made)
     return get_command(alone)
 
 
@@ -161,6 +173,7 @@ def chat_by_default(
     """Chat with Qwen3.5 on this machine, with text and pictures. Nothing leaves it, unless
     --endpoint names a server."""
     if not context.invoked_subcommand:
+        require_memory()
         return chat(**options)
     if set(given_options(context)) - {"_debug"}:
         raise typer.BadParameter(f"put the options after {context.invoked_subcommand}")

@@ -40,8 +40,9 @@ class Worker:
                 self._stop = threading.Event()
             self._next = work, self._stop
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="q35chat-work", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="q35chat-work", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         """Ask what is being done and what waits to stop; wait until nothing is left to be done."""

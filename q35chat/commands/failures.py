@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import traceback
 from contextlib import suppress
 
 import typer
 
 from q35chat.commands.console import Console
+from q35chat.commands.memory import limited_memory
 from q35chat.errors import Q35Error
 from q35chat.processes import program
-from q35chat.text import readable_size
 
-_LITTLE_MEMORY = 2 << 30
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -39,18 +37,6 @@ def report(error: BaseException, console: Console, *, debug: bool) -> int:
     return code
 
 
-def _limited_memory() -> str:
-    """That the shell gives this process little memory, where it does: libraries say many things
-    when they get none."""
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if not 0 <= most < _LITTLE_MEMORY:
-        return ""
-    return (
-        f"; a process may take {readable_size(most)} of memory here (ulimit -v), which may be why: "
-        "give it more"
-    )
-
-
 def _told(error: BaseException) -> tuple[int, str]:
     """The exit code, and one line; none where nothing is to be said."""
     match error:
@@ -60,14 +46,14 @@ def _told(error: BaseException) -> tuple[int, str]:
         case BrokenPipeError():
             return BROKEN_PIPE, ""
         case Q35Error():
-            return error.exit_code, f"{error}{_limited_memory() if error.exit_code == 1 else ''}"
+            return error.exit_code, f"{error}{limited_memory() if error.exit_code == 1 else ''}"
         case typer.TyperException():
             return error.exit_code, _wrong_usage(error)
         case MemoryError():
             advice = "; close other programs or export at --precision int4"
-            return 1, f"out of memory{_limited_memory() or advice}"
+            return 1, f"out of memory{limited_memory() or advice}"
         case _:
-            limited = _limited_memory()  # then what a library says of itself misleads
+            limited = limited_memory()  # then what a library says of itself misleads
             what = f"{type(error).__name__}, perhaps for want of memory"
             return 1, f"{what}{limited}" if limited else _unexpected(error)
 

@@ -9,6 +9,7 @@ import json
 import locale
 import os
 import platform
+import resource
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from q35chat.diagnosis.checks import Check
 from q35chat.errors import Option, Remedy
 from q35chat.processes import python_command, python_environment
 from q35chat.runtimes.threads import usable_cpus
+from q35chat.text import readable_size
 
 _GIB = 1 << 30
 _TIMEOUT_S = 60
@@ -64,6 +66,10 @@ def processor() -> Iterator[Check]:
     memory = psutil.virtual_memory()
     free = f"{memory.available / _GIB:.1f} GiB free of {memory.total / _GIB:.1f}"
     yield Check("memory", "info", free)
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= most < memory.total:
+        what = f"{readable_size(most)} for a process"
+        yield Check("ulimit -v", "warning", what, "give it more where a library does not load")
 
 
 def terminal() -> Iterator[Check]:

@@ -51,6 +51,20 @@ def test_only_the_newest_of_what_waits_is_done() -> None:
     assert done == ["first", "third"]
 
 
+def test_a_thread_that_does_not_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    worker, done = Worker(), threading.Event()
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError):
+            worker.soon(lambda _: None)
+    worker.stop()
+    worker.soon(lambda _: done.set())
+    assert done.wait(WAIT_S)
+
+
 def test_work_that_fails_is_logged_and_the_next_is_done(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

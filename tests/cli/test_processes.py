@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from q35chat.commands.console import forget_impossible_size
 from tests.cli.processes import PATHS, PATIENCE_S, SCRIPTED, running
 
 ASK = ("ask", "Hello", "--model-dir", "scripted")
+GENUINE = (sys.executable, "-m", "q35chat")
 LIST = ("sessions", "list", "--json")
 
 
@@ -23,10 +25,12 @@ def start(script: str, *arguments: str) -> AbstractContextManager[subprocess.Pop
     return running([*SCRIPTED, script, *arguments])
 
 
-def shell(command: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def shell(
+    command: str, *arguments: str, program: Sequence[str] = SCRIPTED
+) -> subprocess.CompletedProcess[bytes]:
     """Run a shell's line in which `"$@"` is q35chat with the arguments."""
     return subprocess.run(
-        ["sh", "-c", command, "sh", *SCRIPTED, *arguments],
+        ["sh", "-c", command, "sh", *program, *arguments],
         env=os.environ | {"PYTHONPATH": PATHS},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -197,6 +201,25 @@ def test_the_chat_in_a_pipe_explains_ask_and_exits_2() -> None:
         assert (out, process.returncode) == (b"", 2)
     assert b"the chat needs a terminal" in err
     assert b'q35chat ask "..."' in err
+
+
+@pytest.mark.parametrize("command", ["ask hello", "", "chat --plain", "serve --port 0"])
+@pytest.mark.parametrize("mib", range(40, 401, 90))
+def test_too_little_memory_for_the_libraries_is_one_line_that_names_it(
+    command: str, mib: int
+) -> None:
+    line = f'ulimit -v {mib << 10}; exec "$@"'
+    done = shell(line, *command.split(), program=GENUINE)
+    said = done.stderr.decode()
+    assert (done.returncode, done.stdout, len(said.splitlines())) == (1, b"", 1), said
+    assert f"may take {mib}.0 MiB of memory here (ulimit -v)" in said
+
+
+def test_what_needs_no_library_of_a_model_works_with_little_memory(tmp_path: Path) -> None:
+    line = f'ulimit -v {60 << 10}; export XDG_DATA_HOME={tmp_path}; exec "$@"'
+    for command in ("sessions list", "cache", "ask --help"):
+        done = shell(line, *command.split(), program=GENUINE)
+        assert done.returncode == 0, done.stderr
 
 
 def test_chinese_does_not_crash_a_terminal_without_unicode(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_weights_that_this_processor_multiplies_wrongly_are_told(
 
     assert check.status == "damaged"
     assert check.found.startswith("wrong on this processor: 4 bits in blocks of 32, ")
+
+
+@pytest.mark.parametrize(("most", "said"), [(100 << 20, ["100.0 MiB for a process"]), (-1, [])])
+def test_a_limit_of_memory_that_may_keep_libraries_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, most: int, said: list[str]
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
+    found = [check for check in machine.processor() if check.name == "ulimit -v"]
+    assert [check.found for check in found if check.status == "warning"] == said
 
 
 def test_a_locale_without_utf8_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
