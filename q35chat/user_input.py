@@ -20,6 +20,9 @@ from q35chat.text import safe_line
 Speculate = Literal["off", "lookup", "mtp", "auto"]
 """Where guesses of the next tokens come from."""
 
+GraphicsPreference = Literal["auto", "kitty", "sixel", "blocks", "none"]
+"""How pictures are drawn; `auto` is the best that the terminal is known to do."""
+
 MIN_CAPACITY = 17
 """KV slots of a bundle: a question of one word takes up to 16, most for the template's tokens."""
 

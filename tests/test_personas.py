@@ -49,7 +49,7 @@ def test_the_file_has_personas_and_how_new_chats_begin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[persona.x]\nsistem = 1", "line 2: sistem is no setting of a persona; they are system"),
+        ("[persona.x]\nsistem = 1", "line 2: sistem is no setting of a persona; the settings of a"),
         ("[persona.x]\nthinking = 1", "line 2: thinking must be true or false, not 1"),
         ("[persona.x]\nthinking_budget = 0", "line 2: thinking_budget must be at least 1, not 0"),
         ("[persona.x]\ntemperature = 9", "line 2: temperature must be a number from 0 to 5, not 9"),

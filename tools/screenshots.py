@@ -18,11 +18,10 @@ from pathlib import Path
 from textual import events
 
 from q35chat.commands.chat import ChatOptions, stored_workspace
-from q35chat.settings import load_settings
+from q35chat.settings import Settings, load_settings
 from q35chat.store import Store
 from q35chat.tui.app import ChatApp
 from q35chat.tui.chat.drafts import Drafts
-from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 
 SIZE = (120, 36)
@@ -65,7 +64,7 @@ def _app(image: Path | None) -> Iterator[ChatApp]:
     with Store() as store:
         space = stored_workspace(store, options, load_settings(), lambda _: None)
         try:
-            yield ChatApp(space, opening, Preferences(), Drafts.at_home())
+            yield ChatApp(space, opening, Settings(), Drafts.at_home())
         finally:
             space.stop_idle()
 

@@ -20,7 +20,7 @@ from q35chat.commands.personas import check_persona
 from q35chat.commands.remote import check_endpoint
 from q35chat.errors import UsageError
 from q35chat.processes import program
-from q35chat.settings import Settings, load_settings
+from q35chat.settings import Settings, load_settings, take_over_interface
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
@@ -65,16 +65,19 @@ def open_chat(options: ChatOptions, console: Console) -> int:
     opt.check_session(options.session, latest=options.continues)
     check_endpoint(options)
     _check_new(options)
+    problem = take_over_interface()
     settings = load_settings()
     check_persona(options.persona, settings)
     if options.plain:
+        if problem:
+            console.note(problem)
         return _line_by_line(options, settings, console)
     if sys.stdin is None or not (sys.stdin.isatty() and is_terminal(console.out)):
         raise UsageError(
             f'the chat needs a terminal; for one answer use {program()} ask "...", to chat line '
             f"by line {program()} chat --plain"
         )
-    return _on_screen(options, settings)
+    return _on_screen(options, settings, [problem] if problem else [])
 
 
 def _check_new(options: ChatOptions) -> None:
@@ -141,17 +144,17 @@ def _first_question(options: ChatOptions) -> str:
     return text if text.strip() else ""
 
 
-def _on_screen(options: ChatOptions, settings: Settings) -> int:
+def _on_screen(options: ChatOptions, settings: Settings, problems: Sequence[str]) -> int:
     from q35chat.tui import garbage
 
     garbage.pause()
     try:
-        return _screen(options, settings)
+        return _screen(options, settings, problems)
     finally:
         garbage.resume()
 
 
-def _screen(options: ChatOptions, settings: Settings) -> int:
+def _screen(options: ChatOptions, settings: Settings, problems: Sequence[str]) -> int:
     from q35chat.commands.export_process import ChildExporter
     from q35chat.store import Store
     from q35chat.tui.app import run
@@ -161,11 +164,13 @@ def _screen(options: ChatOptions, settings: Settings) -> int:
         try:
             return run(
                 workspace,
+                settings,
                 session=_session(store, options),
                 images=options.images or (),
                 prompt=options.prompt,
                 pictures="none" if options.no_images else options.pictures,
                 exporter=ChildExporter(),
+                problems=problems,
             )
         finally:
             workspace.stop_idle()

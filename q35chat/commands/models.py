@@ -63,10 +63,10 @@ def list_models(as_json: AsJson = False, _debug: opt.Debug = False) -> int:
 @models.command("use")
 def use_model(name: Name, _debug: opt.Debug = False) -> int:
     """Use a model from now on, where none is named: this is model_dir of the settings."""
-    from q35chat.settings import change_setting, settings_path
+    from q35chat.settings import change_settings, settings_path
 
     path = _known(name).path.absolute()
-    change_setting("model_dir", str(path))
+    change_settings({"model_dir": str(path)})
     Console.standard().note(f"{path} is used from now on, as {settings_path()} says")
     return 0
 

@@ -167,7 +167,7 @@ FirstPrompt = Annotated[
     typer.Option("--prompt", help="Put this text into the composer; with --plain, ask it first."),
 ]
 Pictures = Annotated[
-    Literal["auto", "kitty", "sixel", "blocks", "none"] | None,
+    user_input.GraphicsPreference | None,
     typer.Option(
         help="How to show pictures: terminal graphics, half blocks, or not at all. "
         "Default: the best that the terminal is known to do."

@@ -1,4 +1,4 @@
-"""The application: themes, preferences, copying, and the one chat screen.
+"""The application: themes, settings, copying, and the one chat screen.
 
 `run` is how the command line starts it.
 """
@@ -25,21 +25,16 @@ from textual.filter import LineFilter
 from textual.worker import WorkerFailed
 
 from q35chat.chat.workspace import Workspace
-from q35chat.errors import ScreenError
+from q35chat.errors import ScreenError, UsageError
+from q35chat.settings import Settings, change_settings
 from q35chat.tui import clipboard_reading, garbage, notices
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.clipboard import Copied, copy
 from q35chat.tui.clipboard_reading import Held
 from q35chat.tui.commands import read_keymap
-from q35chat.tui.images.graphics import GraphicsPreference, PictureDisplay, inspect_terminal
+from q35chat.tui.images.graphics import PictureDisplay, inspect_terminal
 from q35chat.tui.images.painting import PictureFile
 from q35chat.tui.images.terminal_query import Answers, ask
-from q35chat.tui.preferences import (
-    Preferences,
-    change_preferences,
-    load_preferences,
-    preferences_path,
-)
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.screens.palette import CommandTable, Palette
 from q35chat.tui.terminal import HARMLESS, PatientDriver, apart, driver_for, log_path
@@ -47,6 +42,7 @@ from q35chat.tui.text import clean, one_line
 from q35chat.tui.themes import HOUSE_THEMES
 from q35chat.tui.widgets.messages import Messages, Severity
 from q35chat.tui.workers import WorkerThreads
+from q35chat.user_input import GraphicsPreference
 
 if TYPE_CHECKING:
     from q35chat.tui.exporting import Exporter
@@ -84,24 +80,26 @@ class ChatApp(App[None]):
         self,
         workspace: Workspace,
         opening: Opening,
-        preferences: Preferences,
+        settings: Settings,
         drafts: Drafts,
         picture_display: PictureDisplay | None = None,
         exporter: Exporter | None = None,
+        problems: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self.preferences = preferences
-        self.picture_display = picture_display or PictureDisplay(preferences.pictures)
-        self.keymap = read_keymap(preferences.keys)
+        self.settings = settings
+        self.picture_display = picture_display or PictureDisplay(settings.pictures)
+        self.keymap = read_keymap(settings.shortcuts)
         self.exporter = exporter
+        self._problems = problems
         self.failure: BaseException | None = None
         self._last_interrupt = -_TWICE_S
         self._window = ""
         self._chat = ChatScreen(workspace, opening, drafts)
         for theme in HOUSE_THEMES:
             self.register_theme(theme)
-        if preferences.theme in self.available_themes:
-            self._begin_with(preferences.theme)
+        if settings.theme in self.available_themes:
+            self._begin_with(settings.theme)
 
     def _begin_with(self, theme: str) -> None:
         """Wear a theme before any style is read: a change later reads and applies all again."""
@@ -118,13 +116,12 @@ class ChatApp(App[None]):
         return [*super().get_line_filters(), HARMLESS]
 
     def on_mount(self) -> None:
-        """Apply preferences and show the chat."""
+        """Apply the settings and show the chat."""
         self.set_keymap(dict(self.keymap.own))
         self._chat.expect(self.size)
         self.push_screen(self._chat)
-        for problem in (self.preferences.problem, *self.keymap.problems):
-            if problem:
-                self.notify(problem, severity="warning", markup=False)
+        for problem in (*self._problems, *self.keymap.problems):
+            self.notify(problem, severity="warning", markup=False)
 
     def painted(self) -> None:
         """The chat is on screen: go on with what its first paint did not wait for."""
@@ -195,16 +192,12 @@ class ChatApp(App[None]):
         self._keep(pictures=preference)
 
     def _keep(self, **changes: Any) -> None:
-        """Change the settings, also in their file. What is wrong in it stays."""
-        self.preferences = replace(self.preferences, **changes)
+        """Change settings, also in their file. What is wrong in it stays."""
+        self.settings = replace(self.settings, **changes)
         try:
-            problem = change_preferences(preferences_path(), **changes)
-        except OSError as error:
-            text = f"The setting could not be saved: {error}"
-            self.notify(text, severity="error", markup=False)
-            return
-        if problem:
-            text = f"Changed until you leave, not saved: {problem}"
+            change_settings(changes)
+        except UsageError as error:
+            text = f"Changed until you leave, not saved: {error}"
             self.notify(text, severity="warning", markup=False)
 
     def copy(self, text: str, what: str) -> None:
@@ -230,7 +223,7 @@ class ChatApp(App[None]):
 
     def tell(self, text: str) -> None:
         """Say that something is done, where the window has not the focus and the user wants it."""
-        if self._driver is not None and not self.app_focus and self.preferences.notify:
+        if self._driver is not None and not self.app_focus and self.settings.notify:
             self._driver.write(notices.notice(text, os.environ))
 
     def bring_back_title(self) -> None:
@@ -297,19 +290,20 @@ class ChatApp(App[None]):
 
 def run(
     workspace: Workspace,
+    settings: Settings,
     *,
     session: str | None = None,
     images: Sequence[Path] = (),
     prompt: str = "",
     pictures: GraphicsPreference | None = None,
     exporter: Exporter | None = None,
+    problems: Sequence[str] = (),
 ) -> int:
     """Run the application until it is left; the exit code of the program.
 
-    `pictures` is for this run and wins over the preference. Raises ScreenError where the
-    application ended by a mistake of its own: its own words about that are in the log.
+    `pictures` is for this run and wins over the settings; `problems` are told. Raises ScreenError
+    where the application ended by a mistake of its own: its own words about that are in the log.
     """
-    preferences = load_preferences(preferences_path())
     typed: list[str] = []
 
     def ask_terminal() -> Answers:
@@ -320,9 +314,9 @@ def run(
         return answers
 
     terminal = inspect_terminal(os.environ, ask_terminal)
-    display = PictureDisplay(pictures or preferences.pictures, terminal)
+    display = PictureDisplay(pictures or settings.pictures, terminal)
     opening = Opening(session, tuple(images), clean(prompt + "".join(typed)))
-    app = ChatApp(workspace, opening, preferences, Drafts.at_home(), display, exporter)
+    app = ChatApp(workspace, opening, settings, Drafts.at_home(), display, exporter, problems)
 
     with apart(log_path(), lambda screen: PictureFile(screen, display)):
         asyncio.run(_run(app))

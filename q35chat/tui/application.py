@@ -9,7 +9,8 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 
 from q35chat.tui.commands import Keymap
-from q35chat.tui.images.graphics import GraphicsPreference, PictureDisplay
+from q35chat.tui.images.graphics import PictureDisplay
+from q35chat.user_input import GraphicsPreference
 
 if TYPE_CHECKING:
     from q35chat.tui.clipboard_reading import Held

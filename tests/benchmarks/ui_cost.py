@@ -157,6 +157,7 @@ def without_screen(bundle: Path, tokens: int, question: str) -> Measured:
 
 def on_screen(workspace: Any, result: Path) -> None:
     """Run the application; `result` gets what was measured when it is left."""
+    from q35chat.settings import Settings  # noqa: PLC0415
     from q35chat.tui import app as application  # noqa: PLC0415
     from q35chat.tui.chat.running_turn import RunningTurn  # noqa: PLC0415
 
@@ -188,7 +189,7 @@ def on_screen(workspace: Any, result: Path) -> None:
 
     RunningTurn.__init__ = beginning  # type: ignore[method-assign,assignment]
     application.ChatApp = Watched  # type: ignore[misc]
-    application.run(workspace)
+    application.run(workspace, Settings())
     result.write_text(json.dumps([found.rate, found.tokens, found.block_ms, found.busy_ms]))
 
 

@@ -29,7 +29,6 @@ from q35chat.store import Store
 from q35chat.store.opening import NAME
 from q35chat.text import safe_line
 from q35chat.tui.chat.drafts import Drafts
-from q35chat.tui.preferences import load_preferences
 from q35chat.vision.loading import decode, header, read_file
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
@@ -111,10 +110,7 @@ KINDS: Final[dict[str, Kind]] = {
     "settings": Kind(
         lambda folder: (folder / "config.toml").write_text('theme = "q35-dark"\nthinking = true\n'),
         ("config.toml",),
-        lambda folder: (
-            load_preferences(folder / "config.toml"),
-            settings.load_settings(folder / "config.toml"),
-        ),
+        lambda folder: settings.load_settings(folder / "config.toml"),
     ),
     "drafts": Kind(
         lambda folder: (folder / "drafts.json").write_text('{"new": "a draft", "c1": "another"}'),

@@ -30,7 +30,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the screen was opened with, and the model it loaded."""
     seen: list[Any] = []
 
-    def run(workspace: Workspace, **options: Any) -> int:
+    def run(workspace: Workspace, _: Settings, **options: Any) -> int:
         workspace.load()
         seen.append((workspace.model, workspace.new().settings(), options))
         return 0
@@ -66,7 +66,22 @@ def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
         "images": [Path("a.png")],
         "prompt": "Hi",
         "pictures": None,
+        "problems": [],
     }
+
+
+def test_settings_of_an_earlier_version_are_taken_over_before_the_screen_opens(
+    opened: list[Any],
+) -> None:
+    folder = settings_path().parent
+    folder.mkdir(parents=True)
+    (folder / "interface.toml").write_text("notify = false\n")
+    assert open_chat(ChatOptions(model_dir=Path("m")), recorded(terminal=True).console) == 0
+    assert "notify = false" in settings_path().read_text()
+    assert opened[-1][2]["problems"] == []
+    (folder / "interface.toml").write_text("theme = 1\n")
+    assert open_chat(ChatOptions(model_dir=Path("m")), recorded(terminal=True).console) == 0
+    assert "interface.toml, line 1: theme" in opened[-1][2]["problems"][0]
 
 
 def test_without_a_terminal_the_screen_is_not_opened(opened: list[Any]) -> None:

@@ -12,7 +12,7 @@ from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.bundle.library import add, installed, models_folder, remove
 from q35chat.commands.model import ModelChoice, choose_model
 from q35chat.errors import BundleError, UsageError
-from q35chat.settings import Settings, change_setting, load_settings, settings_path
+from q35chat.settings import Settings, change_settings, load_settings, settings_path
 from tests.export.bundles import sample_manifest
 
 
@@ -81,7 +81,7 @@ def test_use_sets_the_model_and_leaves_the_rest_of_the_settings_as_written(
     assert load_settings().model_dir == str(place)
     assert "# mine\nthinking = true  # always\n" in text
     assert '[persona.x]\nsystem = "model_dir = 1"\n' in text
-    change_setting("model_dir", "other")
+    change_settings({"model_dir": "other"})
     assert settings_path().read_text("utf-8").count("model_dir = ") == 2
     assert load_settings().model_dir == "other"
     assert run(capsys, "use", "gone")[0] == 2
@@ -91,7 +91,7 @@ def test_a_settings_file_that_is_wrong_is_not_changed() -> None:
     settings_path().parent.mkdir(parents=True)
     settings_path().write_text("nonsense = 1\n", "utf-8")
     with pytest.raises(UsageError, match="nonsense is no setting"):
-        change_setting("model_dir", "x")
+        change_settings({"model_dir": "x"})
     assert settings_path().read_text("utf-8") == "nonsense = 1\n"
 
 

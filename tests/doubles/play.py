@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 
+from q35chat.settings import Settings
 from q35chat.tui.app import run
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
 
@@ -40,7 +41,7 @@ def main() -> int:
     )
     gate = threading.Event()
     gate.set()
-    return run(ScriptedWorkspace([reply], load_gate=gate))
+    return run(ScriptedWorkspace([reply], load_gate=gate), Settings())
 
 
 if __name__ == "__main__":

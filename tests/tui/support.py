@@ -19,10 +19,10 @@ from textual.widgets import Input
 from textual.worker import Worker
 
 from q35chat.chat.conversation import Conversation
+from q35chat.settings import Settings
 from q35chat.tui.app import ChatApp
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.images.graphics import PictureDisplay
-from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import ChatScreen, Opening
 from q35chat.tui.widgets.meters import Meters
 from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace, dialogue
@@ -222,7 +222,7 @@ async def opened(
     *,
     size: tuple[int, int] = WIDE,
     opening: Opening | None = None,
-    preferences: Preferences | None = None,
+    settings: Settings | None = None,
     drafts: Drafts | None = None,
     picture_display: PictureDisplay | None = None,
     loaded: bool = True,
@@ -232,7 +232,7 @@ async def opened(
     app = ListeningApp(
         scripted,
         opening or Opening(),
-        preferences or Preferences(),
+        settings or Settings(),
         drafts or Drafts.at_home(),
         picture_display,
     )

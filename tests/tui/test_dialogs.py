@@ -10,9 +10,9 @@ from textual.widgets import Input
 
 from q35chat.chat.values import TemplateOffers, Turn
 from q35chat.errors import BundleError, StoreError
+from q35chat.settings import Settings, load_settings
 from q35chat.text import turn_count
 from q35chat.tui.commands import COMMANDS
-from q35chat.tui.preferences import Preferences, load_preferences, preferences_path
 from tests.doubles.scripted_exporter import ScriptedExporter
 from tests.doubles.scripted_workspace import MODEL, PATIENCE_S, Reply, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
@@ -131,7 +131,7 @@ async def test_a_chosen_theme_is_kept_for_the_next_start() -> None:
         await chat.see("THEME")
         chat.app.screen.query_one("#theme").value = "q35-light"  # type: ignore[attr-defined]
         await chat.until(lambda: chat.app.theme == "q35-light")
-    assert load_preferences(preferences_path()).theme == "q35-light"
+    assert load_settings().theme == "q35-light"
 
 
 async def test_help_names_every_command_with_its_key() -> None:
@@ -143,7 +143,7 @@ async def test_help_names_every_command_with_its_key() -> None:
             assert command.help[:30] in page
             assert not command.slash or f"/{command.slash}" in page
         for name in ("[", "branch_back", "drop_oldest", "copy_code"):
-            assert name not in page.replace("[keys]", "")
+            assert name not in page.replace("[shortcuts]", "")
         assert "Ctrl+R /regenerate" in page
         assert "F5–F8 Take a way on" in page
         await chat.press("f1")
@@ -151,8 +151,8 @@ async def test_help_names_every_command_with_its_key() -> None:
 
 
 async def test_keys_can_be_changed_in_the_settings_file() -> None:
-    preferences = Preferences(keys={"new": "f9", "nonsense": "f10"})
-    async with opened(preferences=preferences, size=(120, 100)) as chat:
+    settings = Settings(shortcuts={"new": "f9", "nonsense": "f10"})
+    async with opened(settings=settings, size=(120, 100)) as chat:
         await chat.hear("there is no command “nonsense”")
         first = chat.conversation.id
         await chat.press("ctrl+n")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from q35chat.settings import Settings
 from q35chat.tui.commands import BY_ID, COMMANDS, read_keymap
-from q35chat.tui.preferences import Preferences
 from tests.tui.support import opened
 
 
@@ -57,13 +57,13 @@ def test_every_default_key_is_one_that_a_user_could_write() -> None:
 
 
 async def test_a_command_without_a_default_key_can_be_given_one() -> None:
-    async with opened(preferences=Preferences(keys={"summarise": "f9"})) as chat:
+    async with opened(settings=Settings(shortcuts={"summarise": "f9"})) as chat:
         await chat.press("f9")
         await chat.hear("There is nothing to sum up yet")
 
 
 async def test_the_footer_and_the_help_show_the_users_own_keys() -> None:
-    async with opened(preferences=Preferences(keys={"quit": "f10"}), size=(120, 100)) as chat:
+    async with opened(settings=Settings(shortcuts={"quit": "f10"}), size=(120, 100)) as chat:
         assert "F10 quit" in chat.text
         await chat.press("f1")
         await chat.see("F10 /quit")

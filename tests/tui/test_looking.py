@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from q35chat.chat.values import Turn
+from q35chat.settings import Settings
 from q35chat.tui.chat.meter import Capacity, Reading
-from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.widgets.meters import MeterLine, Meters, line
 from q35chat.tui.widgets.reasoning import Reasoning
@@ -106,7 +106,7 @@ async def test_only_the_answers_on_screen_open_and_they_open_together() -> None:
 
 
 async def test_the_box_names_the_users_own_key_which_opens_it() -> None:
-    async with opened(thoughtful(), preferences=Preferences(keys={"reasoning": "f10"})) as chat:
+    async with opened(thoughtful(), settings=Settings(shortcuts={"reasoning": "f10"})) as chat:
         await chat.ask("think")
         await chat.see("· F10")
         await chat.press("f10")

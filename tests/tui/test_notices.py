@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from q35chat.settings import Settings
 from q35chat.tui.chat import running_turn
 from q35chat.tui.notices import notice, title
-from q35chat.tui.preferences import Preferences
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
@@ -44,7 +44,7 @@ async def test_a_long_answer_is_told_of_where_nobody_looks_and_that_is_wanted(
 ) -> None:  # fmt: skip
     gate = Gate()
     workspace = ScriptedWorkspace([Reply(gate=gate)])
-    async with opened(workspace, preferences=Preferences(notify=wanted)) as chat:
+    async with opened(workspace, settings=Settings(notify=wanted)) as chat:
         written = listen(chat)
         now = iter([0.0])
         clock = SimpleNamespace(monotonic=lambda: next(now, spent))

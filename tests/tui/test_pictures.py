@@ -12,10 +12,10 @@ import pytest
 from PIL import Image, JpegImagePlugin
 
 from q35chat.chat.prompt import pictures as showing
+from q35chat.settings import load_settings
 from q35chat.tui.images.gallery import CELLS
 from q35chat.tui.images.graphics import PictureDisplay, Terminal
 from q35chat.tui.images.thumbnail import half_blocks
-from q35chat.tui.preferences import load_preferences, preferences_path
 from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.settings import SettingsScreen
 from q35chat.tui.widgets.picture import Picture
@@ -172,7 +172,7 @@ async def test_the_settings_change_how_pictures_are_drawn_at_once(tmp_path: Path
         chat.app.choose_pictures("auto")
         await chat.until(lambda: len(cells(chat)) == 7 * 28)
         chat.app.choose_pictures("none")
-    assert load_preferences(preferences_path()).pictures == "none"
+    assert load_settings().pictures == "none"
 
 
 async def test_the_settings_say_how_pictures_are_drawn() -> None:
@@ -183,18 +183,6 @@ async def test_the_settings_say_how_pictures_are_drawn() -> None:
         chat.app.screen.query_one("#pictures").value = "none"  # type: ignore[attr-defined]
         await chat.see("not shown")
         assert chat.app.picture_display.preference == "none"
-
-
-@pytest.mark.parametrize(
-    ("written", "wish"),
-    [("true", "auto"), ("false", "none"), ('"sixel"', "sixel"), ('"auto"', "auto")],
-)
-def test_pictures_are_a_setting_of_the_interface(written: str, wish: str, tmp_path: Path) -> None:
-    path = tmp_path / "interface.toml"
-    path.write_text(f"pictures = {written}\n")
-    assert load_preferences(path).pictures == wish
-    path.write_text("pictures = 3\n")
-    assert "pictures one of auto, kitty" in load_preferences(path).problem
 
 
 async def test_a_screen_has_not_settled_while_a_picture_is_decoded_again_for_its_new_size(

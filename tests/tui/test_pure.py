@@ -42,7 +42,6 @@ from q35chat.tui.commands import BY_ID, BY_SLASH, COMMANDS, key_label, parse_sla
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS
 from q35chat.tui.images.thumbnail import half_blocks
 from q35chat.tui.markdown.source import conversation_markdown
-from q35chat.tui.preferences import Preferences, load_preferences, save_preferences
 from q35chat.tui.text import (
     clean,
     millis,
@@ -376,18 +375,6 @@ def test_every_setting_reads_back_what_it_shows_and_refuses_nonsense(field: obje
     for wrong in ("x", "-99", "1e9999"):
         with pytest.raises(ValueError, match="must be"):
             field.apply(settings, wrong)  # type: ignore[attr-defined]
-
-
-def test_preferences_are_read_back_as_written(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "interface.toml"
-    assert load_preferences(path) == Preferences()
-    written = Preferences("q35-light", "sixel", {"new": "f9,ctrl+b"})
-    save_preferences(path, written)
-    assert load_preferences(path) == written
-    path.write_text("theme = 3")
-    assert "theme must be text" in load_preferences(path).problem
-    path.write_text("= broken")
-    assert "cannot be read" in load_preferences(path).problem
 
 
 def test_drafts_forget_what_is_empty_and_keep_the_newest(tmp_path: Path) -> None:

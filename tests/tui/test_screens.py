@@ -72,7 +72,7 @@ def compare(path: Path, shot: Shot) -> None:
 @pytest.mark.parametrize("name", SCENES)
 async def test_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # its length decides where the help page breaks lines
-    monkeypatch.setattr(help_screen, "preferences_path", lambda: Path("/config/interface.toml"))
+    monkeypatch.setattr(help_screen, "settings_path", lambda: Path("/config/settings.toml"))
     found = await looked_at(name, (WIDE, NARROW), HOUSE, monkeypatch, JUMPS)
     for size, shot in found.items():
         compare(stored(name, size), shot)

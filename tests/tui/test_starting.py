@@ -12,8 +12,8 @@ from textual.color import Color
 from textual.css.stylesheet import Stylesheet
 
 from q35chat.errors import BundleError
+from q35chat.settings import Settings
 from q35chat.tui.app import ChatApp
-from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.screens.help import HelpScreen
 from q35chat.tui.terminal import apart
@@ -140,11 +140,10 @@ def test_the_first_paint_waits_for_no_dialog_no_turn_and_no_large_library() -> N
 import asyncio, sys
 from q35chat.commands import chat
 from q35chat.commands.export_process import ChildExporter
-from q35chat.settings import load_settings
+from q35chat.settings import Settings, load_settings
 from q35chat.store import Store
 from q35chat.tui.app import ChatApp
 from q35chat.tui.chat.drafts import Drafts
-from q35chat.tui.preferences import Preferences
 from q35chat.tui.screens.chat import Opening
 class Painted(ChatApp):
     def painted(self):
@@ -153,7 +152,7 @@ class Painted(ChatApp):
 with Store() as store:
     space = chat.stored_workspace(store, chat.ChatOptions(), load_settings(), print)
     space.load = lambda: None
-    app = Painted(space, Opening(), Preferences(), Drafts.at_home(), exporter=ChildExporter())
+    app = Painted(space, Opening(), Settings(), Drafts.at_home(), exporter=ChildExporter())
     asyncio.run(app.run_async(headless=True))
 """
     done = subprocess.run(
@@ -175,7 +174,7 @@ async def test_styles_are_read_once_whatever_the_theme_and_dialogs_bring_their_o
 ) -> None:
     read: list[Stylesheet] = []
     monkeypatch.setattr(Stylesheet, "reparse", read.append)
-    async with opened(preferences=Preferences(theme=theme)) as chat:
+    async with opened(settings=Settings(theme=theme)) as chat:
         await chat.press("f2")
         await chat.see("Temperature")
         assert chat.app.screen.query_one(".dialog").styles.background == Color.parse(

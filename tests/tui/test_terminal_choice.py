@@ -9,13 +9,13 @@ import threading
 import pytest
 
 from q35chat.tui.images.graphics import (
-    GraphicsPreference,
     GraphicsProtocol,
     PictureDisplay,
     Terminal,
     inspect_terminal,
 )
 from q35chat.tui.images.terminal_query import CELL, FENCE, NAME, Answers, ask, parse
+from q35chat.user_input import GraphicsPreference
 
 KITTY = {"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}
 FOOT = {"TERM": "foot"}

@@ -14,8 +14,8 @@ import pytest
 from q35chat.chat.values import Turn
 from q35chat.chat.workspace import Workspace
 from q35chat.errors import CapacityError
+from q35chat.settings import Settings
 from q35chat.store import Store
-from q35chat.tui.preferences import Preferences
 from q35chat.tui.widgets.transcript import PAGE
 from tests.chat.scripted_chat import SETTINGS
 from tests.doubles.scripted_backend import Reply, ScriptedBackend
@@ -39,12 +39,12 @@ class Counted:
 
 @asynccontextmanager
 async def chatting(
-    folder: Path, preferences: Preferences | None = None, backend: ScriptedBackend | None = None
+    folder: Path, settings: Settings | None = None, backend: ScriptedBackend | None = None
 ) -> AsyncIterator[Chat]:
     model = backend or ScriptedBackend(Counted())
     with Store(folder / "chats") as store:
         workspace = Workspace(store, lambda: (model, SETTINGS), reads_ahead=False)
-        async with opened(cast("Any", workspace), preferences=preferences) as chat:
+        async with opened(cast("Any", workspace), settings=settings) as chat:
             yield chat
 
 
@@ -155,7 +155,7 @@ async def test_a_chat_with_one_version_says_so(tmp_path: Path) -> None:
 
 async def test_the_mark_names_no_keys_that_are_not_there(tmp_path: Path) -> None:
     keys = {"branch_forward": LEFT}
-    async with chatting(tmp_path, Preferences(keys=keys)) as chat:
+    async with chatting(tmp_path, Settings(shortcuts=keys)) as chat:
         await ask(chat, "One")
         await turn(chat, "ctrl+r")
         assert "version 2 of 2 Alt+Left" in chat.flat

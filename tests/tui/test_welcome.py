@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from q35chat.tui.preferences import Preferences
+from q35chat.settings import Settings
 from tests.doubles.scripted_workspace import MODEL, ScriptedWorkspace
 from tests.tui.on_the_way import stored
 from tests.tui.support import NARROW, WIDE, opened, picture_file
@@ -45,7 +45,7 @@ async def test_a_model_that_sees_no_pictures_says_so_and_refuses_them_by_one_lin
 async def test_the_welcome_names_the_key_that_the_user_has_chosen() -> None:
     workspace = ScriptedWorkspace()
     stored(workspace, "Norway")
-    async with opened(workspace, preferences=Preferences(keys={"sessions": "f11"})) as chat:
+    async with opened(workspace, settings=Settings(shortcuts={"sessions": "f11"})) as chat:
         await chat.see("F11 lists your earlier chat")
 
 

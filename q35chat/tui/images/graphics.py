@@ -19,16 +19,9 @@ from typing import Final, Literal
 
 from q35chat.tui.images.gallery import Gallery
 from q35chat.tui.images.terminal_query import Answers
+from q35chat.user_input import GraphicsPreference
 
 GraphicsProtocol = Literal["kitty", "sixel", "blocks", "none"]
-GraphicsPreference = Literal["auto", "kitty", "sixel", "blocks", "none"]
-GRAPHICS_PREFERENCES: Final[tuple[GraphicsPreference, ...]] = (
-    "auto",
-    "kitty",
-    "sixel",
-    "blocks",
-    "none",
-)
 
 _USUAL_CELL: Final = (10, 20)
 _KITTY: Final = re.compile(r"kitty\((\d{1,4})\.(\d{1,4})")

@@ -11,6 +11,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from q35chat.settings import settings_path
 from q35chat.tui.commands import (
     COMMANDS,
     COMPOSER_KEYS,
@@ -20,7 +21,6 @@ from q35chat.tui.commands import (
     Keymap,
     key_label,
 )
-from q35chat.tui.preferences import preferences_path
 from q35chat.tui.screens.dialog import DIM, Dialog
 
 _KEY, _SLASH = 11, 17
@@ -51,7 +51,7 @@ def _notes() -> tuple[str, ...]:
     return (
         "Ctrl+C copies what the mouse selected. With Shift (Option in iTerm) the terminal selects.",
         (
-            f"Other keys are set under [keys] in {preferences_path()}, by the command's name "
+            f"Other keys are set under [shortcuts] in {settings_path()}, by the command's name "
             'behind the slash: regenerate = "f9"'
         ),
     )

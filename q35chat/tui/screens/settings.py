@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,14 +18,11 @@ from q35chat.chat.values import ChatSettings
 from q35chat.errors import Q35Error
 from q35chat.tui.application import application
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field, thinking_fields
-from q35chat.tui.images.graphics import (
-    GRAPHICS_PREFERENCES,
-    GraphicsPreference,
-    GraphicsProtocol,
-)
+from q35chat.tui.images.graphics import GraphicsProtocol
 from q35chat.tui.screens.dialog import Dialog
 from q35chat.tui.widgets.key_order import LineField, TextField
 from q35chat.tui.widgets.messages import Messages
+from q35chat.user_input import GraphicsPreference
 
 _PROTOCOL_WORDS: Final[dict[GraphicsProtocol, str]] = {
     "kitty": "drawn with Kitty's graphics protocol",
@@ -71,7 +68,7 @@ class SettingsScreen(Dialog[str]):
             yield Static(f"PICTURES {_PROGRAM}", classes="section")
             with Horizontal(id="pictures-row", classes="row"):
                 preference = application(self).picture_display.preference
-                yield _choice(GRAPHICS_PREFERENCES, preference, "pictures")
+                yield _choice(get_args(GraphicsPreference), preference, "pictures")
                 yield Static(self._pictures_help(), id="pictures-help", classes="help")
         yield self.messages
 
