@@ -65,6 +65,14 @@ class Likelihood:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptLikelihoods:
+    """How likely each token of the prompt was, with its id, from the second on; told once, where it
+    was asked for."""
+
+    tokens: tuple[tuple[int, Likelihood], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """One sampled token. `text` may be empty while a character is incomplete.
 
@@ -149,7 +157,9 @@ class Finished:
     usage: Usage
 
 
-Event = PromptPlan | VisionProgress | PrefillProgress | Token | Notice | Finished
+Event = (
+    PromptPlan | VisionProgress | PrefillProgress | PromptLikelihoods | Token | Notice | Finished
+)
 
 
 def shared_times(times: Sequence[float], predict_ms: Sequence[float]) -> tuple[float, ...]:

@@ -74,12 +74,14 @@ class TurnOptions:
     """What a program may want of one turn beside its settings.
 
     `max_tokens` limits all that is written, reasoning included; `top_logprobs` wants each token's
-    logarithmic probability, with those of so many of the likeliest; `constraint` says which tokens
-    the answer may go on with, and is of this turn alone.
+    logarithmic probability, with those of so many of the likeliest, and `prompt_logprobs` those of
+    the prompt's tokens, too, which are then read one by one; `constraint` says which tokens the
+    answer may go on with, and is of this turn alone.
     """
 
     max_tokens: int | None = None
     top_logprobs: int | None = None
+    prompt_logprobs: bool = False
     constraint: Constraint | None = None
 
 

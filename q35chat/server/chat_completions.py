@@ -86,7 +86,7 @@ def _read(body: Fields, service: Service, client: str) -> _Wanted:
             settings,
             turns=turns,
             tools=tools,
-            options=TurnOptions(most, logprobs, form.constraint),
+            options=TurnOptions(most, logprobs, constraint=form.constraint),
             client=client,
         ),
         form=form,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
 from starlette.requests import Request
 
-from q35chat.chat.events import Likelihood
-from q35chat.chat.prompt.tokenizer import token_bytes
+from q35chat.chat.events import Likelihood, PromptLikelihoods, PromptPlan
+from q35chat.chat.prompt.tokenizer import ChatTokenizer, token_bytes
 from q35chat.chat.values import TurnOptions
 from q35chat.json_reader import Fields
 from q35chat.server.body import characters, read_body, section, text, whole_or_none
@@ -27,6 +27,8 @@ from q35chat.server.streams import EventStream, as_json, frame, unless_gone
 DEFAULT_TOKENS = 16
 """What the protocol answers with where nothing is said."""
 MOST_LOGPROBS = 5
+Weighed = tuple[tuple[int, Likelihood | None], ...]
+"""Tokens with how likely each was, None where nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class _Wanted:
     asked: Asked
     stream: bool
     include_usage: bool
+    echoed: str
+    """The prompt where the response begins with it, else nothing."""
+    first: int
+    """Its first token, of which nobody can say how likely it is."""
 
 
 async def completions(request: Request, service: Service) -> Any:  # noqa: ANN401  (ASGI)
@@ -52,24 +58,31 @@ async def completions(request: Request, service: Service) -> Any:  # noqa: ANN40
 
 def _read(body: Fields, service: Service, client: str) -> tuple[_Wanted, Job]:
     check_possible(body)
-    for name in ("echo", "suffix"):
-        if body.raw(name):
-            raise RefusedError(f"{name} is not supported: leave it out", param=name)
+    if body.raw("suffix"):
+        raise RefusedError("suffix is not supported: leave it out", param="suffix")
     if body.whole("best_of", 1, least=1) != 1:
         raise RefusedError("best_of: one answer is written: leave it out", param="best_of")
-    most = whole_or_none(body, "max_tokens", least=1) or DEFAULT_TOKENS
+    echo = body.flag("echo", default=False)
+    most = whole_or_none(body, "max_tokens", least=0 if echo else 1)
     logprobs = body.whole("logprobs", most=MOST_LOGPROBS) if body.has("logprobs") else None
     settings = replace(settings_of(body, service.defaults), thinking=False)
     asked = Asked(
         settings,
         text=_prompt(body),
-        options=TurnOptions(max_tokens=most, top_logprobs=logprobs),
+        options=TurnOptions(
+            max_tokens=DEFAULT_TOKENS if most is None else most,
+            top_logprobs=logprobs,
+            prompt_logprobs=echo and logprobs is not None,
+        ),
         client=client,
     )
     options = section(body, "stream_options")
     stream = body.flag("stream", default=False)
     usage = options.flag("include_usage", default=False)
-    return _Wanted(asked, stream, usage), service.job(asked)
+    job = service.job(asked)
+    ids = job.prompt.ids.tolist()
+    echoed = _text_of(asked.text, service) if echo else ""
+    return _Wanted(asked, stream, usage, echoed, ids[0]), job
 
 
 def _prompt(body: Fields) -> str | list[int]:
@@ -89,6 +102,12 @@ def _prompt(body: Fields) -> str | list[int]:
     return text(body, "prompt")
 
 
+def _text_of(prompt: str | Sequence[int], service: Service) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return "".join(_name(service.engine.tokenizer, token) for token in prompt)
+
+
 class _Reply:
     """One response."""
 
@@ -97,6 +116,7 @@ class _Reply:
         self._wanted = wanted
         self._answering = answering
         self._whole = Whole()
+        self._offset = 0
         self._pieces = pieces(answering, Parsing(), service.answers, self._whole)
         self._head = {
             "id": f"cmpl-{uuid4().hex}",
@@ -108,15 +128,22 @@ class _Reply:
     async def whole(self) -> Any:  # noqa: ANN401
         """The text as one object."""
         ended = await read_whole(self._answering, self._pieces)
-        logprobs = self._logprobs(tuple(self._whole.likelihoods))
-        choice = self._choice(self._whole.text, ended.finish, logprobs)
+        read = self._read(self._whole.prompt_likelihoods)
+        logprobs = self._logprobs((*read, *self._whole.likelihoods))
+        choice = self._choice(self._wanted.echoed + self._whole.text, ended.finish, logprobs)
         return as_json({**self._head, "choices": [choice], "usage": usage_of(ended.usage)})
 
     async def frames(self) -> AsyncGenerator[bytes]:
         """The text as it comes."""
+        echoed, weighed = self._wanted.echoed, self._wanted.asked.options.prompt_logprobs
         try:
             async for piece in self._pieces:
                 match piece:
+                    case PromptPlan() if echoed and not weighed:
+                        yield self._frame(choices=[self._choice(echoed, None, None)])
+                    case PromptLikelihoods():
+                        logprobs = self._logprobs(self._read(piece.tokens))
+                        yield self._frame(choices=[self._choice(echoed, None, logprobs)])
                     case Said():
                         logprobs = self._logprobs(piece.likelihoods)
                         yield self._frame(choices=[self._choice(piece.text, None, logprobs)])
@@ -134,25 +161,31 @@ class _Reply:
     def _frame(self, **fields: Any) -> bytes:
         return frame({**self._head, **fields})
 
-    def _logprobs(self, likelihoods: tuple[tuple[int, Likelihood], ...]) -> dict[str, Any] | None:
+    def _read(self, likelihoods: Weighed) -> Weighed:
+        """Those of the prompt, the first token's too, where they are told."""
+        wanted = self._wanted.asked.options.prompt_logprobs
+        return ((self._wanted.first, None), *likelihoods) if wanted else ()
+
+    def _logprobs(self, likelihoods: Weighed) -> dict[str, Any] | None:
         if self._wanted.asked.options.top_logprobs is None:
             return None
-        names, offsets, place = list[str](), list[int](), 0
+        tokenizer = self._service.engine.tokenizer
+        names, offsets = list[str](), list[int]()
         for token, _ in likelihoods:
-            names.append(self._name(token))
-            offsets.append(place)
-            place += len(names[-1])
+            names.append(_name(tokenizer, token))
+            offsets.append(self._offset)
+            self._offset += len(names[-1])
         return {
             "tokens": names,
-            "token_logprobs": [likelihood.logprob for _, likelihood in likelihoods],
+            "token_logprobs": [one and one.logprob for _, one in likelihoods],
             "top_logprobs": [
-                {self._name(token): logprob for token, logprob in likelihood.top}
-                for _, likelihood in likelihoods
+                one and {_name(tokenizer, token): logprob for token, logprob in one.top}
+                for _, one in likelihoods
             ],
             "text_offset": offsets,
         }
 
-    def _name(self, token: int) -> str:
-        tokenizer = self._service.engine.tokenizer
-        spelled = token_bytes(tokenizer, token)
-        return spelled.decode("utf-8", "replace") if spelled else tokenizer.piece(token) or ""
+
+def _name(tokenizer: ChatTokenizer, token: int) -> str:
+    spelled = token_bytes(tokenizer, token)
+    return spelled.decode("utf-8", "replace") if spelled else tokenizer.piece(token) or ""

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
-from q35chat.chat.events import Event, Finished, Likelihood, PromptPlan, Token, Usage
+from q35chat.chat.events import (
+    Event,
+    Finished,
+    Likelihood,
+    PromptLikelihoods,
+    PromptPlan,
+    Token,
+    Usage,
+)
 from q35chat.server.answers import OwnAnswers
 from q35chat.server.desk import Answering
 from q35chat.server.tool_calls import CallPiece, CallStream
@@ -50,7 +58,7 @@ class Ended:
     last: int = -1
 
 
-Piece = PromptPlan | Said | Called | Ended
+Piece = PromptPlan | PromptLikelihoods | Said | Called | Ended
 
 
 @dataclass(slots=True)
@@ -61,6 +69,7 @@ class Whole:
     text: str = ""
     calls: dict[int, list[str]] = field(default_factory=dict)
     likelihoods: list[tuple[int, Likelihood]] = field(default_factory=list)
+    prompt_likelihoods: tuple[tuple[int, Likelihood], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,9 @@ class _Telling:
         """What an event tells."""
         match event:
             case PromptPlan():
+                yield event
+            case PromptLikelihoods():
+                self._whole.prompt_likelihoods = event.tokens
                 yield event
             case Token(kind="reasoning"):
                 if event.text:

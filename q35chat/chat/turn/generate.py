@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from time import perf_counter
 
 from q35chat.chat.events import (
@@ -17,6 +18,7 @@ from q35chat.chat.events import (
     FinishReason,
     Likelihood,
     Notice,
+    PromptLikelihoods,
     PromptPlan,
     Timings,
     Token,
@@ -63,7 +65,8 @@ class TurnGenerator:
         self._prompt = prompt
         self._should_stop = should_stop
         self._options = options
-        self._reader = PromptReader(model, prompt, should_stop)
+        first = prompt.until(1) if options.prompt_logprobs else prompt
+        self._reader = PromptReader(model, first, should_stop)
         self._text = AnswerText(
             model.tokenizer, opened=prompt.opened, stops=settings.stop, plain=prompt.plain
         )
@@ -82,12 +85,16 @@ class TurnGenerator:
         """Run the turn. Raises CapacityError before the first event."""
         self._started = perf_counter()
         check_fit(plan_of(self._model, self._prompt))
-        if self._model.kept is not None:
+        if self._model.kept is not None and not self._options.prompt_logprobs:
             self._model.kept.recall(self._prompt.keys)
         plan = plan_of(self._model, self._prompt)
+        if self._options.prompt_logprobs:
+            plan = replace(plan, reused_tokens=0)
         yield plan
         yield from self._reader.events()
-        reason = (yield from self._answer()) if self._reader.complete else "cancelled"
+        reason: FinishReason = "cancelled"
+        if self._reader.complete and (yield from self._weigh()):
+            reason = yield from self._answer()
         rest = self._text.flush()
         if rest.text:
             yield Token(None, rest.text, rest.kind, 0.0, 0.0, self._slots_free(), made=0)
@@ -95,8 +102,25 @@ class TurnGenerator:
             reason, self._text.text, self._text.reasoning, tuple(self._ids), self._usage(plan)
         )
 
+    def _weigh(self) -> Generator[PromptLikelihoods, None, bool]:
+        """Where it is asked for, read the prompt, of which the first token is there, step by step:
+        each step's logits say how likely the next token was. Whether all is read."""
+        if not self._options.prompt_logprobs:
+            return True
+        decoder, found = self._model.decoder, list[tuple[int, Likelihood]]()
+        for token in self._prompt.ids[1:].tolist():
+            if self._should_stop():
+                return False
+            if likelihood := self._likelihood(decoder.logits(), token):
+                found.append((token, likelihood))
+            decoder.step(token)
+        yield PromptLikelihoods(tuple(found))
+        return True
+
     def _answer(self) -> Generator[Event, None, FinishReason]:
         """Choose a token, emit it, stop or step, over and over; why it stopped."""
+        if self._options.max_tokens == 0:
+            return "length"
         logits = self._model.decoder.logits()
         while True:
             token = self._choose(logits)

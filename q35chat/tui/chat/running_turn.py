@@ -20,6 +20,7 @@ from q35chat.chat.events import (
     Finished,
     Notice,
     PrefillProgress,
+    PromptLikelihoods,
     PromptPlan,
     Token,
     VisionProgress,
@@ -152,5 +153,7 @@ def _sort_in(batch: Batch, item: Event | Exception | None) -> None:
             batch.finished = item
         case None:
             batch.ended = True
-        case _:
+        case Exception():
             batch.error = item
+        case PromptLikelihoods():
+            pass
