@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.conversation import Conversation
@@ -25,6 +27,7 @@ from q35chat.chat.values import ChatSettings, Persona, SamplingSettings
 from q35chat.errors import Option, StoreError, UsageError
 
 CONTINUED = " (continued)"
+LEAVING_S: Final = 0.8
 LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
 LoadBundle = Callable[[Path], tuple[ChatBackend, ChatSettings]]
 
@@ -66,6 +69,7 @@ class Workspace:
         self._journals: weakref.WeakSet[Journal] = weakref.WeakSet()
         self._open: weakref.WeakValueDictionary[str, Conversation] = weakref.WeakValueDictionary()
         self._front: Conversation | None = None
+        self._left_at: float | None = None
 
     def load(self) -> None:
         """Load the model; slow, for a worker thread. Raises Q35Error."""
@@ -205,20 +209,29 @@ class Workspace:
     def leave(self) -> None:
         """Let nobody wait for a prompt any more, nor for the model's tokenizer to be read: the
         program is about to leave."""
+        self._left_at = time.monotonic()
         if self._loaded is not None:
             self._loaded[0].interrupt(leaving=True)
         else:
             PROCESS.interrupt()
 
     def stop_idle(self) -> None:
-        """End what the model does between two turns, and write what is not written yet: the
+        """Write what is not written yet, and end what the model does between two turns: the
         program is about to leave."""
-        self._turn_lock.stop_idle()
-        if self._reads_ahead and self._loaded is not None:
-            self._keep_front(self._loaded[0])
         for journal in list(self._journals):
             if problem := journal.flush():
                 _log.warning("chat %s is not kept whole: %s", journal.record.id, problem)
+        self._turn_lock.stop_idle()
+        if self._reads_ahead and self._loaded is not None:
+            self._keep_front(self._loaded[0])
+
+    def stop_idle_soon(self) -> None:
+        """`stop_idle`, but give it up where the program would take `LEAVING_S` to leave: a step of
+        a model may never end. Then its thread is still there."""
+        until = (self._left_at or time.monotonic()) + LEAVING_S
+        thread = threading.Thread(target=self.stop_idle, name="q35chat-leaving", daemon=True)
+        thread.start()
+        thread.join(max(0.0, until - time.monotonic()))
 
     def wait_idle(self) -> None:
         """Wait until the model has got ready for a follow-up, and all is written and counted."""

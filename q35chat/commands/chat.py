@@ -173,7 +173,7 @@ def _screen(options: ChatOptions, settings: Settings, problems: Sequence[str]) -
                 problems=problems,
             )
         finally:
-            workspace.stop_idle()
+            workspace.stop_idle_soon()
 
 
 def stored_workspace(

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-PATIENCE_S: Final = 3.0
-"""Enough for a stopped answer to end its step and be kept."""
+PATIENCE_S: Final = 0.55
+"""Enough for what was shown of a stopped answer to be kept, also where its step does not end."""
 _NAME: Final = "q35chat-screen"
 T = TypeVar("T")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,13 +8,16 @@ import pytest
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Finished, Notice
+from q35chat.chat.history.journal import Journal
 from q35chat.chat.summary import REQUEST
 from q35chat.chat.values import HEADING, ChatSettings, Turn
 from q35chat.chat.workspace import Workspace
+from q35chat.commands.streaming import work_is_running
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
 from tests.chat.scripted_chat import finish, open_workspace, texts
 from tests.doubles.scripted_backend import Reply, ScriptedBackend, echo
+from tests.doubles.scripted_workspace import PATIENCE_S
 
 SETTINGS = ChatSettings(system_prompt="Be kind.", thinking=True)
 
@@ -41,6 +45,30 @@ def test_the_model_is_loaded_once(tmp_path: Path) -> None:
     workspace.load()
     workspace.load()
     assert len(loaded) == 1
+
+
+def test_leaving_gives_up_a_step_that_never_ends_once_all_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("q35chat.chat.workspace.LEAVING_S", 0.01)
+    workspace = open_workspace(tmp_path, ScriptedBackend(), SETTINGS)
+    chat, flushed, may_end = workspace.new(), threading.Event(), threading.Event()
+
+    def flush(journal: Journal) -> str:
+        if journal.record.id == chat.id:
+            flushed.set()
+        return ""
+
+    def endless(_: threading.Event) -> None:
+        may_end.wait()
+
+    monkeypatch.setattr(Journal, "flush", flush)
+    workspace._turn_lock.when_idle(endless)
+    workspace.stop_idle_soon()
+    assert work_is_running()
+    assert flushed.wait(PATIENCE_S)
+    may_end.set()
+    workspace.wait_idle()
 
 
 def test_the_model_is_loaded_where_nothing_can_be_swept(
