@@ -176,6 +176,7 @@ def _server(
         lifespan="off",
         ws="none",
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_SECONDS_TO_LEAVE,

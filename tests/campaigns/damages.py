@@ -1,4 +1,5 @@
-"""`python -m tests.campaigns.damages [--count N] [--seed S]`: files that people have, damaged.
+"""`python -m tests.campaigns.damages [--count N] [--seed S]`: files that people have, damaged, and
+requests to a server.
 
 Each input is a good file with bytes changed, cut, put in or taken out, and is read by what reads it
 in the product. Good is an answer or one line of our own errors, in a second and without anything a
@@ -8,21 +9,26 @@ terminal would obey; everything else is a finding.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 
 from q35chat import settings
 from q35chat.bundle.bundle import MANIFEST_NAME, Bundle
+from q35chat.chat import pdf_child
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
+from q35chat.chat.text_files import read_text_file, split_files, with_files
 from q35chat.errors import Q35Error
 from q35chat.states.file import Array, read_state, write_state
 from q35chat.store import Store
@@ -33,23 +39,31 @@ from q35chat.vision.loading import decode, header, read_file
 from q35export.checkpoint import Checkpoint
 from q35export.config import load_config
 from q35export.processor import processor_files
+from tests.campaigns.requests import NAMES as REQUESTS
+from tests.campaigns.requests import Served
 from tests.export.bundles import write_sample_bundle
 from tests.store.damages import fill
 from tests.support.checkpoints import make_checkpoint
+from tests.support.pdf import pdf
 from tests.vision.files import sample
 
 LONGEST_S: Final = 20.0
+_TOLD: Final = 1000
 
 
 @dataclass(frozen=True)
 class Kind:
     """A folder of good files, those of them that are damaged, and what reads them. The reader of a
-    file that may say that it is none raises one of `others`, too."""
+    file that may say that it is none raises one of `others`, too; it finds the damaged file `alone`
+    where the files have nothing to do with each other. `last` is what is wrong after all of them.
+    """
 
     make: Callable[[Path], object]
     names: tuple[str, ...]
     read: Callable[[Path], object]
     others: tuple[type[Exception], ...] = ()
+    alone: bool = False
+    last: Callable[[Path], list[str]] = lambda _: []
 
 
 def _picture(kind: str) -> Kind:
@@ -92,6 +106,50 @@ def _write_states(folder: Path) -> None:
     write_state(folder / "state", arrays, lambda _: True)
 
 
+def _attached(name: str, *data: bytes) -> Kind:
+    """Files whose text goes into a question, which must have it whole."""
+    names = tuple(f"{number}-{name}" for number in range(len(data)))
+
+    def make(folder: Path) -> None:
+        for one, content in zip(names, data, strict=True):
+            (folder / one).write_bytes(content)
+
+    def read(folder: Path) -> None:
+        with patch.object(subprocess, "run", _forked):
+            file = read_text_file(next(folder.iterdir()))
+        (found,), asked = split_files(with_files([file], "What is it?"))
+        if (found.name, found.text.strip("\n"), asked) != (
+            file.name,
+            file.text.strip("\n"),
+            "What is it?",
+        ):
+            raise AssertionError(f"the question has {found} of {file}")
+
+    return Kind(make, names, read, alone=True)
+
+
+def _forked(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+    """What the reader of PDFs says, in a fork: it need not be started and imported anew."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if not child:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            sys.stdout, sys.stderr = (
+                os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace")
+                for number in (1, 2)
+            )
+            code = pdf_child.main(command[-1])
+            sys.stderr.flush()
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        for file in (out, err):
+            file.seek(0)
+        return subprocess.CompletedProcess(command, code, out.read(), err.read())
+
+
+_WORDS: Final = "Dear reader,\n\n```python\nx = 'Grüße, 你好'\n```\n\tthe end 👋🏽\n" * 4
+_SERVED: Final = Served()
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 KINDS: Final[dict[str, Kind]] = {
     **{kind: _picture(kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")},
@@ -107,6 +165,11 @@ KINDS: Final[dict[str, Kind]] = {
         (MANIFEST_NAME, "text/model.onnx"),
         lambda folder: Bundle.open(folder, check="full"),
     ),
+    "PDF": _attached(
+        "paper.pdf", pdf("Hello in a PDF"), pdf("Another", packed=True), pdf("one (two) three" * 9)
+    ),
+    "text": _attached("notes.md", _WORDS.encode(), _WORDS.encode("utf-16")),
+    "HTTP": Kind(_SERVED.make, REQUESTS, _SERVED.read, alone=True, last=_SERVED.last),
     "settings": Kind(
         lambda folder: (folder / "config.toml").write_text('theme = "q35-dark"\nthinking = true\n'),
         ("config.toml",),
@@ -156,10 +219,12 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 
 def attack(kind: Kind, good: Path, folder: Path, chance: random.Random) -> str:
     """Damage one file of a copy and read it; what is wrong with that, or nothing."""
-    shutil.copytree(good, folder)
     name = chance.choice(kind.names)
-    file = folder / name
-    file.write_bytes(damaged(file.read_bytes(), chance))
+    if kind.alone:
+        folder.mkdir()
+    else:
+        shutil.copytree(good, folder)
+    (folder / name).write_bytes(damaged((good / name).read_bytes(), chance))
     start = time.monotonic()
     try:
         kind.read(folder)
@@ -191,6 +256,11 @@ def run(count: int, seed: int, place: Path, kinds: tuple[str, ...] = tuple(KINDS
             found.append(f"input {number}, {kind}: {said}; kept in {folder}")
         else:
             shutil.rmtree(folder)
+        if (number + 1) % _TOLD == 0:
+            sys.stdout.write(f"{number + 1} of {count}, {len(found)} findings\n")
+            sys.stdout.flush()
+    for kind in kinds:
+        found += [f"{kind}: {line}" for line in KINDS[kind].last(place / "good" / kind)]
     return found
 
 

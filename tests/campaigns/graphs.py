@@ -39,6 +39,7 @@ from tests.vision.files import sample
 
 GRAPHS: Final = ("text/model.onnx", "text/model.onnx", "vision/model.onnx")
 PATIENCE_S: Final = 60.0
+_TOLD: Final = 100
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     ["onnx", "onnxruntime", "transformers", "q35chat.cli", "q35chat.chat.engine",
@@ -236,6 +237,9 @@ def run(count: int, seed: int, good: Path, place: Path) -> list[str]:
             found.append(f"graph {number}: {what}; kept in {folder}")
         else:
             shutil.rmtree(folder)
+        if (number + 1) % _TOLD == 0:
+            sys.stdout.write(f"{number + 1} of {count}, {len(found)} findings\n")
+            sys.stdout.flush()
     return found
 
 

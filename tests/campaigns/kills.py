@@ -34,6 +34,9 @@ from tests.store.builders import answer, conversation, picture, user
 DRAFTS: Final = "drafts.json"
 _LONGEST_S: Final = 0.4
 _STATES: Final = 1 << 30
+_MOST_CHATS: Final = 40
+"""With more of them, what is known is deleted: every chat is read after every kill."""
+_TOLD: Final = 100
 _FORKS: Final = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     ["numpy", "q35chat.states.pool", "q35chat.store", "q35chat.tui.chat.drafts",
@@ -162,12 +165,15 @@ def run(count: int, seed: int, folder: Path) -> list[str]:
     for number in range(count):
         kill_once(folder, chance, known)
         found += [f"kill {number}: {line}" for line in findings(folder, known)]
-        if sum(what == "written" for what in known.values()) > 200:
+        if sum(what == "written" for what in known.values()) > _MOST_CHATS:
             with Store(folder) as store:
                 for session in store.sessions():
                     store.delete(session.id)
                     Drafts(folder / DRAFTS).forget(session.id)
                     known[session.id] = "deleted"
+        if (number + 1) % _TOLD == 0:
+            sys.stdout.write(f"{number + 1} of {count}, {len(found)} findings\n")
+            sys.stdout.flush()
     return found
 
 

@@ -11,27 +11,7 @@ from hypothesis import strategies as st
 from q35chat.chat import text_files
 from q35chat.chat.text_files import TextFile, read_text_file, split_files, with_files
 from q35chat.errors import FileError
-
-
-def pdf(text: str) -> bytes:
-    """A PDF of one page with a text."""
-    drawn = f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode()
-    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R"
-    parts = (
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        page + b"/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    )
-    data, places = b"%PDF-1.4\n", list[int]()
-    for number, part in enumerate(parts, start=1):
-        places.append(len(data))
-        data += b"%d 0 obj%sendobj\n" % (number, part)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(parts) + 1)
-    end = b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF\n" % (len(parts) + 1, len(data))
-    return data + head + table + end
+from tests.support.pdf import pdf
 
 
 def written(folder: Path, name: str, data: bytes | str) -> Path:
