@@ -9,9 +9,9 @@ import pytest
 
 from q35chat.chat.values import ChatSettings, Persona, SamplingSettings
 from q35chat.commands.ask import AskOptions, ask_once
-from q35chat.commands.personas import check_persona, new_chat, personas_of
+from q35chat.commands.personas import changes_for, check_persona, new_chat, personas_of
 from q35chat.errors import UsageError
-from q35chat.settings import PersonaEntry, Settings, load_settings
+from q35chat.settings import PersonaEntry, Settings, change_settings, load_settings
 from tests.cli.scripted import EventBackend, loaded, recorded, turn_events
 
 FILE = """\
@@ -104,3 +104,23 @@ def test_what_a_persona_does_not_say_stays_as_it_is() -> None:
     before = ChatSettings(system_prompt="Old.", thinking=True, thinking_budget=9)
     assert Persona("x").over(before) == before
     assert Persona("x", thinking=False).over(before) == before.with_thinking(False)
+
+
+def test_new_chats_begin_as_a_chat_was_set_once_it_is_kept_for_all(tmp_path: Path) -> None:
+    path, own = tmp_path / "settings.toml", SamplingSettings(temperature=0.7, top_p=0.8)
+    path.write_text("# mine\nthinking = true\n[sampling]\ntemperature = 0.2\ntop_k = 5\n", "utf-8")
+    chat = ChatSettings(
+        sampling=replace(own, top_k=9, seed=3),
+        system_prompt="Be brief.\nBe kind.",
+        thinking_budget=90,
+        max_new_tokens=400,
+        reasoning_effort="low",
+        preserve_thinking=False,
+        max_image_tokens=64,
+    )
+    settings = change_settings(changes_for(chat, own), path)
+    assert new_chat(settings, own, None) == chat
+    assert new_chat(settings, replace(own, temperature=0.9), None).sampling.temperature == 0.9
+    assert path.read_text("utf-8").startswith("# mine\n")
+    change_settings(changes_for(ChatSettings(sampling=own), own), path)
+    assert load_settings(path) == Settings()

@@ -56,6 +56,14 @@ REPLACED: dict[str, tuple[str, str]] = {
         "needs a large capacity",
         'echo "A note." > note.md && q35chat ask --file note.md --max-new-tokens 5 "What?"',
     ),
+    'q35chat ask --template explain --max-new-tokens 60 "a KV cache"': (
+        "needs a template",
+        (
+            "mkdir -p config/q35chat/templates && "
+            "echo 'Explain $input to a child.' > config/q35chat/templates/explain.md && "
+            'q35chat ask --template explain --max-new-tokens 9 "a KV cache"'
+        ),
+    ),
     f"q35chat verify out --against {HUB_ID}": (
         "needs the extra with PyTorch",
         f"q35chat verify out --against {LOCAL} --help",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from q35chat.chat.events import FinishReason
 from q35chat.engine.rules import Constraint, SamplingSettings
+from q35chat.text import safe_line
 
 __all__ = [
     "DEFAULTS",
@@ -160,6 +161,20 @@ class Persona:
     thinking: bool | None = None
     thinking_budget: int | None = None
     sampling: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """What it changes, on one line."""
+        parts = []
+        if self.thinking_budget is not None:
+            parts.append(f"thinks up to {self.thinking_budget:,} tokens")
+        elif self.thinking is not None:
+            parts.append("thinks" if self.thinking else "does not think")
+        named = [] if self.name == DEFAULTS else self.sampling.items()
+        parts += [f"{name.replace('_', ' ')} {value:g}" for name, value in named]
+        if self.system_prompt:
+            parts.append(f"“{safe_line(' '.join(self.system_prompt.split()), limit=60)}”")
+        return " · ".join(parts) or "as chats begin"
 
     def over(self, settings: ChatSettings) -> ChatSettings:
         """`settings` with what this persona says in its place. A budget alone is thinking."""

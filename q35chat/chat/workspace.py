@@ -41,7 +41,8 @@ class Workspace:
     the first of them as chats begin without one; `models` lists what `load_bundle` could load, in a
     worker thread. `remote`: the model that `load` gives is a server's.
     `reads_ahead`: after an answer the model gets ready for a follow-up and its state is kept, in a
-    thread of its own; the state of another conversation is kept and brought back alike.
+    thread of its own; the state of another conversation is kept and brought back alike. `keep`
+    keeps how all new chats are to begin, for later runs too, and gives how they do.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Workspace:
         personas: Callable[[], Sequence[Persona]] = tuple,
         models: Callable[[], Sequence[ModelEntry]] = tuple,
         remote: bool = False,
+        keep: Callable[[ChatSettings], ChatSettings] = lambda settings: settings,
     ) -> None:
         self.store = store
         self._load = load
@@ -62,6 +64,7 @@ class Workspace:
         self.personas = personas
         self.models = models
         self.remote = remote
+        self._keep = keep
         self._loaded: tuple[ChatBackend, ChatSettings] | None = None
         self._own_samplings: list[SamplingSettings] = []
         self._turn_lock = TurnLock()
@@ -139,6 +142,13 @@ class Workspace:
     def message(self) -> str:
         """What the user should know about the store, if anything."""
         return self.store.message
+
+    def begin_as(self, settings: ChatSettings) -> bool:
+        """Have all new chats begin with `settings`, in later runs too; whether they do, or as their
+        persona says. Raises UsageError where that cannot be kept."""
+        begun = self._keep(settings)
+        self._loaded = self._need_loaded()[0], begun
+        return begun == replace(settings, stop=begun.stop, loop_guard=begun.loop_guard)
 
     def new(self) -> Conversation:
         """An empty conversation; it is stored with its first question."""

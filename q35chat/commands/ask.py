@@ -77,6 +77,7 @@ class AskOptions(opt.AnswererOptions):
     ] = None
     images: opt.Images = None
     files: opt.Files = None
+    template: opt.Template = None
     system: opt.System = None
     persona: opt.Persona = None
     thinking: opt.Thinking = None
@@ -160,7 +161,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
 def _checked_prompt(options: AskOptions, console: Console) -> str:
     """The question with what is piped in, once all that is given was found good. Raises UsageError,
     PictureError, FileError."""
-    from q35chat.commands.prompt_input import checked_argument, read_prompt
+    from q35chat.commands.prompt_input import checked_argument, checked_text, read_prompt
     from q35chat.vision.loading import header, read_file
 
     check_endpoint(options)
@@ -169,8 +170,14 @@ def _checked_prompt(options: AskOptions, console: Console) -> str:
     for option, texts in (("--system", [options.system or ""]), ("--stop", options.stop or ())):
         for text in texts:
             checked_argument(text, option)
+    from q35chat.settings.templates import named_template
+
+    template = None if options.template is None else named_template(options.template)
     with StatusLine(console).showing("reading what is piped in"):
-        prompt = read_prompt(options.prompt, sys.stdin.buffer if sys.stdin else None)
+        stdin = sys.stdin.buffer if sys.stdin else None
+        prompt = read_prompt(options.prompt, stdin, optional=template is not None)
+    if template is not None:
+        prompt = checked_text(template.filled(prompt).encode(), "the prompt with its template")
     for path in options.images or ():
         header(read_file(path), path.name)
     if options.files:

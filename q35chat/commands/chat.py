@@ -20,7 +20,12 @@ from q35chat.commands.personas import check_persona
 from q35chat.commands.remote import check_endpoint
 from q35chat.errors import UsageError
 from q35chat.processes import program
-from q35chat.settings import Settings, load_settings, take_over_interface
+from q35chat.settings import (
+    Settings,
+    change_settings,
+    load_settings,
+    take_over_interface,
+)
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
@@ -118,7 +123,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         workspace = stored_workspace(store, options, settings, status.note)
         with status.showing(options.awaited):
             call_in_worker(workspace.load)
-        chat = LineChat(workspace.pick(session), workspace.new, console)
+        chat = LineChat(workspace.pick(session), workspace.new, console, workspace.personas)
         if store.damaged_chat:
             console.note(store.damaged_chat)
         for path in options.images or ():
@@ -182,7 +187,7 @@ def stored_workspace(
     """The conversations in `store` over the chosen model, which is loaded when asked to."""
     from q35chat.chat.values import DEFAULTS, Persona
     from q35chat.chat.workspace import Workspace
-    from q35chat.commands.personas import new_chat, personas_of, plain_settings
+    from q35chat.commands.personas import changes_for, new_chat, personas_of, plain_settings
 
     own: dict[str, SamplingSettings] = {}
 
@@ -217,6 +222,20 @@ def stored_workspace(
     def personas() -> Sequence[Persona]:
         return [default(), *personas_of(settings)]
 
+    def keep(chat: ChatSettings) -> ChatSettings:
+        nonlocal options, settings
+        settings = change_settings(changes_for(chat, own["sampling"]))
+        options = replace(
+            options,
+            persona=None,
+            thinking=None,
+            thinking_budget=None,
+            reasoning_effort=None,
+            preserve_thinking=None,
+            max_image_tokens=None,
+        )
+        return new_chat(settings, own["sampling"], None)
+
     return Workspace(
         store,
         lambda: load(options),
@@ -224,6 +243,7 @@ def stored_workspace(
         personas=personas,
         models=lambda: _models(settings),
         remote=options.endpoint is not None,
+        keep=keep,
     )
 
 
@@ -258,7 +278,9 @@ def _given(begun: ChatSettings, options: ChatOptions) -> ChatSettings:
         begun = begun.with_thinking(options.thinking is not False, options.thinking_budget)
     return replace(
         begun,
-        reasoning_effort=options.reasoning_effort or "",
-        preserve_thinking=options.preserve_thinking,
+        reasoning_effort=options.reasoning_effort or begun.reasoning_effort,
+        preserve_thinking=begun.preserve_thinking
+        if options.preserve_thinking is None
+        else options.preserve_thinking,
         max_image_tokens=options.max_image_tokens or begun.max_image_tokens,
     )

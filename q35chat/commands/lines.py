@@ -5,28 +5,30 @@ Owns the commands; model, turns and store are behind `Conversation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.text_files import TextFile, with_files
-from q35chat.chat.values import Attachment
+from q35chat.chat.values import Attachment, Persona
 from q35chat.commands.console import Console
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES, checked_argument, checked_text
 from q35chat.commands.render import StreamRenderer, show_turn
 from q35chat.errors import FileError, PictureError, Q35Error, UsageError
+from q35chat.settings.templates import Template, templates, typed_template
 from q35chat.text import pluralise, safe_line
 from q35chat.tui.chat.paste import is_existing_path
 from q35chat.user_input import typed_path, typed_picture
 
 HELP = """\
-/image PATH  add a picture to the next question
-/file PATH   add the text of a file, also of a PDF
-/new         start over
-/help        show this
-/quit        leave, as Ctrl+D does; Ctrl+C stops an answer
+/image PATH    add a picture to the next question
+/file PATH     add the text of a file, also of a PDF
+/persona NAME  go on as a persona says; without a name they are listed
+/new           start over
+/help          show this
+/quit          leave, as Ctrl+D does; Ctrl+C stops an answer
 A line with a space before its / is a question."""
 _ADVICE = "/help shows them, and a space before it makes it a question"
 _QUOTED = 60
@@ -34,14 +36,17 @@ _LINE_END_BYTES = 2
 
 
 class LineChat:
-    """Talks in `conversation`; `begin` makes a new one for /new."""
+    """Talks in `conversation`; `begin` makes a new one for /new, `personas` are those of
+    /persona."""
 
     def __init__(
         self,
         conversation: Conversation,
         begin: Callable[[], Conversation],
         console: Console,
+        personas: Callable[[], Sequence[Persona]] = tuple,
     ) -> None:
+        self._personas = personas
         self._conversation = conversation
         self._begin = begin
         self._console = console
@@ -52,8 +57,9 @@ class LineChat:
         self._commands: dict[str, Callable[[str], None]] = {
             "/image": self._add_picture,
             "/file": self._add_file,
+            "/persona": self._go_on_as,
             "/new": self._start_over,
-            "/help": lambda _: console.say(HELP),
+            "/help": self._help,
         }
 
     def talk(self, first: str = "") -> int:
@@ -86,6 +92,8 @@ class LineChat:
                 return
             if name in self._commands:
                 self._commands[name](rest.strip())
+            elif (found := typed_template(line.rstrip())) is not None:
+                self._fill(*found, ask)
             elif word.startswith("/") and not is_existing_path(line):
                 self._fail(UsageError(f"{word} is no command; {_ADVICE}"))
             elif line.strip():
@@ -145,6 +153,42 @@ class LineChat:
         self._files = (*self._files, file)
         said = f"{pluralise(file.lines, 'line')}, {pluralise(file.slots, 'slot')}"
         self._console.note(f"{file.name}: {file.part or said}")
+
+    def _fill(self, template: Template, text: str, ask: Callable[[str], None]) -> None:
+        try:
+            filled = template.filled(text)
+        except UsageError as error:
+            self._fail(error)
+        else:
+            ask(filled)
+
+    def _go_on_as(self, name: str) -> None:
+        personas = {persona.name: persona for persona in self._personas()}
+        if not name:
+            for persona in personas.values():
+                self._console.say(f"{safe_line(persona.name)}: {persona.words}")
+        elif name not in personas:
+            known = ", ".join(personas) or "none"
+            self._fail(
+                UsageError(
+                    f"there is no persona {safe_line(name)}; {safe_line(known)} is there, more "
+                    "begin with [persona.NAME] in the settings file"
+                )
+            )
+        else:
+            persona, before = personas[name], self._conversation.settings()
+            try:
+                self._conversation.change_settings(persona.over(before))
+            except Q35Error as error:
+                self._fail(error)
+                return
+            self._console.say(f"{safe_line(name)}: {persona.words}")
+
+    def _help(self, _: str) -> None:
+        self._console.say(HELP)
+        for name, template in templates().items():
+            if f"/{name}" not in self._commands:
+                self._console.say(f"/{name} TEXT  {template.head}".rstrip())
 
     def _start_over(self, _: str) -> None:
         self._conversation = self._begin()

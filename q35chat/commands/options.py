@@ -175,6 +175,13 @@ Pictures = Annotated[
 ]
 NoImages = Annotated[bool, typer.Option("--no-images", help="The same as --pictures none.")]
 System = Annotated[str | None, typer.Option(help="Instructions before the chat.")]
+Template = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Ask what this file of the templates folder says, with the question for its $input.",
+    ),
+]
 Persona = Annotated[
     str | None,
     typer.Option(

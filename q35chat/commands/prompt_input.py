@@ -13,13 +13,16 @@ MAX_PROMPT_BYTES = 1_000_000
 _GAP = "\n\n"
 
 
-def read_prompt(argument: str | None, stdin: BinaryIO | None) -> str:
+def read_prompt(argument: str | None, stdin: BinaryIO | None, *, optional: bool = False) -> str:
     """The prompt's text: `argument` and, after an empty line, what is piped into `stdin`.
 
     Without an argument, or with "-", all of it comes from `stdin`. One trailing newline of piped
-    text is dropped. Raises UsageError for no prompt, an empty one, one over `MAX_PROMPT_BYTES`,
-    and bytes that are not UTF-8.
+    text is dropped. An `optional` one may be empty, and is where nobody feeds `stdin`. Raises
+    UsageError for no prompt, an empty one, one over `MAX_PROMPT_BYTES`, and bytes that are not
+    UTF-8.
     """
+    if argument is None and optional and (stdin is None or not is_piped(stdin)):
+        return ""
     if argument is None or argument == "-":
         if stdin is None or stdin.isatty():
             raise UsageError(f'no prompt; try {program()} ask "Hello", or pipe text into it')
@@ -29,7 +32,7 @@ def read_prompt(argument: str | None, stdin: BinaryIO | None) -> str:
         if stdin is not None and is_piped(stdin):
             parts.append(_piped_text(stdin))
     text = _GAP.join(part for part in parts if part.strip())
-    if not text:
+    if not text and not optional:
         raise UsageError("the prompt is empty; say something, or pipe text into it")
     if len(parts) > 1:
         checked_text(text.encode(), "the prompt with the text on stdin")

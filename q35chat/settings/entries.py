@@ -64,6 +64,18 @@ class Settings:
     thinking: bool = False
     """Whether the model reasons before it answers."""
 
+    thinking_budget: int | None = None
+    """The most tokens of its reasoning."""
+
+    reasoning_effort: str = ""
+    """How hard it thinks, where its chat template has words for it."""
+
+    preserve_thinking: bool | None = None
+    """Whether earlier reasoning stays in the prompt, where the chat template lets one choose."""
+
+    max_new_tokens: int | None = None
+    """The most tokens of an answer; None: up to the capacity."""
+
     speculate: Speculate = "auto"
     """Whether to guess the next tokens and compute several at once: same answers, sooner."""
 

@@ -109,9 +109,9 @@ def changed_text(path: Path, text: str, changes: Mapping[str, Any]) -> str:
         document = tomlkit.parse(text)
         for key, value in changes.items():
             if isinstance(value, Mapping):
-                if key not in document:
+                if key not in document and any(it is not None for it in value.values()):
                     document[key] = tomlkit.table()
-                _change(document[key], value)
+                _change(document.get(key, {}), value)
             else:
                 _change(document, {key: value})
         return tomlkit.dumps(document)

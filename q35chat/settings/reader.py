@@ -22,6 +22,7 @@ _NAMES: Final[Mapping[type, str]] = {
 _LEAST: Final = {
     "max_image_tokens": 1,
     "thinking_budget": 1,
+    "max_new_tokens": 1,
     "capacity": 0,
     "wait_s": 1,
 }

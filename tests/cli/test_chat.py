@@ -20,7 +20,7 @@ from q35chat.commands.model import LoadedModel, ModelChoice
 from q35chat.commands.options import DEFAULT_STATE_CACHE_MIB
 from q35chat.commands.prompt_input import MAX_PROMPT_BYTES
 from q35chat.errors import StoreError, UsageError
-from q35chat.settings import Settings, settings_path
+from q35chat.settings import Settings, load_settings, settings_path
 from q35chat.store import Store
 from tests.cli.scripted import EventBackend, Terminal, loaded, recorded, turn_events
 
@@ -235,3 +235,43 @@ def test_no_prompt_over_the_limit_is_asked_line_by_line(opened: list[Any]) -> No
     with pytest.raises(UsageError, match="the prompt is over the limit of 1,000,000 bytes"):
         open_chat(options, recorded().console)
     assert opened == []
+
+
+def test_what_is_kept_for_all_new_chats_holds_in_this_run_and_in_the_next(
+    opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[ChatSettings] = []
+
+    def run(workspace: Workspace, _: Settings, **options: Any) -> int:
+        workspace.load()
+        begun.append(workspace.new().settings())
+        assert workspace.begin_as(replace(begun[0], system_prompt="Be brief.", thinking=False))
+        begun.append(workspace.new().settings())
+        begun.append(workspace.personas()[0].over(begun[0]))
+        return 0
+
+    monkeypatch.setattr(q35chat.tui.app, "run", run)
+    given = ChatOptions(model_dir=Path("m"), thinking=True)
+    assert open_chat(given, recorded(terminal=True).console) == 0
+    assert [(it.system_prompt, it.thinking) for it in begun] == [
+        ("", True), ("Be brief.", False), ("Be brief.", False)
+    ]  # fmt: skip
+    assert load_settings() == Settings(system="Be brief.")
+
+
+def test_a_default_persona_that_stands_before_what_is_kept_is_told(
+    opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_path().parent.mkdir(parents=True)
+    settings_path().write_text("default_persona = 'x'\n[persona.x]\nsystem = 'Arr.'\n")
+    kept: list[bool] = []
+
+    def run(workspace: Workspace, _: Settings, **options: Any) -> int:
+        workspace.load()
+        kept.append(workspace.begin_as(ChatSettings(system_prompt="Be brief.")))
+        kept.append(workspace.begin_as(workspace.new().settings()))
+        return 0
+
+    monkeypatch.setattr(q35chat.tui.app, "run", run)
+    assert open_chat(ChatOptions(model_dir=Path("m")), recorded(terminal=True).console) == 0
+    assert kept == [False, True]

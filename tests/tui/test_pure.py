@@ -288,9 +288,9 @@ def test_a_listing_shows_folders_first_and_only_pictures(tmp_path: Path) -> None
 
 
 def test_slash_choices_follow_what_is_typed() -> None:
-    assert [choice.insert for choice in slash_choices("/exp")] == ["/export "]
-    assert slash_choices("/export x") == ()
-    assert slash_choices("export") == ()
+    assert [choice.insert for choice in slash_choices("/exp", {})] == ["/export "]
+    assert slash_choices("/export x", {}) == ()
+    assert slash_choices("export", {}) == ()
 
 
 def test_a_running_turn_keeps_order_and_ends_with_the_error() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from q35chat.chat.service import ModelEntry
-from q35chat.chat.values import DEFAULTS, Persona, Turn
+from q35chat.chat.values import Persona, Turn
 from q35chat.errors import PictureError, Q35Error
 from q35chat.tui.application import Application
 from q35chat.tui.chat.draft import Draft
@@ -170,7 +170,7 @@ class ChatActions:
 
             now = self.session.current.settings()
             items = [
-                Item(name, persona_words(persona), persona.over(now) == now)
+                Item(name, persona.words, persona.over(now) == now)
                 for name, persona in personas.items()
             ]
             dialog = ChoiceScreen("Persona", items, "Enter takes it · Esc closes")
@@ -186,7 +186,7 @@ class ChatActions:
         self.host.refresh()
         self.draft.forecast_soon()
         when = " from the next answer on" if self.session.running else ""
-        self.host.say(f"{persona.name}: {persona_words(persona)}{when}", about="persona")
+        self.host.say(f"{persona.name}: {persona.words}{when}", about="persona")
 
     async def do_settings(self, _: str) -> None:
         """Change how answers are made and how the screen looks."""
@@ -197,7 +197,8 @@ class ChatActions:
             if not_taken:
                 self.host.say(not_taken, "error", about="settings")
 
-        self.application().push_screen(SettingsScreen(self.session.current), closed)
+        dialog = SettingsScreen(self.session.workspace, self.session.current)
+        self.application().push_screen(dialog, closed)
 
     # -- what goes in and out
 
@@ -374,20 +375,6 @@ class ChatActions:
         self.session.workspace.leave()
         self.host.refresh()
         self.application().exit()
-
-
-def persona_words(persona: Persona) -> str:
-    """What a persona changes, on one line."""
-    parts = []
-    if persona.thinking_budget is not None:
-        parts.append(f"thinks up to {count(persona.thinking_budget)} tokens")
-    elif persona.thinking is not None:
-        parts.append("thinks" if persona.thinking else "does not think")
-    named = [] if persona.name == DEFAULTS else persona.sampling.items()
-    parts += [f"{name.replace('_', ' ')} {value:g}" for name, value in named]
-    if persona.system_prompt:
-        parts.append(f"“{one_line(persona.system_prompt, 60)}”")
-    return " · ".join(parts) or "as chats begin"
 
 
 def _no_thinking(argument: str) -> str:

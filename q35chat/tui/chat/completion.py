@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from q35chat.file_kinds import attachable
+from q35chat.settings.templates import Template
 from q35chat.tui.commands import BY_SLASH
 from q35chat.user_input import typed_path
 
@@ -28,14 +30,21 @@ class Choice:
     file: Path | None = None
 
 
-def slash_choices(line: str) -> tuple[Choice, ...]:
-    """Commands that a line `/na` may become."""
+def slash_choices(line: str, templates: Mapping[str, Template]) -> tuple[Choice, ...]:
+    """Commands that a line `/na` may become, the application's first, then the user's own."""
     if not line.startswith("/") or " " in line:
         return ()
     found = [
         Choice(f"/{name} {command.argument}".rstrip(), f"/{name} ", command.title)
         for name, command in BY_SLASH.items()
         if name.startswith(line[1:].lower())
+    ]
+    own = [it for name, it in templates.items() if name.startswith(line[1:].lower())]
+    room = max(0, _MOST_SHOWN - len(found))
+    found += [
+        Choice(f"/{it.name} TEXT", f"/{it.name} ", it.head)
+        for it in own[:room]
+        if it.name not in BY_SLASH
     ]
     return tuple(found[:_MOST_SHOWN])
 

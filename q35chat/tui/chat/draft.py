@@ -22,6 +22,7 @@ from q35chat.chat.text_files import TextFile, split_files, with_files
 from q35chat.chat.values import Attachment, Turn
 from q35chat.errors import Q35Error
 from q35chat.file_kinds import is_picture
+from q35chat.settings.templates import typed_template
 from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.chat.host import Host
 from q35chat.tui.chat.paste import is_existing_path
@@ -195,7 +196,10 @@ class Draft:
         return with_files(chips.files, self.composer.editor.full_text.strip()), chips.attachments
 
     def is_command(self, text: str) -> bool:
-        """Whether it is a command or its beginning: typed, on one line, and no path that exists."""
+        """Whether it is a command or its beginning: typed, on one line, and no path that exists; or
+        one of the user's own, whose text may be pasted and have more lines."""
+        if typed_template(text) is not None:
+            return True
         if self.composer.editor.pasted or not text.startswith("/") or "\n" in text:
             return False
         return text.strip() == "/" or not is_existing_path(text)

@@ -14,7 +14,8 @@ from textual.timer import Timer
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
-from q35chat.errors import Q35Error
+from q35chat.errors import Q35Error, UsageError
+from q35chat.settings.templates import Template, typed_template
 from q35chat.tui import garbage
 from q35chat.tui.chat.draft import Draft
 from q35chat.tui.chat.host import Host
@@ -125,12 +126,13 @@ class TurnActions:
         """Enter: run a command, attach pictures that are named, or send."""
         text, editor = text.rstrip(), self.draft.composer.editor
         if self.draft.is_command(text):
-            parsed = parse_slash(text)
-            if parsed is None:
+            if (parsed := parse_slash(text)) is not None:
+                editor.put("")
+                await self.host.run(parsed[0].id, parsed[1])
+            elif (found := typed_template(text)) is not None:
+                await self._send_filled(*found)
+            else:
                 self.host.remark(f"{text.split(maxsplit=1)[0]} is no command · F1 lists them")
-                return
-            editor.put("")
-            await self.host.run(parsed[0].id, parsed[1])
         elif paths := file_paths(text):
             editor.put("")
             self.draft.attach(paths)
@@ -140,6 +142,16 @@ class TurnActions:
             self.host.remark("attached what the message names · Enter sends, × takes it away")
         else:
             await self.send()
+
+    async def _send_filled(self, template: Template, text: str) -> None:
+        """Send what a template makes of a text."""
+        try:
+            filled = template.filled(text)
+        except UsageError as error:
+            self.host.say(str(error), "error", about="the template")
+            return
+        self.draft.composer.editor.put(filled)
+        await self.send()
 
     async def send(self) -> None:
         """Send the draft, if there is any, once everything it needs is there."""

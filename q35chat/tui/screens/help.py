@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import Final
 
@@ -12,7 +13,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from q35chat.settings import settings_path
+from q35chat.settings.templates import Template, templates, templates_folder
 from q35chat.tui.commands import (
+    BY_SLASH,
     COMMANDS,
     COMPOSER_KEYS,
     CONVERSATION,
@@ -28,8 +31,9 @@ _LEAST_TEXT: Final = 20
 _ROOMY: Final = 64
 
 
-def help_content(keymap: Keymap, width: int) -> Content:
-    """The whole page, `width` cells wide, with the keys as the user has them."""
+def help_content(keymap: Keymap, own: Sequence[Template], width: int) -> Content:
+    """The whole page, `width` cells wide, with the keys as the user has them and the user's `own`
+    commands."""
     lines: list[Content] = []
     for group in dict.fromkeys(command.group for command in COMMANDS):
         lines.append(Content.styled(group.upper(), f"{DIM} bold"))
@@ -42,6 +46,10 @@ def help_content(keymap: Keymap, width: int) -> Content:
             panel = f"{key_label(PANEL_KEYS[0])}–{key_label(PANEL_KEYS[-1])}"
             lines.append(_row(panel, "", "Take a way on that a panel offers", width))
         lines.append(Content(""))
+    if own:
+        lines.append(Content.styled("YOUR OWN", f"{DIM} bold"))
+        lines += [_row("", f"/{it.name} TEXT", it.head or "A template", width) for it in own]
+        lines.append(Content(""))
     for note in _notes():
         lines += [Content.styled(line, DIM) for line in wrap(note, max(_LEAST_TEXT, width))]
     return Content("\n").join(lines)
@@ -53,6 +61,10 @@ def _notes() -> tuple[str, ...]:
         (
             f"Other keys are set under [shortcuts] in {settings_path()}, by the command's name "
             'behind the slash: regenerate = "f9"'
+        ),
+        (
+            f"A file NAME.md in {templates_folder()} is a command /NAME, which asks what stands in "
+            "it; $input in it is what you write behind the command"
         ),
     )
 
@@ -80,6 +92,7 @@ class HelpScreen(Dialog[None]):
     def __init__(self, keymap: Keymap) -> None:
         super().__init__()
         self._keymap = keymap
+        self._own = [it for name, it in templates().items() if name not in BY_SLASH]
 
     def body(self) -> ComposeResult:
         """One scrolling page."""
@@ -92,5 +105,5 @@ class HelpScreen(Dialog[None]):
 
     def on_resize(self) -> None:
         """Wrap again."""
-        page = help_content(self._keymap, self.inner_width)
+        page = help_content(self._keymap, self._own, self.inner_width)
         self.query_one("#page", Static).update(page)

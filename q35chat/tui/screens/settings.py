@@ -11,10 +11,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, Label, Select, Static, TextArea
+from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.values import ChatSettings
+from q35chat.chat.workspace import Workspace
 from q35chat.errors import Q35Error
 from q35chat.tui.application import application
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, Field, thinking_fields
@@ -39,12 +40,16 @@ class SettingsScreen(Dialog[str]):
     was typed and not taken, in words; empty if all was."""
 
     TITLE = "Settings"
-    FOOT = "Saved as you type · Tab goes on · Esc closes"
-    BINDINGS = [Binding("f2", "leave", "Close", show=False)]  # noqa: RUF012
+    FOOT = "Saved as you type · Ctrl+S keeps it for all new chats · Esc closes"
+    BINDINGS = [  # noqa: RUF012
+        Binding("f2", "leave", "Close", show=False),
+        Binding("ctrl+s", "keep", "Keep for all new chats", show=False),
+    ]
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, workspace: Workspace, conversation: Conversation) -> None:
         super().__init__()
         self.messages = Messages()
+        self._workspace = workspace
         self._conversation = conversation
         self._wrong: dict[str, str] = {}
         self._limits = (*LIMIT_FIELDS, *thinking_fields(conversation.model.offers))
@@ -62,6 +67,9 @@ class SettingsScreen(Dialog[str]):
                 yield from self._row(field)
             yield Static(f"SYSTEM PROMPT {_CHAT}", classes="section")
             yield TextField(settings.system_prompt, id="system_prompt", compact=True)
+            with Horizontal(id="keep-row", classes="row"):
+                yield Button("Keep for all new chats", id="keep", compact=True)
+                yield Static("all settings above, and thinking on or off", classes="help")
             yield Static(f"THEME {_PROGRAM}", classes="section")
             themes = sorted(self.app.available_themes, key=lambda it: (it[:4] != "q35-", it))
             yield _choice(themes, self.app.theme, "theme")
@@ -124,6 +132,17 @@ class SettingsScreen(Dialog[str]):
             self._conversation.change_settings(settings)
         except Q35Error as error:
             self.notify(str(error), severity="error", markup=False)
+
+    @on(Button.Pressed, "#keep")
+    def action_keep(self) -> None:
+        """Have all new chats begin as this one is set."""
+        try:
+            so = self._workspace.begin_as(self._conversation.settings())
+        except Q35Error as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        but = "" if so else ", but for what their persona (default_persona) says"
+        self.notify(f"All new chats begin with these settings{but}", markup=False)
 
     @on(Select.Changed, "#theme")
     def _theme_chosen(self, event: Select.Changed) -> None:

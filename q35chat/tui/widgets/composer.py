@@ -23,6 +23,7 @@ from textual.widgets import Static, TextArea
 from textual.worker import get_current_worker
 
 from q35chat.chat.service import Forecast
+from q35chat.settings.templates import templates
 from q35chat.tui.application import application
 from q35chat.tui.chat.completion import Choice, listing, path_word, slash_choices
 from q35chat.tui.clipboard_reading import Held
@@ -313,7 +314,9 @@ class Composer(Vertical):
     def _suggest(self) -> None:
         before = self.editor.before_cursor
         single_line = self.editor.document.line_count == 1
-        commands = slash_choices(self.editor.text) if single_line and not self.editor.pasted else ()
+        text = self.editor.text
+        typed = single_line and not self.editor.pasted and text.startswith("/")
+        commands = slash_choices(text, templates()) if typed else ()
         word = path_word(before)
         if word is None:
             self._latest.forget()
