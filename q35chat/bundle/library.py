@@ -66,6 +66,23 @@ def by_name(name: str) -> Path | None:
     return next((path for known, path in _places() if known == name), None)
 
 
+def folder_of(path: Path) -> Path:
+    """The folder that a user meant: a plain word that no folder here has is a model's name."""
+    if path.name != str(path) or path.exists():
+        return path
+    return by_name(path.name) or path
+
+
+def place_of(name: str) -> Path:
+    """The folder of the models folder for a bundle of this name, whether or not it is there. Raises
+    UsageError for a name that is none."""
+    if not name or name != Path(name).name or name.startswith(".") or name == DEFAULT_OUT:
+        raise UsageError(
+            f"{safe_line(name) or 'nothing'} is no name for a model; give a plain word"
+        )
+    return models_folder() / name
+
+
 def add(folder: Path, name: str) -> Path:
     """Move a bundle into the models folder under a name; its new folder.
 
@@ -74,11 +91,7 @@ def add(folder: Path, name: str) -> Path:
     """
     if not is_bundle(folder):
         raise BundleError(f"{safe_line(str(folder))} is no bundle; give the folder of an export")
-    if not name or name != Path(name).name or name.startswith(".") or name == DEFAULT_OUT:
-        raise UsageError(
-            f"{safe_line(name) or 'nothing'} is no name for a model; give a plain word"
-        )
-    place = models_folder() / name
+    place = place_of(name)
     if place.exists():
         raise UsageError(f"there is a model {safe_line(name)} already; give another name")
     try:
@@ -108,7 +121,9 @@ def _places() -> Iterator[tuple[str, Path]]:
         yield DEFAULT_OUT, Path(DEFAULT_OUT)
     folder = models_folder()
     try:
-        inside = sorted(path for path in folder.iterdir() if is_bundle(path))
+        inside = sorted(
+            path for path in folder.iterdir() if path.name[:1] != "." and is_bundle(path)
+        )
     except OSError:
         return
     yield from ((path.name, path) for path in inside)

@@ -26,9 +26,11 @@ from q35chat.settings import (
     load_settings,
     take_over_interface,
 )
+from q35chat.text import safe_line
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
+    from q35chat.chat.conversation import Conversation
     from q35chat.chat.service import ModelEntry
     from q35chat.chat.values import ChatSettings, SamplingSettings
     from q35chat.chat.workspace import Workspace
@@ -123,7 +125,9 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
         workspace = stored_workspace(store, options, settings, status.note)
         with status.showing(options.awaited):
             call_in_worker(workspace.load)
-        chat = LineChat(workspace.pick(session), workspace.new, console, workspace.personas)
+        conversation = workspace.pick(session)
+        _tell_of_the_model(conversation, console)
+        chat = LineChat(conversation, workspace.new, console, workspace.personas)
         if store.damaged_chat:
             console.note(store.damaged_chat)
         for path in options.images or ():
@@ -134,6 +138,16 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
             return chat.follow(sys.stdin.buffer if sys.stdin else None, first)
         finally:
             workspace.stop_idle()
+
+
+def _tell_of_the_model(conversation: Conversation, console: Console) -> None:
+    """Say who wrote the last answer, where that was another model."""
+    before = conversation.steps[-1].model if conversation.steps else ""
+    name = conversation.model.name
+    if before and before != name:
+        console.note(
+            f"{safe_line(before)} wrote the last answer; {safe_line(name)} writes the next"
+        )
 
 
 def _first_question(options: ChatOptions) -> str:

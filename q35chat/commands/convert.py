@@ -16,7 +16,7 @@ NO_CONVERTER = 3
 
 
 def convert(
-    bundle: Annotated[Path, typer.Argument(parser=opt.path, help="The bundle's folder.")],
+    bundle: Annotated[Path, typer.Argument(parser=opt.path, help="The bundle's folder or name.")],
     converter: Annotated[
         str | None,
         typer.Option(help="The converter_lite to use. Default: that of PATH or MSLITE_HOME."),
@@ -52,6 +52,7 @@ def convert(
     from q35chat.ascend.diagnosis import Places, cann_version
     from q35chat.ascend.memory import estimate, graph_sizes
     from q35chat.bundle.bundle import Bundle
+    from q35chat.bundle.library import folder_of
     from q35chat.commands.next_command import chat_command
     from q35chat.text import quoted
     from q35export.ascend.converter import find_converter
@@ -60,6 +61,7 @@ def convert(
     from q35export.ascend.mindir import convert as convert_graphs
     from q35export.progress import reporter_for
 
+    bundle = folder_of(bundle)
     if mixed_list is not None and precision_mode != "allow_mix_precision":
         raise UsageError("--mixed-list is read by --precision-mode allow_mix_precision only")
     if mixed_list is not None and not mixed_list.is_file():

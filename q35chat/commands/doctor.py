@@ -64,8 +64,11 @@ def doctor(
     _debug: opt.Debug = False,
 ) -> int:
     """Show what is here and what is missing; 1 where the chosen bundle cannot run."""
+    from q35chat.bundle.library import folder_of
+
     _check_doctor(opt.given_options(context), operators=operators)
     console = Console.standard()
+    model_dir = None if model_dir is None else folder_of(model_dir)
     if not operators:
         return run_doctor(model_dir, console, as_json=as_json, everything=everything)
     path, trouble = _chosen(model_dir)

@@ -27,8 +27,13 @@ class ExportOptions:
         "Qwen/Qwen3.5-4B"
     )
     out: Annotated[
-        Path, typer.Option("--out", "-o", parser=opt.path, help="The bundle's folder.")
-    ] = Path("out")
+        Path | None,
+        typer.Option("--out", "-o", parser=opt.path, help="The bundle's folder. Default: out."),
+    ] = None
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Write into the models folder, to be used by this name."),
+    ] = None
     target: Annotated[
         str | None, typer.Option(help="What will run it. Default: the best that is found.")
     ] = None
@@ -139,13 +144,26 @@ def export(options: ExportOptions) -> int:
     from q35export.request import ExportRequest, parse_gears
 
     asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(options)}
-    verify, one_graph = map(asked.pop, ("verify", "one_graph"))
+    verify, one_graph, _ = map(asked.pop, ("verify", "one_graph", "name"))
+    asked["out"] = _out(options)
     gears, image_gears = map(asked.pop, ("gears", "image_gears"))
     asked["gears"] = parse_gears(Option.GEARS, gears) if gears else ()
     if one_graph:
         asked["gears"] = _with_one_token(options, asked["gears"])
     asked["image_gears"] = parse_gears(Option.IMAGE_GEARS, image_gears)
     return export_model(ExportRequest(**asked), Console.standard(), verify=verify)
+
+
+def _out(options: ExportOptions) -> Path:
+    """Where the bundle goes. Raises UsageError."""
+    from q35chat.bundle.library import place_of
+    from q35chat.processes import DEFAULT_OUT
+
+    if options.name is None:
+        return options.out or Path(DEFAULT_OUT)
+    if options.out is not None:
+        raise UsageError("--name writes into the models folder, --out elsewhere; give one")
+    return place_of(options.name)
 
 
 def _with_one_token(options: ExportOptions, gears: tuple[int, ...]) -> tuple[int, ...]:

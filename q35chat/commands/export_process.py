@@ -59,6 +59,20 @@ class ChildExporter:
             return None
         return Standing(manifest.source.name, manifest.precision, manifest.capacity, manifest.kept)
 
+    def bundle(self, name: str) -> Made | None:
+        """The bundle that is in a folder, or has a name; None where there is none."""
+        from q35chat.bundle.bundle import Bundle
+        from q35chat.bundle.library import folder_of
+        from q35chat.commands import next_command
+        from q35chat.user_input import typed_path
+
+        folder = folder_of(typed_path(name))
+        try:
+            manifest = Bundle.open(folder, check="names").manifest
+        except Q35Error:
+            return None
+        return _made(manifest.source.name, folder, ready=not next_command.left_to_convert(manifest))
+
 
 class ChildJob:
     """One child. It stops and cleans up when its stdin ends."""
@@ -82,14 +96,8 @@ class ChildJob:
 
     def export(self, wish: BundleWish, tell: Tell) -> Made:
         """Make the bundle. Raises Q35Error, Stopped after `cancel`, Occupied."""
-        from q35chat.commands import next_command
-        from q35chat.tui.exporting import Made
-
         answer = self._run(wish, tell)
-        folder, ready = Path(answer["folder"]), answer["ready"]
-        typed = next_command.as_typed_here(folder)
-        command = (next_command.chat_command if ready else next_command.convert_command)(typed)
-        return Made(answer["model"], folder, answer["size"], command, ready)
+        return _made(answer["model"], Path(answer["folder"]), answer["size"], ready=answer["ready"])
 
     def cancel(self) -> None:
         """Stop it, also before it starts; returns at once, from any thread."""
@@ -138,6 +146,15 @@ class ChildJob:
                 start_new_session=True,
             )
             return self._child
+
+
+def _made(model: str, folder: Path, size: int = 0, *, ready: bool) -> Made:
+    from q35chat.commands import next_command
+    from q35chat.tui.exporting import Made
+
+    typed = next_command.as_typed_here(folder)
+    command = (next_command.chat_command if ready else next_command.convert_command)(typed)
+    return Made(model, folder, size, command, ready)
 
 
 def _request(wish: BundleWish, *, dry_run: bool) -> dict[str, Any]:

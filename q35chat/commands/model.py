@@ -17,6 +17,7 @@ from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.bundle.bundle import Bundle, former, is_bundle
 from q35chat.bundle.demo import demo_checkpoint, ensure_demo
 from q35chat.bundle.foreign import open_bundle
+from q35chat.bundle.library import folder_of
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
@@ -58,7 +59,7 @@ def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Pat
     is one of the models folder by its name.
     """
     if option is not None:
-        return ModelChoice(_named(option))
+        return ModelChoice(folder_of(option))
     used = used_bundle(settings)
     return ModelChoice(demo(), is_demo=True) if used is None else ModelChoice(used)
 
@@ -66,17 +67,8 @@ def choose_model(option: Path | None, settings: Settings, demo: Callable[[], Pat
 def used_bundle(settings: Settings) -> Path | None:
     """The bundle that is used where none is named; None for the demo."""
     if settings.model_dir:
-        return _named(typed_path(settings.model_dir))
+        return folder_of(typed_path(settings.model_dir))
     return DEFAULT_OUT if is_bundle(DEFAULT_OUT) or former(DEFAULT_OUT) else None
-
-
-def _named(path: Path) -> Path:
-    """The folder that a user meant: a plain word that no folder here has is a model's name."""
-    from q35chat.bundle.library import by_name
-
-    if path.name != str(path) or path.exists():
-        return path
-    return by_name(path.name) or path
 
 
 def choice_of(

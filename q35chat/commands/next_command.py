@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from q35chat.bundle.bundle import Manifest
+from q35chat.bundle.library import models_folder
 from q35chat.commands.export_command import adding
 from q35chat.errors import Q35Error
 from q35chat.processes import DEFAULT_OUT, program
@@ -32,7 +33,8 @@ def chat_command(folder: Path) -> str:
     is opened anyway."""
     if _is_default(folder):
         return program()
-    return f"{program()} --model-dir {quoted(str(folder))}"
+    named = folder.absolute().parent == models_folder() and not Path(folder.name).exists()
+    return f"{program()} --model-dir {quoted(folder.name if named else str(folder))}"
 
 
 def convert_command(folder: Path) -> str:

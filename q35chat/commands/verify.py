@@ -12,13 +12,14 @@ from q35chat.commands.console import Console
 
 
 def verify(
-    bundle: Annotated[Path, typer.Argument(parser=opt.path, help="The bundle's folder.")],
+    bundle: Annotated[Path, typer.Argument(parser=opt.path, help="The bundle's folder or name.")],
     against: Annotated[
         str, typer.Option("--against", help="The checkpoint it was made from: a folder or hub id.")
     ],
     _debug: opt.Debug = False,
 ) -> int:
     """Compare a bundle with transformers' own model (needs the extra: verify)."""
+    from q35chat.bundle.library import folder_of
     from q35export.request import ExportRequest
     from q35export.source import resolve
     from q35export.verify.reference import require_torch
@@ -26,7 +27,7 @@ def verify(
     require_torch()
     console = Console.standard()
     checkpoint = resolve(ExportRequest(model=against), console.note)
-    return compare(bundle, checkpoint.folder, console)
+    return compare(folder_of(bundle), checkpoint.folder, console)
 
 
 def compare(bundle: Path, checkpoint: Path, console: Console) -> int:

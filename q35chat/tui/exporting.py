@@ -142,3 +142,6 @@ class Exporter(Protocol):
 
     def standing(self, folder: Path) -> Standing | None:
         """The bundle in `folder`; None where there is none that can be read."""
+
+    def bundle(self, name: str) -> Made | None:
+        """The bundle that is in a folder, or has a name; None where there is none."""

@@ -275,3 +275,25 @@ def test_a_default_persona_that_stands_before_what_is_kept_is_told(
     monkeypatch.setattr(q35chat.tui.app, "run", run)
     assert open_chat(ChatOptions(model_dir=Path("m")), recorded(terminal=True).console) == 0
     assert kept == [False, True]
+
+
+def test_a_chat_of_another_model_says_line_by_line_who_wrote_its_last_answer(
+    opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(choice: ModelChoice, _: int | None) -> LoadedModel:
+        backend = EventBackend(turn_events("Hi"))
+        backend.model = replace(backend.model, name=choice.path.name)
+        return loaded(backend)
+
+    monkeypatch.setattr(model, "load_model", load)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"")))
+    said = []
+    for name in ("first", "second"):
+        seen = recorded()
+        options = ChatOptions(
+            model_dir=Path(name), plain=True, prompt="Hello", continues=name == "second"
+        )
+        assert open_chat(options, seen.console) == 0
+        said.append(seen.err.getvalue())
+    assert "wrote the last answer" not in said[0]
+    assert "first wrote the last answer; second writes the next" in said[1]

@@ -11,6 +11,7 @@ import pytest
 
 from q35chat import cli
 from q35chat.bundle.bundle import Bundle, is_bundle
+from q35chat.bundle.library import models_folder
 from q35chat.commands import export as command
 from q35chat.commands.export import export_model
 from q35chat.commands.export_worker import estimate
@@ -264,3 +265,29 @@ def test_the_command_line_tells_a_precision_that_was_given_from_the_default(
     assert cli.run([*npu, "--precision", "int4"], seen.console) == 2
     assert "--precision is for --target cpu, found ascend-310p" in seen.err.getvalue()
     assert cli.run([*line, "--target", "cpu", "--gears", "32"], recorded().console) == 2
+
+
+def test_a_name_is_a_place_in_the_models_folder(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    asked: list[ExportRequest] = []
+
+    def note(request: ExportRequest, *_: object, **__: object) -> int:
+        asked.append(request)
+        return 0
+
+    monkeypatch.setattr(command, "export_model", note)
+    line = ["export", str(checkpoint)]
+    assert cli.run([*line, "--name", "small"], recorded().console) == 0
+    assert cli.run(line, recorded().console) == 0
+    assert [request.out for request in asked] == [models_folder() / "small", Path("out")]
+    for wrong, said in (
+        (["--name", "small", "--out", "x"], "--out elsewhere; give one"),
+        (["--name", "../x"], "../x is no name for a model"),
+        (["--name", "out"], "out is no name for a model"),
+    ):
+        seen = recorded()
+        assert cli.run([*line, *wrong], seen.console) == 2
+        assert said in seen.err.getvalue()

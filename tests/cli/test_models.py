@@ -10,9 +10,12 @@ import pytest
 from q35chat import cli
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.bundle.library import add, installed, models_folder, remove
+from q35chat.commands.export_process import ChildExporter
 from q35chat.commands.model import ModelChoice, choose_model
+from q35chat.commands.next_command import chat_command
 from q35chat.errors import BundleError, UsageError
 from q35chat.settings import Settings, change_settings, load_settings, settings_path
+from q35chat.tui.exporting import Made
 from tests.export.bundles import sample_manifest
 
 
@@ -66,6 +69,26 @@ def test_a_model_is_used_by_its_name_where_no_folder_has_it() -> None:
     bundle(Path("small"))
     assert choose_model(Path("small"), Settings(), _no_demo) == ModelChoice(Path("small"))
     assert choose_model(Path("other"), Settings(), _no_demo) == ModelChoice(Path("other"))
+
+
+def test_a_bundle_that_is_being_exported_is_no_model_yet() -> None:
+    bundle(models_folder() / ".small.partial")
+    assert installed() == []
+
+
+def test_the_command_that_opens_a_model_has_its_name_unless_a_folder_here_has_it() -> None:
+    place = bundle(models_folder() / "small")
+    assert chat_command(place) == "q35chat --model-dir small"
+    bundle(Path("small"))
+    assert chat_command(place) == f"q35chat --model-dir {place}"
+
+
+def test_the_screen_is_given_a_bundle_by_its_folder_or_its_name() -> None:
+    place = bundle(models_folder() / "small")
+    exporter = ChildExporter()
+    made = Made(sample_manifest().source.name, place, 0, "q35chat --model-dir small")
+    assert exporter.bundle("small") == exporter.bundle(str(place)) == made
+    assert exporter.bundle("Qwen/Qwen3.5-0.8B") is None
 
 
 def test_use_sets_the_model_and_leaves_the_rest_of_the_settings_as_written(

@@ -36,6 +36,7 @@ class ScriptedExporter:
     errors: list[Exception] = field(default_factory=list)
     free: int = 40 * GIB
     there: Standing | None = None
+    bundles: dict[str, Made] = field(default_factory=dict)
     gate: threading.Event | None = None
     wishes: list[BundleWish] = field(default_factory=list)
     jobs: list[ScriptedJob] = field(default_factory=list)
@@ -52,6 +53,10 @@ class ScriptedExporter:
     def standing(self, folder: Path) -> Standing | None:
         """The same everywhere."""
         return self.there
+
+    def bundle(self, name: str) -> Made | None:
+        """Those of the script."""
+        return self.bundles.get(name)
 
 
 class ScriptedJob:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import BundleError, CheckpointError, UsageError
-from q35chat.tui.exporting import Phase, Standing
+from q35chat.tui.exporting import Made, Phase, Standing
 from q35chat.tui.widgets.setup_form import Choices
 from q35chat.user_input import MIN_CAPACITY
 from q35export.request import ExportRequest
@@ -63,6 +63,24 @@ async def test_a_bundle_that_is_there_says_what_it_keeps() -> None:
     there = Standing("Qwen/Qwen3.5-0.8B", "int4", 2048, "keeps 96 % of first choices")
     async with setting_up(ScriptedExporter(there=there)) as chat:
         await chat.see("40.0 GiB free · int4 there keeps 96 % of first choices")
+
+
+async def test_a_bundle_or_its_name_in_place_of_a_checkpoint_is_opened_and_not_exported() -> None:
+    made = Made("Qwen3.5-0.6B", Path("small"), 0, "q35chat --model-dir small")
+    exporter = ScriptedExporter(bundles={"small": made})
+    async with setting_up(exporter) as chat:
+        put(chat, "model", "small")
+        await chat.press("enter")
+        await chat.hear("Qwen3.5-0.6B answers from now on · next time: q35chat --model-dir small")
+        assert exporter.wishes == []
+
+
+async def test_a_bundle_that_its_npu_cannot_run_yet_says_what_is_to_be_done() -> None:
+    made = Made("Qwen3.5-0.6B", Path("small"), 0, "q35chat convert small", ready=False)
+    async with setting_up(ScriptedExporter(bundles={"small": made})) as chat:
+        put(chat, "model", "small")
+        await chat.press("enter")
+        await chat.see("Now make it ready for the NPU: q35chat convert small")
 
 
 async def test_sizes_are_shown_for_each_precision_and_memory_follows_the_capacity() -> None:

@@ -272,10 +272,19 @@ class SetupScreen(Dialog[Made | None]):
         self._show("looking")
         self._say(f"Looking at {wish.model}…")
 
-        self._work(partial(job.estimate, wish), self._looked)
+        def look() -> Made | Estimate:
+            return self._exporter.bundle(wish.model) or job.estimate(wish)
 
-    def _looked(self, found: Estimate | Exception) -> None:
+        self._work(look, self._looked)
+
+    async def _looked(self, found: Made | Estimate | Exception) -> None:
         self._job = None
+        if isinstance(found, Made) and found.ready:  # nothing is left to export
+            self._close(found)
+            return
+        if isinstance(found, Made):
+            await self._made(found)
+            return
         self._show("form")
         if isinstance(found, Exception):
             self.form.query_one(Input).focus()
