@@ -64,7 +64,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "textual": ("q35chat.tui",),
     "starlette": ("q35chat.server",),
     "tomlkit": ("q35chat.settings",),
-    "llguidance": ("q35chat.chat.turn.schema",),
+    "llguidance": ("q35chat.chat.turn.grammar",),
     "prometheus_client": ("q35chat.server",),
     "uvicorn": ("q35chat.commands.serve",),
     "onnxruntime": (

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from copy import copy
 from pathlib import Path
-from typing import Any
 
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.checkpoint import ChatFiles
@@ -23,8 +22,8 @@ from q35chat.chat.prompt.reuse import DEFAULT_BUDGET, PrefixCache
 from q35chat.chat.prompt.template import ConversationTemplate, Prompt
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.turn.generate import TurnGenerator, plan_of
+from q35chat.chat.turn.grammar import AnswerForm, Grammars
 from q35chat.chat.turn.reading import read_ahead
-from q35chat.chat.turn.schema import SchemaGrammars
 from q35chat.chat.values import (
     Attachment,
     ChatSettings,
@@ -58,9 +57,9 @@ class ChatEngine:
         self.model = info
         self.tokenizer = parts.tokenizer
         self.vocabulary = vocabulary
-        self._grammars = SchemaGrammars(parts.tokenizer, parts.stop_ids, parts.decoder.vocab_size)
+        self._grammars = Grammars(parts.tokenizer, parts.stop_ids, parts.decoder.vocab_size)
         self.sampling_defaults = sampling
-        self._schema: Mapping[str, Any] | None = None
+        self._form: AnswerForm | None = None
 
     @classmethod
     def open(
@@ -141,15 +140,15 @@ class ChatEngine:
         """Ids that end an answer."""
         return self._model.stop_ids
 
-    def constraint(self, schema: Mapping[str, Any]) -> Constraint:
-        """A constraint of one answer to JSON of this `schema`. Raises UsageError."""
-        return self._grammars.constraint(schema)
+    def constraint(self, form: AnswerForm) -> Constraint:
+        """A constraint of one answer to a form. Raises UsageError."""
+        return self._grammars.constraint(form)
 
-    def obeying(self, schema: Mapping[str, Any]) -> ChatEngine:
-        """The same model, which answers with JSON of this `schema`. Raises UsageError."""
-        self.constraint(schema)
+    def obeying(self, form: AnswerForm) -> ChatEngine:
+        """The same model, whose answers all have a form. Raises UsageError."""
+        self.constraint(form)
         same = copy(self)
-        same._schema = schema
+        same._form = form
         return same
 
     @property
@@ -178,7 +177,7 @@ class ChatEngine:
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
     ) -> Iterator[Event]:
         """The events of a turn, computed as consumed, as `ChatBackend` says."""
-        wanted = None if self._schema is None else self.constraint(self._schema)
+        wanted = None if self._form is None else self.constraint(self._form)
         options = TurnOptions(constraint=wanted)
         return self.answer(self.prompt(turns, settings), settings, should_stop, options)
 

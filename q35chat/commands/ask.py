@@ -94,6 +94,14 @@ class AskOptions(opt.AnswererOptions):
             help="Answer with JSON that obeys the JSON schema in this file.",
         ),
     ] = None
+    grammar: Annotated[
+        Path | None,
+        typer.Option(
+            parser=opt.path,
+            metavar="<path>",
+            help="Answer with a text of the grammar in this file, in Lark's notation.",
+        ),
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False
     continues: opt.Continues = False
@@ -116,14 +124,14 @@ def ask(options: AskOptions) -> int:
 def ask_once(options: AskOptions, console: Console, load: Load | None = None) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
     from q35chat.commands import model as models
+    from q35chat.commands.answer_form import obeying, read_form
     from q35chat.commands.personas import check_persona
     from q35chat.commands.render import JsonRenderer, StreamRenderer, show_turn, stats_lines
-    from q35chat.commands.schema import obeying, read_schema
     from q35chat.commands.streaming import call_in_worker
     from q35chat.settings import load_settings
 
     prompt = _checked_prompt(options, console)
-    schema = None if options.schema is None else read_schema(options.schema)
+    form = read_form(options.schema, options.grammar)
     store, kept_in = _place(options, console)
     settings = load_settings()
     check_persona(options.persona, settings)
@@ -132,8 +140,8 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     with StatusLine(console).showing(options.awaited):
         model = call_in_worker(loader)
     load_ms = (perf_counter() - started) * 1000
-    if schema is not None:
-        model = obeying(model, schema)
+    if form is not None:
+        model = obeying(model, form)
     conversation = _conversation(store, kept_in, model, settings, options.persona)
     if store is not None and store.damaged_chat:
         console.note(store.damaged_chat)

@@ -55,16 +55,25 @@ def with_format(engine: ChatEngine, form: Form, body: Fields, name: str) -> Form
         raise RefusedError(f"{name} and a forced tool_choice contradict each other", param=name)
     if kind == "json_object":
         return Form(constraint=engine.constraint({"type": "object"}))
+    if kind == "grammar":
+        return Form(constraint=engine.constraint(_grammar(wanted, name)))
     if kind != "json_schema":
-        said = safe_line(kind, 60)
-        raise RefusedError(
-            f"{name}: type must be text, json_object or json_schema, found {said!r}", param=name
-        )
+        known, said = "text, json_object, json_schema or grammar", safe_line(kind, 60)
+        raise RefusedError(f"{name}: type must be {known}, found {said!r}", param=name)
     inner = section(wanted, "json_schema") if wanted.has("json_schema") else wanted
     schema = inner.raw("schema")
     if not isinstance(schema, dict):
         raise RefusedError(f"{name}: a schema is needed, an object", param=name)
     return Form(constraint=engine.constraint(sound(schema, name)))
+
+
+def _grammar(wanted: Fields, name: str) -> str:
+    """The grammar of a format as OpenAI's custom tools have it. Raises RefusedError."""
+    syntax = text(wanted, "syntax", "lark")
+    if syntax != "lark":
+        said = safe_line(syntax, 60)
+        raise RefusedError(f"{name}: the syntax of a grammar is lark, found {said!r}", param=name)
+    return text(wanted, "definition")
 
 
 def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

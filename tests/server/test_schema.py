@@ -56,6 +56,19 @@ def test_a_schema_that_cannot_be_kept_is_refused(asking: Asking) -> None:
     assert "JSON schema" in error["message"]
 
 
+def test_an_answer_is_a_text_of_a_grammar(asking: Asking) -> None:
+    wanted = {"type": "grammar", "syntax": "lark", "definition": 'start: "red" | "blue"'}
+    message = asking.post(PATH, question("Hello", response_format=wanted))["choices"][0]["message"]
+    assert message["content"] in {"red", "blue"}
+    for change, said in (
+        ({"syntax": "gbnf"}, "the syntax of a grammar is lark"),
+        ({"definition": "start: x"}, "the grammar cannot be kept"),
+        ({"definition": 3}, "definition"),
+    ):
+        body = question("Hello", response_format=wanted | change)
+        assert said in asking.post(PATH, body, 400)["error"]["message"]
+
+
 def test_without_the_library_one_line_says_what_to_install(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
