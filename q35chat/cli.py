@@ -59,6 +59,7 @@ class Commands(TyperGroup):
         "models",
         "sessions",
         "cache",
+        "man",
     )
     ON_BUNDLES: ClassVar = frozenset({"export", "verify", "convert", "bench", "doctor", "serve"})
     WITHOUT_LIBRARIES: ClassVar = frozenset({"doctor", "cache"})
