@@ -10,6 +10,7 @@ import datetime
 import re
 import shlex
 import time
+import unicodedata
 from collections.abc import Sequence
 
 # C0, DEL and C1 controls steer a terminal; the format characters below override the order of what
@@ -50,6 +51,11 @@ def safe_line(text: str, limit: int = 200) -> str:
     """`text` on one line of at most `limit` characters, with nothing that steers a terminal."""
     line = safe_text(text.replace("\n", "\u240a").replace("\t", "\u2409"))
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def folded(text: str) -> str:
+    """`text` in the one spelling of a search: compatibility composition and folded case."""
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def json_safe(document: str) -> str:

@@ -20,6 +20,9 @@ from q35chat.text import safe_line
 Speculate = Literal["off", "lookup", "mtp", "auto"]
 """Where guesses of the next tokens come from."""
 
+KeyStyle = Literal["usual", "readline", "vi"]
+"""Whose keys edit a message."""
+
 GraphicsPreference = Literal["auto", "kitty", "sixel", "blocks", "none"]
 """How pictures are drawn; `auto` is the best that the terminal is known to do."""
 

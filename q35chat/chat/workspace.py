@@ -22,12 +22,14 @@ from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import Archive, new_id
 from q35chat.chat.prompt.tokenizer_process import PROCESS
 from q35chat.chat.service import ModelEntry, ModelInfo, SessionSummary
+from q35chat.chat.text_files import split_files
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import ChatSettings, Persona, SamplingSettings
 from q35chat.errors import Option, StoreError, UsageError
 
 CONTINUED = " (continued)"
 LEAVING_S: Final = 0.8
+_MOST_QUESTIONS: Final = 5_000
 LoadModel = Callable[[], tuple[ChatBackend, ChatSettings]]
 LoadBundle = Callable[[Path], tuple[ChatBackend, ChatSettings]]
 
@@ -192,6 +194,11 @@ class Workspace:
     def sessions(self, query: str = "") -> Sequence[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
         return self.store.sessions(query)
+
+    def questions(self) -> Sequence[str]:
+        """Questions of all chats without the files before them, each once, the latest first."""
+        asked = (split_files(text)[1] for text in self.store.questions(_MOST_QUESTIONS))
+        return tuple(dict.fromkeys(text for text in asked if text))
 
     def rename(self, session_id: str, title: str) -> None:
         """Give a conversation another title. Raises StoreError if unknown."""

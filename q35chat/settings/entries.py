@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from q35chat.user_input import GraphicsPreference, Speculate
+from q35chat.user_input import GraphicsPreference, KeyStyle, Speculate
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,9 @@ class Settings:
 
     sampling: Mapping[str, float] = field(default_factory=dict)
     """Sampling options of new chats, `[sampling]` in the file, in place of the checkpoint's."""
+
+    keys: KeyStyle = "usual"
+    """Whose keys edit the message: `readline`'s, or `vi`'s, where they are not the usual ones."""
 
     shortcuts: Mapping[str, str] = field(default_factory=dict)
     """Keys like `ctrl+r,f9` by the names of commands, `[shortcuts]` in the file, in place of the

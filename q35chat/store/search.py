@@ -8,16 +8,16 @@ them, and keep what is deleted.
 from __future__ import annotations
 
 import sqlite3
-import unicodedata
 from collections.abc import Container
 from typing import Any
 
 from q35chat.chat.history.records import SearchHit
 from q35chat.chat.service import SessionSummary
 from q35chat.store.columns import Damage, count_of, text_of, time_of
-from q35chat.text import LATEST_TIME
+from q35chat.text import LATEST_TIME, folded
 
 _AROUND = 40
+_LONGEST_QUESTION = 100_000
 _QUESTION = "t.role NOT IN ('assistant', 'system')"
 _SUMMARIES = f"""
     WITH RECURSIVE branch (conversation, key, parent, question) AS (
@@ -67,9 +67,14 @@ def latest(connection: sqlite3.Connection) -> str | None:
     return None
 
 
-def fold(text: str) -> str:
-    """`text` in the one spelling of a search: compatibility composition and folded case."""
-    return unicodedata.normalize("NFKC", text).casefold()
+def questions(connection: sqlite3.Connection, most: int) -> list[str]:
+    """At most so many questions of all chats, each once, the latest first."""
+    rows = connection.execute(
+        "SELECT text FROM turns WHERE role = 'user' AND length(text) <= ? "
+        "ORDER BY key DESC LIMIT ?",
+        (_LONGEST_QUESTION, most),
+    )
+    return list(dict.fromkeys(text_of(text, Damage()) for (text,) in rows))
 
 
 def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchHit]:
@@ -100,11 +105,11 @@ def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
 
 def _look_for(connection: sqlite3.Connection, query: str) -> list[str]:
     """The words of `query`; the SQL function `holds` tells whether a text has all of them."""
-    words = fold(query).split()
+    words = folded(query).split()
 
     def holds(text: bytes | None) -> bool:
-        folded = fold((text or b"").decode("utf-8", "replace"))
-        return all(word in folded for word in words)
+        spelled = folded((text or b"").decode("utf-8", "replace"))
+        return all(word in spelled for word in words)
 
     connection.create_function("holds", 1, holds)
     return words
@@ -113,7 +118,7 @@ def _look_for(connection: sqlite3.Connection, query: str) -> list[str]:
 def excerpt(text: str, word: str) -> str:
     """One line of `text` around the first `word`, which is folded."""
     line = " ".join(text.split())
-    at = max(fold(line).find(word), 0)
+    at = max(folded(line).find(word), 0)
     start, end = max(at - _AROUND, 0), at + len(word) + _AROUND
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
 

@@ -172,6 +172,11 @@ class Store:
             wanted = search.matching_sessions(connection, query) if query.split() else None
             return search.summaries(connection, wanted)
 
+    def questions(self, most: int) -> list[str]:
+        """At most so many questions of all chats, each once, the latest first."""
+        with self._database.reading() as connection:
+            return search.questions(connection, most)
+
     def search(self, query: str, limit: int = 50) -> list[SearchHit]:
         """Turns that hold every word of `query`, those of the latest conversations first."""
         with self._database.reading() as connection:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 from rich.segment import Segments
-from textual.app import App, ScreenStackError
+from textual.app import App, ScreenStackError, SuspendNotSupported
 from textual.css.query import NoMatches
 from textual.dom import NoScreen
 from textual.driver import Driver
@@ -46,6 +46,7 @@ from q35chat.user_input import GraphicsPreference
 
 if TYPE_CHECKING:
     from q35chat.tui.exporting import Exporter
+    from q35chat.tui.outside import Written
 
 _HERE = Path(__file__).parent
 _CHAT_STYLES: Final = sorted([*_HERE.glob("widgets/*.tcss"), _HERE / "screens/chat.tcss"])
@@ -71,6 +72,7 @@ class ChatApp(App[None]):
     CSS_PATH: ClassVar[list[str | Path]] = [*_CHAT_STYLES]  # type: ignore[assignment]
     COMMANDS = {CommandTable}  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "no-key-of-its-own"  # the chat's, which a user may have given another
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's own, which waits where keys come faster than they are done with."""
@@ -89,12 +91,13 @@ class ChatApp(App[None]):
         super().__init__()
         self.settings = settings
         self.picture_display = picture_display or PictureDisplay(settings.pictures)
-        self.keymap = read_keymap(settings.shortcuts)
+        self.keymap = read_keymap(settings.shortcuts, settings.keys)
         self.exporter = exporter
         self._problems = problems
         self.failure: BaseException | None = None
         self._last_interrupt = -_TWICE_S
         self._window = ""
+        self._key_before = ""
         self._chat = ChatScreen(workspace, opening, drafts)
         for theme in HOUSE_THEMES:
             self.register_theme(theme)
@@ -153,7 +156,16 @@ class ChatApp(App[None]):
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:
         """Do what a key is bound to, once the screen that it is for is there as a whole."""
         await self.screen._mounted_event.wait()
+        if priority and self._is_chord(key):
+            self._chat.composer.editor.call_later(self._chat.run_command, "edit_outside")
+            return True
         return await super()._check_bindings(key, priority)
+
+    def _is_chord(self, key: str) -> bool:
+        """Whether this is the second key of Ctrl+X Ctrl+E in the message."""
+        before, self._key_before = self._key_before, key
+        writing = self.screen is self._chat and self.focused is self._chat.composer.editor
+        return writing and (before, key) == ("ctrl+x", "ctrl+e")
 
     def _handle_exception(self, error: Exception) -> None:
         """What a handler misses because the application is being left is no error."""
@@ -251,6 +263,16 @@ class ChatApp(App[None]):
                 then(None)
 
         self.run_worker(work, thread=True, group="paste")
+
+    def edit_outside(self, text: str) -> Written:
+        """Give the terminal to the user's editor until it has ended, with a text to change."""
+        from q35chat.tui.outside import Written, write_outside  # noqa: PLC0415
+
+        try:
+            with self.suspend():
+                return write_outside(text, os.environ)
+        except SuspendNotSupported:
+            return Written(text, "This terminal cannot be given to another program")
 
     def _copied(self, copied: Copied) -> None:
         if copied.sequence and self._driver is not None:

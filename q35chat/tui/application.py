@@ -15,6 +15,7 @@ from q35chat.user_input import GraphicsPreference
 if TYPE_CHECKING:
     from q35chat.tui.clipboard_reading import Held
     from q35chat.tui.exporting import Exporter
+    from q35chat.tui.outside import Written
 
 T = TypeVar("T")
 
@@ -47,6 +48,9 @@ class Application(Protocol):
 
     def read_clipboard(self, then: Callable[[Held | None], None]) -> None:
         """Give `then` what the clipboard holds, None where nobody can tell."""
+
+    def edit_outside(self, text: str) -> Written:
+        """Give the terminal to the user's editor until it has ended, with a text to change."""
 
     def choose_theme(self, theme: str) -> None:
         """Use a theme from now on."""

@@ -13,6 +13,8 @@ from typing import Final, Literal
 from textual.binding import Binding
 from textual.keys import Keys
 
+from q35chat.user_input import KeyStyle
+
 When = Literal["always", "free", "idle", "chat"]
 """When a command can be run: `free` is while nothing loads and no turn runs, `idle` also needs a
 conversation, `chat` needs no more than that one is there and no other on its way."""
@@ -40,7 +42,7 @@ APPLICATION: Final = "Application"
 COMMANDS: Final[tuple[Command, ...]] = (
     Command("stop", "Stop", "Stop the answer; what was written stays", CONVERSATION, "escape"),
     Command("regenerate", "Regenerate", "Answer the last question again; the earlier answer "
-            "stays as a version", CONVERSATION, "ctrl+r", "regenerate", when="idle"),
+            "stays as a version", CONVERSATION, "alt+r", "regenerate", when="idle"),
     Command("edit", "Edit and resend", "Change your last question; press again for earlier ones",
             CONVERSATION, "ctrl+e", "edit", when="idle"),
     Command("proceed", "Continue the answer", "Go on with an answer that was stopped or cut",
@@ -64,6 +66,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "", "model", "NAME", when="idle"),
     Command("persona", "Persona", "Go on as a persona of the settings file says: system prompt, "
             "sampling, thinking", CONVERSATION, "", "persona", "NAME", when="chat"),
+    Command("recall", "Earlier questions", "Search your questions of all chats; Enter puts one "
+            "into the message", WRITING, "ctrl+r", "recall", "WORDS"),
+    Command("edit_outside", "Write in an editor", "Open the message in $VISUAL or $EDITOR, also "
+            "with Ctrl+X Ctrl+E", WRITING, "", "editor"),
     Command("attach", "Attach a picture or a file", "Choose one with a preview; of a text or a PDF "
             "the words go into the question", WRITING, "ctrl+o", "file", "PATH"),
     Command("attach_picture", "Attach a picture", "The same as /file", WRITING, "", "image",
@@ -99,14 +105,17 @@ BY_SLASH: Final = {command.slash: command for command in COMMANDS if command.sla
 
 COMPOSER_KEYS: Final[tuple[tuple[str, str], ...]] = (
     ("enter", "Send"),
-    ("ctrl+j", "New line (Shift+Enter where the terminal can tell it)"),
-    ("up", "On an empty line: your earlier questions; Down goes back to the draft"),
+    ("ctrl+j", "New line, like Alt+Enter; like Shift+Enter where the terminal can tell it"),
+    ("up", "In an empty message: your earlier questions, of this chat first; Down goes back"),
     ("@", "Complete a path; pictures, texts and PDFs become attachments"),
     ("/", "Complete a command"),
     ("backspace", "In an empty message: remove the last attachment"),
     ("ctrl+c", "Copy the selection; never clears. Twice in an empty message: leave, like Ctrl+D"),
     ("ctrl+v", "Paste what the clipboard holds; a picture becomes an attachment"),
 )
+
+READLINE_HAS: Final = {"edit": "alt+e", "new": "alt+n", "palette": "alt+p", "thinking": "alt+t"}
+"""Commands whose keys readline has in the message, and their keys where it does."""
 
 PANEL_KEYS: Final = ("f5", "f6", "f7", "f8")
 
@@ -137,11 +146,23 @@ def panel_bindings() -> list[Binding]:
     ]
 
 
+_LABELS: Final = {
+    "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "enter": "Enter", "delete": "Del"
+}  # fmt: skip
+
+
 def key_label(keys: str) -> str:
     """How keys are written for people: `ctrl+r` is `Ctrl+R`, `escape` is `Esc`."""
-    names = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "enter": "Enter"}
     first = keys.split(",", maxsplit=1)[0]
-    return "+".join(names.get(part, part[:1].upper() + part[1:]) for part in first.split("+"))
+    return "+".join(_LABELS.get(part, part[:1].upper() + part[1:]) for part in first.split("+"))
+
+
+def key_named(label: str) -> str:
+    """The key that is written so for people; empty where it is none."""
+    names = {words: key for key, words in _LABELS.items()}
+    *modifiers, last = (names.get(part, part.lower()) for part in label.split("+"))
+    is_key = last in _NAMED or (len(last) == 1 and bool(modifiers))
+    return "+".join((*modifiers, last)) if is_key and _MODIFIERS.issuperset(modifiers) else ""
 
 
 def parse_slash(text: str) -> tuple[Command, str] | None:
@@ -164,10 +185,12 @@ _TAKEN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Keymap:
-    """`own` are the keys that replace defaults, by command id; `problems` are for the user."""
+    """`own` are the keys that replace defaults, by command id; `problems` are for the user.
+    `style` is whose keys the message has."""
 
     own: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    style: KeyStyle = "usual"
 
     def keys(self, command: Command) -> str:
         """The keys of a command, separated by commas; empty when it has none."""
@@ -182,8 +205,9 @@ class Keymap:
         return key_label(keys) if keys else ""
 
 
-def read_keymap(written: Mapping[str, str]) -> Keymap:
-    """The `[keys]` of the settings file: command names, with or without slash, and their keys."""
+def read_keymap(written: Mapping[str, str], style: KeyStyle = "usual") -> Keymap:
+    """The `[keys]` of the settings file: command names, with or without slash, and their keys, in
+    place of the defaults that go with a style."""
     own: dict[str, str] = {}
     owner: dict[str, str] = {}
     problems: list[str] = []
@@ -199,7 +223,10 @@ def read_keymap(written: Mapping[str, str]) -> Keymap:
         else:
             own[command.id] = ",".join(keys)
             owner |= dict.fromkeys(keys, name)
-    return Keymap(own, tuple(problems))
+    if style == "readline":
+        moved = {name: key for name, key in READLINE_HAS.items() if key not in owner}
+        own = {**moved, **own}
+    return Keymap(own, tuple(problems), style)
 
 
 def _trouble(key: str, owner: Mapping[str, str]) -> str:

@@ -14,6 +14,8 @@ LONG_S = 10.0
 KEEP_TITLE, BRING_BACK_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 """The terminal keeps the title that it had, and shows it again."""
 _WIDEST = 80
+_SAY_777 = ("foot", "rxvt")
+_NAME_777 = ("VTE_VERSION", "KONSOLE_VERSION")
 
 
 def title(text: str) -> str:
@@ -22,9 +24,14 @@ def title(text: str) -> str:
 
 
 def notice(text: str, environment: Mapping[str, str]) -> str:
-    """A notification of the desktop (OSC 9), passed through tmux, and the bell, which is what
-    terminals without notifications have."""
-    sequence = f"\x1b]9;{one_line(text, _WIDEST)}\x07"
+    """A notification of the desktop, passed through tmux, and the bell, which is what terminals
+    without notifications have. It is OSC 777 where the terminal is known for that, else OSC 9."""
+    words = one_line(text, _WIDEST)
+    known = environment.get("TERM", "").startswith(_SAY_777) or any(
+        name in environment for name in _NAME_777
+    )
+    body = f"777;notify;q35chat;{words.replace(';', ',')}" if known else f"9;{words}"
+    sequence = f"\x1b]{body}\x07"
     if "TMUX" in environment:
         sequence = "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
     return f"{sequence}\x07"

@@ -37,6 +37,13 @@ from q35chat.tui.clipboard_reading import ASK, TerminalAnswers
 
 AT_ONCE: Final = 10_000
 """Keys that are read before the first of them is done with."""
+ENTERS: Final = {
+    "\x1b\r": "\x1b[13;3u",
+    "\x1b[27;2;13~": "\x1b[13;2u",
+    "\x1b[27;3;13~": "\x1b[13;3u",
+}
+"""Alt+Enter and Shift+Enter as other terminals send them, in the words of Kitty's protocol, which
+Textual reads: without them they would be a plain Enter, which sends."""
 _LOOKS_UP_S: Final = 0.1
 _READ_AT_ONCE: Final = 4096
 _STDOUT: Final = 1
@@ -143,6 +150,8 @@ class PatientDriver(LinuxDriver):
                     if not data:
                         raise EOFError("the terminal is gone")
                 text, answer = self._answers.take(decoder.decode(data))
+                for sent, meant in ENTERS.items():
+                    text = text.replace(sent, meant)
                 if answer is not None:
                     self._app.call_later(self._on_answer, answer)
                 try:

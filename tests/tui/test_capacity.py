@@ -216,7 +216,7 @@ async def test_one_turn_that_fills_the_capacity_is_offered_no_summary_that_canno
         conversation = chat.workspace.add("Full", dialogue(1))
         conversation.fill(2_040)
         await chat.open(conversation)
-        await chat.press("ctrl+r")
+        await chat.press("alt+r")
         await chat.see("Capacity reached")
         assert "New chat" in ways(chat)
         assert [label for label in ways(chat) if "summary" in label] == [

@@ -112,7 +112,7 @@ async def test_commands_that_would_disturb_a_running_turn_wait_for_its_end() -> 
         await chat.send("go")
         await chat.until(lambda: chat.screen.session.running)
         chat.app.exporter = ScriptedExporter()
-        for key in ("ctrl+r", "ctrl+e", "ctrl+n", "ctrl+l", "ctrl+g", "f9"):
+        for key in ("alt+r", "ctrl+e", "ctrl+n", "ctrl+l", "ctrl+g", "f9"):
             await chat.press(key)
         assert len(chat.app.screen_stack) == 2
         gate.open()

@@ -182,7 +182,7 @@ async def test_a_picture_is_asked_about_again_and_read_only_once(demo: Path, sto
 async def test_an_answer_is_made_again_and_its_question_changed(demo: Path, store: Store) -> None:
     async with chatting(demo, store) as chat:
         once = await asked(chat, "What can you do?")
-        await chat.press("ctrl+r")
+        await chat.press("alt+r")
         again = await answered(chat, lambda step: step.branches == 2)
         assert (again.branch, again.branches) == (1, 2)
         assert "version 2 of 2" in chat.flat

@@ -144,7 +144,7 @@ async def test_help_names_every_command_with_its_key() -> None:
             assert not command.slash or f"/{command.slash}" in page
         for name in ("[", "branch_back", "drop_oldest", "copy_code"):
             assert name not in page.replace("[shortcuts]", "")
-        assert "Ctrl+R /regenerate" in page
+        assert "Alt+R /regenerate" in page
         assert "F5–F8 Take a way on" in page
         await chat.press("f1")
         assert len(chat.app.screen_stack) == 2

@@ -114,3 +114,20 @@ async def test_bytes_that_are_no_text_are_read_as_such() -> None:
 )
 async def test_a_sequence_that_names_no_key_is_left_out(sequence: bytes) -> None:
     assert Reading(sequence, b"a").typed == "a"
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        (b"\x1b\r", "alt+enter"),
+        (b"\x1b[13;3u", "alt+enter"),
+        (b"\x1b[27;3;13~", "alt+enter"),
+        (b"\x1b[13;2u", "shift+enter"),
+        (b"\x1b[27;2;13~", "shift+enter"),
+        (b"\r", "enter"),
+    ],
+)
+async def test_enter_with_a_modifier_is_that_however_a_terminal_says_it(
+    sent: bytes, key: str
+) -> None:
+    assert [it.key for it in Reading(sent).read if isinstance(it, Key)] == [key]

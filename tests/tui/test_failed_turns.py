@@ -112,7 +112,7 @@ async def test_a_failed_retry_is_tried_again(monkeypatch: pytest.MonkeyPatch) ->
     async with opened(ScriptedWorkspace([Reply("one"), Reply("two")])) as chat:
         await chat.ask("hello")
         refuse(monkeypatch, "regenerate", HELD)
-        await chat.press("ctrl+r")
+        await chat.press("alt+r")
         await chat.see("The answer failed")
         await chat.idle()
         await chat.press("f5")

@@ -45,8 +45,8 @@ def test_one_key_goes_to_one_command() -> None:
 
 
 def test_a_default_key_given_away_is_shown_for_nobody_else() -> None:
-    keymap = read_keymap({"new": "ctrl+r"})
-    assert keymap.label("new") == "Ctrl+R"
+    keymap = read_keymap({"new": "alt+r"})
+    assert keymap.label("new") == "Alt+R"
     assert keymap.keys(BY_ID["regenerate"]) == ""
 
 

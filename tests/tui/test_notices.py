@@ -24,6 +24,7 @@ def listen(chat: Chat) -> list[str]:
 def test_nothing_in_a_title_or_a_notice_steers_the_terminal() -> None:
     assert title("a\x1b]0;b\x07c\nd") == "\x1b]2;a␛]0;b␇c d\x07"
     assert notice("x", {}) == "\x1b]9;x\x07\x07"
+    assert notice("a;\x1b]b", {"TERM": "foot"}) == "\x1b]777;notify;q35chat;a,␛]b\x07\x07"
     assert notice("x", {"TMUX": "1"}) == "\x1bPtmux;\x1b\x1b]9;x\x07\x1b\\\x07"
 
 
@@ -32,6 +33,37 @@ async def test_the_window_has_the_name_of_the_chat(chat: Chat) -> None:
     await chat.ask("What is a cache?")
     assert title("What is a cache?") in written
     assert any("]2;● " in text for text in written)
+
+
+async def test_the_title_says_how_far_an_answer_is() -> None:
+    reading, gate = Gate(), Gate()
+    reply = Reply("word " * 20, token_size=5, gate=gate, reading_gate=reading)
+    async with opened(ScriptedWorkspace([reply])) as chat:
+        written = listen(chat)
+        await chat.send("count")
+        reading.let(2)
+        await chat.until(lambda: title("● 46% · count") in written)
+        reading.open()
+        gate.let(13)
+        await chat.until(lambda: title("● 10 tok · count") in written)
+        gate.open()
+        await chat.idle()
+        assert written[-1] != title("● 10 tok · count")
+
+
+@pytest.mark.parametrize(
+    ("environment", "number"),
+    [
+        ({"TERM": "foot"}, 777), ({"TERM": "rxvt-unicode-256color"}, 777),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, 777),
+        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "230804"}, 777),
+        ({"TERM": "xterm-kitty"}, 9), ({"TERM_PROGRAM": "iTerm.app"}, 9),
+    ],
+)  # fmt: skip
+def test_a_notice_is_in_the_words_that_the_terminal_knows(
+    environment: dict[str, str], number: int
+) -> None:
+    assert f"\x1b]{number};" in notice("done", environment)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ async def test_commands_for_a_chat_wait_until_it_is_open(
     settings = first.settings()
     hold(chat.workspace, "new")
     await chat.press("ctrl+n")
-    for key in ("ctrl+r", "ctrl+e", "ctrl+g", "ctrl+n", "ctrl+l", "ctrl+t", "f2"):
+    for key in ("alt+r", "ctrl+e", "ctrl+g", "ctrl+n", "ctrl+l", "ctrl+t", "f2"):
         chat.app.messages.clear()
         await chat.press(key)
         await chat.hear("The chat is still being opened")

@@ -125,7 +125,7 @@ def test_target_precision_and_device_are_said_once() -> None:
 
 @pytest.mark.parametrize("width", [56, 60, 76, 96])
 def test_the_keys_that_always_matter_never_give_way(width: int) -> None:
-    hints = [("Enter", "send"), ("Ctrl+R", "retry"), ("Ctrl+E", "edit"), ("Ctrl+P", "commands")]
+    hints = [("Enter", "send"), ("Alt+R", "retry"), ("Ctrl+E", "edit"), ("Ctrl+P", "commands")]
     line = hint_line(hints, [("F1", "help"), ("Ctrl+Q", "quit")], width).plain
     assert line.endswith("F1 help  Ctrl+Q quit")
     assert line.startswith("Enter send")

@@ -94,7 +94,7 @@ async def test_a_folded_paste_of_nothing_but_blanks_is_no_message(chat: Chat) ->
     assert not sent(chat)
 
 
-@pytest.mark.parametrize("key", ["ctrl+r", "ctrl+e"])
+@pytest.mark.parametrize("key", ["alt+r", "ctrl+e"])
 async def test_what_is_done_instead_ends_the_queue(
     chat: Chat, key: str, tmp_path: Path, gate: threading.Event, hold: Hold
 ) -> None:

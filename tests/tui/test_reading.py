@@ -163,7 +163,7 @@ async def test_how_many_tokens_were_thought_stays_after_a_retry_and_another_open
     async with opened(ScriptedWorkspace([Reply("Yes.", "Let me see. " * 5)])) as chat:
         await chat.ask("Is it?")
         await chat.see("▸ thought · 15 tokens")
-        await chat.press("ctrl+r")
+        await chat.press("alt+r")
         await chat.until(lambda: chat.conversation.steps[-1].branches == 2)
         await chat.idle()
         await chat.see("▸ thought · 15 tokens")

@@ -26,6 +26,8 @@ SAYS: dict[str, tuple[str, str]] = {
     "think": (_LOADING, "Thinking on"),
     "model": (_LOADING, "No models; none is there, F9 exports one"),
     "persona": (_LOADING, "none is there"),
+    "recall": ("Search your questions", "Search your questions"),
+    "editor": ("cannot be given to another program", "cannot be given to another program"),
     "file": ("Attach a picture or a file", "Attach a picture or a file"),
     "image": ("Attach a picture", "Attach a picture"),
     "copy": ("There is no answer to copy yet", "copy the answer"),

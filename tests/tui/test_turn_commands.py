@@ -13,7 +13,7 @@ async def test_a_branch_that_cannot_be_kept_is_told_and_the_chat_goes_on(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat.ask("one")
-    await chat.press("ctrl+r")
+    await chat.press("alt+r")
     await chat.until(lambda: chat.conversation.steps[-1].branches == 2)
     await chat.idle()
 

@@ -104,7 +104,7 @@ async def test_an_edited_question_is_reached_after_the_first_was_answered_again(
         assert version(chat) == "version 2 of 2"
         await chat.press(LEFT)
         assert questions(chat) == ["Count to 3"]
-        await turn(chat, "ctrl+r")
+        await turn(chat, "alt+r")
         assert version(chat) == "version 3 of 3"
         seen = await walk(chat, RIGHT)
         assert [(mark, asked) for mark, asked, _ in seen] == [
@@ -122,7 +122,7 @@ async def test_the_first_line_of_a_chat_is_reached_from_below_its_edit(tmp_path:
         await ask(chat, "Hello")
         await edit(chat, "Count to 7", presses=2)
         await ask(chat, "Count to 8")
-        await turn(chat, "ctrl+r")
+        await turn(chat, "alt+r")
         seen = await walk(chat, RIGHT)
         assert [(mark, asked) for mark, asked, _ in seen] == [
             ("version 3 of 3", ["Count to 7", "Count to 8"]),
@@ -157,7 +157,7 @@ async def test_the_mark_names_no_keys_that_are_not_there(tmp_path: Path) -> None
     keys = {"branch_forward": LEFT}
     async with chatting(tmp_path, Settings(shortcuts=keys)) as chat:
         await ask(chat, "One")
-        await turn(chat, "ctrl+r")
+        await turn(chat, "alt+r")
         assert "version 2 of 2 Alt+Left" in chat.flat
         assert "Alt+Right" not in chat.flat
 
@@ -192,7 +192,7 @@ async def test_each_version_and_each_chat_shows_its_own_numbers(tmp_path: Path) 
     async with chatting(tmp_path) as chat:
         await ask(chat, "One")
         first = numbers(chat)
-        await turn(chat, "ctrl+r")
+        await turn(chat, "alt+r")
         second = numbers(chat)
         assert first != second
         await chat.press(LEFT)
@@ -215,7 +215,7 @@ async def test_same_answers_have_their_own_numbers() -> None:
     replies = [WholeReply("the same", wall_ms=(10.0,)), WholeReply("the same", wall_ms=(40.0,))]
     async with opened(ScriptedWorkspace(replies)) as chat:
         await chat.ask("One")
-        await turn(chat, "ctrl+r")
+        await turn(chat, "alt+r")
         assert numbers(chat)[0] == "25.0 tok/s"
         await chat.press(LEFT)
         await chat.see("version 1 of 2")

@@ -131,6 +131,9 @@ class Archive(Protocol):
     def sessions(self, query: str = "") -> Sequence[SessionSummary]:
         """Conversations, latest first; with a query those that hold all its words."""
 
+    def questions(self, most: int) -> Sequence[str]:
+        """At most so many questions of all chats, each once, the latest first."""
+
     def sweep(self) -> None:
         """Remove the files that a killed process left."""
 

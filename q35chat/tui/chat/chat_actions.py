@@ -202,6 +202,26 @@ class ChatActions:
 
     # -- what goes in and out
 
+    async def do_recall(self, argument: str) -> None:
+        """Put an earlier question into the message."""
+        from q35chat.tui.screens.questions import QuestionsScreen  # noqa: PLC0415
+
+        def chosen(question: str | None) -> None:
+            if question is not None:
+                self.draft.composer.editor.take(question)
+
+        dialog = QuestionsScreen(self.session.workspace.questions, argument)
+        self.application().push_screen(dialog, chosen)
+
+    async def do_edit_outside(self, _: str) -> None:
+        """Write in the user's own editor; the whole application waits for it."""
+        editor = self.draft.composer.editor
+        written = self.application().edit_outside(editor.full_text)
+        if written.problem:
+            self.host.say(written.problem, "error", about="the editor")
+        elif written.text != editor.full_text:
+            editor.take(written.text)
+
     async def do_attach(self, argument: str) -> None:
         """Attach the named file, or choose one."""
         if argument:

@@ -265,7 +265,9 @@ class Draft:
         """A conversation is on screen. What was written before any was there is for this one: it
         comes behind its draft, and then nothing is sent that the user has not seen."""
         questions = _questions(conversation.steps)
-        self.composer.editor.past = History(split_files(step.turn.text)[1] for step in questions)
+        past = History(split_files(step.turn.text)[1] for step in questions)
+        self.composer.editor.past = past
+        self._host.background("past", self._of_all_chats, past.add_earlier)
         key = _key_of(conversation)
         if self._key or self.composer.empty:
             self.turn_to(key)
@@ -275,6 +277,12 @@ class Draft:
         if draft != _NOTHING:
             self.unqueue()
             self.composer.put(*_joined(draft, self.composer.contents))
+
+    def _of_all_chats(self) -> Sequence[str]:
+        """The questions of all chats, oldest first; none where they cannot be read."""
+        with suppress(Q35Error):
+            return self._session.workspace.questions()[::-1]
+        return ()
 
     def carry(self) -> None:
         """Take what is being written along: from now on it is for a new chat."""

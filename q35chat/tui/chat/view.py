@@ -11,6 +11,7 @@ from typing import Final
 from textual.content import Content
 
 from q35chat.tui.chat.draft import Draft
+from q35chat.tui.chat.meter import Reading
 from q35chat.tui.chat.session import Session
 from q35chat.tui.commands import PANEL_KEYS, When, key_label
 from q35chat.tui.text import count
@@ -18,6 +19,7 @@ from q35chat.tui.widgets.bars import Hint
 from q35chat.tui.widgets.composer import forecast_lines
 
 _NO_MODEL: Final = "no model"
+_TOLD_TOKENS: Final = 10
 
 
 def model_state(session: Session) -> str:
@@ -33,12 +35,16 @@ def _absent(session: Session) -> str:
     return "asking the server…" if session.asking else "loading the model…"
 
 
-def window_title(session: Session) -> str:
-    """The chat, and that it is being answered, for the title of the window."""
+def window_title(session: Session, reading: Reading) -> str:
+    """The chat, and how far its answer is, for the title of the window."""
     conversation = session.conversation
-    title = conversation.title if conversation is not None else ""
-    sign = "● " if session.running else ""
-    return f"{sign}{title or 'q35chat'}"
+    title = (conversation.title if conversation is not None else "") or "q35chat"
+    if not session.running:
+        return title
+    if reading.progress is not None:
+        return f"● {reading.progress.fraction:.0%} · {title}"
+    tens = reading.made // _TOLD_TOKENS * _TOLD_TOKENS
+    return f"● {count(tens)} tok · {title}" if tens else f"● {title}"
 
 
 def busy(session: Session) -> str:

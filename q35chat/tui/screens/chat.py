@@ -213,8 +213,8 @@ class ChatScreen(Screen[None]):
         bar, foot = self.query_one(TitleBar), self.query_one(Hints)
         bar.title = conversation.title if conversation is not None else ""
         bar.state = model_state(session)
-        application(self).name_window(window_title(session))
         reading = session.meter.reading()
+        application(self).name_window(window_title(session, reading))
         self.query_one(MeterLine).reading = reading
         self.query_one(Meters).reading = reading
         ways = len(self.panel.ways) if self.panel.display else None

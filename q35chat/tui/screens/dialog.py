@@ -15,6 +15,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from q35chat.tui.widgets.key_order import LatestQuery, LineField
+from q35chat.tui.widgets.pressable import Foot
 
 T = TypeVar("T")
 Found = TypeVar("Found")
@@ -35,7 +36,7 @@ class Dialog(ModalScreen[T]):
         with Vertical(classes="dialog"):
             yield Static(self.TITLE or "", classes="dialog-title")
             yield from self.body()
-            yield Static(self.FOOT, classes="dialog-foot", markup=False)
+            yield Foot(self.FOOT)
 
     def body(self) -> ComposeResult:
         """What stands between title and foot."""

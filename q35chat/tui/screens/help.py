@@ -15,17 +15,32 @@ from textual.widgets import Static
 from q35chat.settings import settings_path
 from q35chat.settings.templates import Template, templates, templates_folder
 from q35chat.tui.commands import (
+    BY_ID,
     BY_SLASH,
     COMMANDS,
     COMPOSER_KEYS,
     CONVERSATION,
     PANEL_KEYS,
+    READLINE_HAS,
     WRITING,
     Keymap,
     key_label,
 )
 from q35chat.tui.screens.dialog import DIM, Dialog
+from q35chat.user_input import KeyStyle
 
+_KEY_NOTES: Final[dict[KeyStyle, str]] = {
+    "usual": "As in a shell: Ctrl+A, U, K, W and D edit a line, Ctrl+R searches, Ctrl+X Ctrl+E "
+    f"opens an editor. Not as there: {', '.join(key_label(BY_ID[it].keys) for it in READLINE_HAS)}"
+    ' and Ctrl+B, F, Y; keys = "readline" in the settings gives the message all of them, '
+    'keys = "vi" those of vi.',
+    "readline": "The message has readline's keys: Ctrl+A, E, B, F, P, N, D, H, K, U, W, Y, T, _, "
+    "and Alt+B, F, D, Backspace. Commands that have them elsewhere have Alt: "
+    f"{', '.join(map(key_label, READLINE_HAS.values()))}.",
+    "vi": "The message has vi's keys: Esc, then h j k l w b e 0 ^ $ gg G, d c y with these or "
+    "twice, x X D C s S r ~ J p P o O i a I A u, and counts before them. In an empty message Esc "
+    "is as everywhere.",
+}
 _KEY, _SLASH = 11, 17
 _LEAST_TEXT: Final = 20
 _ROOMY: Final = 64
@@ -50,13 +65,14 @@ def help_content(keymap: Keymap, own: Sequence[Template], width: int) -> Content
         lines.append(Content.styled("YOUR OWN", f"{DIM} bold"))
         lines += [_row("", f"/{it.name} TEXT", it.head or "A template", width) for it in own]
         lines.append(Content(""))
-    for note in _notes():
+    for note in _notes(keymap):
         lines += [Content.styled(line, DIM) for line in wrap(note, max(_LEAST_TEXT, width))]
     return Content("\n").join(lines)
 
 
-def _notes() -> tuple[str, ...]:
+def _notes(keymap: Keymap) -> tuple[str, ...]:
     return (
+        _KEY_NOTES[keymap.style],
         "Ctrl+C copies what the mouse selected. With Shift (Option in iTerm) the terminal selects.",
         (
             f"Other keys are set under [shortcuts] in {settings_path()}, by the command's name "

@@ -22,6 +22,7 @@ from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.screens.dialog import DIM, SearchDialog
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.messages import Messages
+from q35chat.tui.widgets.pressable import Foot
 
 T = TypeVar("T")
 
@@ -159,7 +160,7 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
 
     def _head(self, title: str, foot: str) -> None:
         self.query_one(".dialog-title", Static).update(title)
-        self.query_one(".dialog-foot", Static).update(foot)
+        self.query_one(Foot).say(foot)
 
     def _finish_rename(self, session: str, title: str) -> None:
         if title:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual import events
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from q35chat.tui.chat.session import NoticeText
 from q35chat.tui.text import clean, one_line
+from q35chat.tui.widgets.pressable import press, pressable
 
 _DIM = "$foreground 60%"
 _GAP = "  "
@@ -53,7 +55,7 @@ class NoticeLine(Widget):
 
 class Hints(Widget):
     """The keys that matter now, as many as fit, the most useful first; `always` stands at the
-    right and never gives way to them."""
+    right and never gives way to them. A click presses one."""
 
     hints: reactive[tuple[Hint, ...]] = reactive(())
     always: reactive[tuple[Hint, ...]] = reactive(())
@@ -61,6 +63,10 @@ class Hints(Widget):
     def render(self) -> Content:
         """Both groups, leaving out what does not fit."""
         return hint_line(self.hints, self.always, self.content_size.width)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a hint is what its key is."""
+        press(self, event)
 
 
 def hint_line(hints: Sequence[Hint], always: Sequence[Hint], width: int) -> Content:
@@ -75,8 +81,8 @@ def _joined(hints: Sequence[Hint], width: int) -> Content:
     shown = Content("")
     for key, words in hints:
         between = _GAP if shown.cell_length else ""
-        hint = Content.assemble(between, (key, "bold"), (f" {words}", _DIM))
-        if shown.cell_length + hint.cell_length > width:
+        hint = pressable(Content.assemble((key, "bold"), (f" {words}", _DIM)), key)
+        if shown.cell_length + len(between) + hint.cell_length > width:
             break
-        shown = Content.assemble(shown, hint)
+        shown = Content.assemble(shown, between, hint)
     return shown

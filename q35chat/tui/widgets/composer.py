@@ -296,6 +296,10 @@ class Composer(Vertical):
         if self.chips.chips:
             self._drop(self.chips.chips[-1])
 
+    def show_keys(self, mode: str) -> None:
+        """What the keys mean, in the frame."""
+        self.border_subtitle = mode
+
     def ended_empty(self) -> None:
         """Ctrl+D in an empty message leaves."""
         if self.empty:

@@ -15,6 +15,7 @@ from textual.document._document import EditResult, Location
 from textual.document._edit import Edit
 from textual.widgets.text_area import Selection
 
+from q35chat.tui.application import application
 from q35chat.tui.chat.paste import (
     file_before,
     file_paths,
@@ -25,6 +26,7 @@ from q35chat.tui.chat.paste import (
     unfold,
 )
 from q35chat.tui.widgets.key_order import TextField
+from q35chat.tui.widgets.key_styles import Keys, UsualKeys, keys_of
 from q35chat.tui.widgets.line_editing import (
     ScriptLine,
     ScriptNavigator,
@@ -34,7 +36,7 @@ from q35chat.tui.widgets.line_editing import (
     word_right,
 )
 
-_OWNERS: Final = frozenset({"enter", "up", "down", "tab", "escape"})
+_OWNERS: Final = frozenset({"enter", "up", "down", "tab"})
 
 
 class History:
@@ -52,6 +54,12 @@ class History:
             self._texts.append(text)
         self._at = len(self._texts)
         self._draft = ""
+
+    def add_earlier(self, texts: Iterable[str]) -> None:
+        """Texts from before all that are known, oldest first; what is known stays where it is."""
+        fresh = [text for text in texts if text not in self._texts]
+        self._texts[:0] = fresh
+        self._at += len(fresh)
 
     @property
     def walking(self) -> bool:
@@ -97,6 +105,9 @@ class Owner(Protocol):
     def paste(self) -> None:
         """The key that pastes: what the clipboard holds is to be put in."""
 
+    def show_keys(self, mode: str) -> None:
+        """What the keys mean now, where that changes; empty for what they always mean."""
+
 
 _HINT = "Ask anything{} · / for commands"
 
@@ -118,6 +129,11 @@ class Editor(TextField):
         self.pasted = False
         self.filled = 0
         self._folded: dict[int, str] = {}
+        self._keys: Keys = UsualKeys()
+
+    def on_mount(self) -> None:
+        """The keys are of the user's own style."""
+        self._keys = keys_of(application(self).keymap.style, self, self._press)
 
     def _set_document(self, text: str, language: str | None) -> None:
         super()._set_document(text, language)
@@ -166,6 +182,16 @@ class Editor(TextField):
         self.filled += 1
         self.text = text
         self.move_cursor(self.document.end)
+        if not text:
+            self._keys.begin()
+            self._owner.show_keys(self._keys.mode)
+
+    def take(self, text: str) -> None:
+        """Replace the text by one that was written before or elsewhere, which is no command and
+        names no file; undoing it brings back what stood here."""
+        self.pasted = True
+        self.replace(plain_text(text), self.document.start, self.document.end)
+        self.move_cursor(self.document.end)
 
     def insert_picture_word(self, word_length: int, insert: str) -> None:
         """Replace the word before the cursor by a completion."""
@@ -186,13 +212,28 @@ class Editor(TextField):
 
     async def _on_key(self, event: events.Key) -> None:
         character = event.character or ""
-        if self._handled(event.key):
+        if self._handled_first(event):
             event.stop()
             event.prevent_default()
         elif not event.is_printable and is_text(character):
             event.stop()
             event.prevent_default()
             self._replace_via_keyboard(plain_text(character), *self.selection)
+
+    def _handled_first(self, event: events.Key) -> bool:
+        """A list of suggestions has its keys first, then the user's style."""
+        if event.key == "escape" and self._owner.takes(event.key):
+            return True
+        if self._keys.takes(event):
+            self._owner.show_keys(self._keys.mode)
+            return True
+        return self._handled(event.key)
+
+    def _press(self, key: str) -> None:
+        """Do what another key does, at once."""
+        if not self._handled(key):
+            does = {"up": self.action_cursor_up, "down": self.action_cursor_down}
+            does.get(key, self.action_undo)()
 
     def _handled(self, key: str) -> bool:
         if key in _OWNERS and self._owner.takes(key):
@@ -248,6 +289,11 @@ class Editor(TextField):
     def action_paste(self) -> None:
         """What the clipboard holds by now, not what was copied here once."""
         self._owner.paste()
+
+    def action_cut(self) -> None:
+        """Cut what is selected; without that the key is the first of two that open an editor."""
+        if not self.selection.is_empty:
+            super().action_cut()
 
     def put_in(self, pasted: str, where: Selection) -> None:
         """Put what is pasted where the cursor was when it was asked for; what was typed since then
