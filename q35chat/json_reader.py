@@ -37,19 +37,19 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401
     return value
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a small file. Raises ValueError, whose text is the reason."""
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file that has at most so many. Raises ValueError, whose text is the reason."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise ValueError("it is a folder, a pipe or a device, not a file")
         with os.fdopen(descriptor, "rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(most + 1)
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+    if len(content) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
     return content
 
 

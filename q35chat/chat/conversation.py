@@ -208,6 +208,13 @@ class Conversation:
         self._journal.read_to(ends[branch])
         self._slots.count_soon()
 
+    def choose_turn(self, step_id: str) -> None:
+        """Read the branch of the turn `step_id`, to its end; one that is gone changes nothing."""
+        view = self._journal.view
+        if step_id in view.tree and step_id not in {turn.id for turn in view.path()}:
+            self._journal.read_to(view.tree.end_of(step_id))
+            self._slots.count_soon()
+
     def summarise(self, use: Callable[[str], None]) -> Iterator[Event]:
         """The model's summary of this branch; `use` gets the text unless it was stopped.
 

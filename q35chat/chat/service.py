@@ -108,9 +108,20 @@ class DropPlan:
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
     """One row of the session list. `turns` counts the questions of the branch being read; none were
-    asked yet in one that was begun from a summary."""
+    asked yet in one that was begun from a summary.
+
+    `model` wrote its newest answer, after which it took `slots`; 0 where that is not known. Of what
+    was searched, `excerpt` is the text around it, and `hit` names the turn; both are empty where
+    only the title or the tags hold it.
+    """
 
     id: str
     title: str
     updated: float
     turns: int
+    model: str = ""
+    slots: int = 0
+    pinned: bool = False
+    tags: tuple[str, ...] = ()
+    excerpt: str = ""
+    hit: str = ""

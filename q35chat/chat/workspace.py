@@ -211,6 +211,23 @@ class Workspace:
         if known is not None:
             known.retitle(title)
 
+    def pin(self, session_id: str, pinned: bool) -> None:
+        """Say whether a conversation stays at the top of lists. Raises StoreError if unknown."""
+        self.store.pin(session_id, pinned)
+
+    def tag(self, session_id: str, words: str) -> None:
+        """Give a conversation these words as tags and no others. Raises StoreError if unknown."""
+        self.store.tag(session_id, tags_of(words))
+
+    def trash(self, session_id: str) -> None:
+        """Show a conversation no more; until it is deleted, at the latest at the next start, it can
+        be brought back. Raises StoreError, also while an answer is written in it."""
+        self.store.trash(session_id)
+
+    def restore(self, session_id: str) -> None:
+        """Bring back a conversation that was to be deleted. Raises StoreError if it is gone."""
+        self.store.restore(session_id)
+
     def delete(self, session_id: str) -> None:
         """Delete a conversation and the pictures that no other one shows. Raises StoreError."""
         self.store.delete(session_id)
@@ -299,6 +316,12 @@ class Workspace:
         if self._loaded is None:
             raise UsageError("The model is not loaded yet. Wait for it, then try again.")
         return self._loaded
+
+
+def tags_of(words: str) -> tuple[str, ...]:
+    """Tags, each with its sign and once: `work, #tides` is `#work`, `#tides`."""
+    bare = (word.strip("#") for word in words.replace(",", " ").split())
+    return tuple(dict.fromkeys(f"#{word}" for word in bare if word))
 
 
 def unkept(backend: ChatBackend, settings: ChatSettings) -> Conversation:

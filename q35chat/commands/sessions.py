@@ -28,7 +28,7 @@ SHOWN_ID = 8
 
 sessions = typer.Typer(
     name="sessions",
-    help="Chats kept on this machine: list, show, search, export, rename, delete.",
+    help="Chats kept on this machine: list, show, search, export, import, rename, delete.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -145,6 +145,33 @@ def export_session(
             print_line(console, str(store.export_json(ident, place)))
         else:
             console.out.write(store.json(ident) + "\n")
+    return 0
+
+
+@sessions.command("import")
+def import_sessions(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            parser=opt.path,
+            help="What export wrote as JSON, ChatGPT's conversations.json, or a conversation of "
+            "LM Studio.",
+        ),
+    ],
+    _debug: opt.Debug = False,
+) -> int:
+    """Take chats from exports, also ChatGPT's and LM Studio's."""
+    from q35chat.text import pluralise
+
+    console = Console.standard()
+    with opened_store(console) as store:
+        for file in files:
+            fresh, known = store.import_chats(file)
+            for record in fresh:
+                print_line(console, when(record.updated), record.id[:SHOWN_ID], record.title)
+            if known:
+                console.note(f"{pluralise(known, 'chat')} of {file} were here already")
     return 0
 
 

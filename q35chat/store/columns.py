@@ -12,7 +12,7 @@ import json
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields, replace
 from functools import partial
 from typing import Any, Final, TypeVar, get_args
@@ -137,6 +137,17 @@ def pack_steps(usage: Usage | None) -> bytes:
     return struct.pack(f"<{len(times)}d", *times)
 
 
+def pack_times(times: Sequence[object]) -> bytes:
+    """The same of two lists that somebody else wrote; of nothing where they are not that."""
+    flat = [one for each in times if isinstance(each, list) for one in each]
+    halves = {len(each) if isinstance(each, list) else -1 for each in times}
+    sound = all(isinstance(one, int | float) and not isinstance(one, bool) for one in flat)
+    try:
+        return struct.pack(f"<{len(flat)}d", *flat) if sound and len(halves) == 1 else b""
+    except (OverflowError, struct.error):
+        return b""
+
+
 def usage_from_columns(text: object, steps: object, damage: Damage) -> Usage | None:
     """The usage that `usage_to_text` and `pack_steps` wrote; None where a count is damaged."""
     if text is None:
@@ -150,6 +161,12 @@ def usage_from_columns(text: object, steps: object, damage: Damage) -> Usage | N
     timings = Timings(**_sound(found["timings"], _TIMINGS, damage, "times"))
     found["timings"] = replace(timings, predict_ms=times[:half], wall_ms=times[half:])
     return Usage(**found)
+
+
+def slots_of(text: object) -> int:
+    """The slots in use when the turn of a usage had ended; 0 where that is not known."""
+    found = _sound(_parsed(text), {"capacity_used": Fields.whole}, Damage(), "counts")
+    return int(found.get("capacity_used", 0))
 
 
 def _unpack_steps(data: object, damage: Damage) -> tuple[float, ...]:

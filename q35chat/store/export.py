@@ -209,6 +209,7 @@ def _turn_value(record: TurnRecord, place: Place) -> dict[str, Any]:
         "note": record.note,
         "left_out": record.left_out,
         "model": record.model,
+        "tokenizer": record.tokenizer,
         "created": record.created,
         "pictures": [
             {name: getattr(picture, name) for name in _SHOWN} | {"file": place(picture)}

@@ -8,14 +8,16 @@ them, and keep what is deleted.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import Any
 
 from q35chat.chat.history.records import SearchHit
 from q35chat.chat.service import SessionSummary
-from q35chat.store.columns import Damage, count_of, text_of, time_of
+from q35chat.store.columns import Damage, count_of, slots_of, text_of, time_of
 from q35chat.text import LATEST_TIME, folded
 
+Hit = tuple[str, str]
+"""A turn that holds what was searched for, and the text around it."""
 _AROUND = 40
 _LONGEST_QUESTION = 100_000
 _QUESTION = "t.role NOT IN ('assistant', 'system')"
@@ -33,35 +35,45 @@ _SUMMARIES = f"""
     SELECT c.id, c.title, c.updated, coalesce(
         nullif(s.questions, 0),
         (SELECT count(*) FROM turns t WHERE t.conversation = c.id AND {_QUESTION})
-    )
+    ), a.model, a.usage, c.pinned, c.tags
     FROM conversations c LEFT JOIN said s ON s.conversation = c.id
+    LEFT JOIN turns a ON a.key = (
+        SELECT max(t.key) FROM turns t WHERE t.conversation = c.id AND t.role = 'assistant'
+    )
+    WHERE NOT c.trashed
 """  # noqa: S608 - the condition is the constant above
 """Questions of the branch being read; of all where that has none or cannot be found."""
 
 
 def summaries(
-    connection: sqlite3.Connection, wanted: Container[str] | None = None
+    connection: sqlite3.Connection, wanted: Mapping[str, Hit] | None = None
 ) -> list[SessionSummary]:
     """A row a conversation, the latest first; of those `wanted` where they are given."""
-    found = [
-        SessionSummary(
-            text_of(ident, Damage()),
-            text_of(title, Damage()),
-            time_of(updated, Damage()),
-            count_of(turns, Damage(), "counts"),
-        )
-        for ident, title, updated, turns in connection.execute(_SUMMARIES)
-        if wanted is None or ident in wanted
-    ]
+    found = []
+    for ident, title, updated, turns, model, usage, pinned, tags in connection.execute(_SUMMARIES):
+        if wanted is None or ident in wanted:
+            turn, words = wanted[ident] if wanted is not None else ("", "")
+            summary = SessionSummary(
+                text_of(ident, Damage()),
+                text_of(title, Damage()),
+                time_of(updated, Damage()),
+                count_of(turns, Damage(), "counts"),
+                "" if model is None else text_of(model, Damage()),
+                slots_of(usage),
+                pinned == 1,
+                tuple(text_of(tags, Damage()).split()),
+                words,
+                turn,
+            )
+            found.append(summary)
     return sorted(found, key=lambda one: (-one.updated, one.id))
 
 
 def latest(connection: sqlite3.Connection) -> str | None:
     """The id of the latest conversation; None when there is none."""
-    for known in (f"WHERE updated <= {LATEST_TIME} ", ""):
-        row = connection.execute(
-            f"SELECT id FROM conversations {known}ORDER BY updated DESC, id LIMIT 1"  # noqa: S608
-        ).fetchone()
+    shown = "SELECT id FROM conversations WHERE NOT trashed"
+    for known in (f" AND updated <= {LATEST_TIME}", ""):
+        row = connection.execute(f"{shown}{known} ORDER BY updated DESC, id LIMIT 1").fetchone()
         if row is not None:
             return text_of(row[0], Damage())
     return None
@@ -70,8 +82,9 @@ def latest(connection: sqlite3.Connection) -> str | None:
 def questions(connection: sqlite3.Connection, most: int) -> list[str]:
     """At most so many questions of all chats, each once, the latest first."""
     rows = connection.execute(
-        "SELECT text FROM turns WHERE role = 'user' AND length(text) <= ? "
-        "ORDER BY key DESC LIMIT ?",
+        "SELECT t.text FROM turns t JOIN conversations c ON c.id = t.conversation "
+        "WHERE NOT c.trashed AND t.role = 'user' AND length(t.text) <= ? "
+        "ORDER BY t.key DESC LIMIT ?",
         (_LONGEST_QUESTION, most),
     )
     return list(dict.fromkeys(text_of(text, Damage()) for (text,) in rows))
@@ -85,22 +98,30 @@ def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchH
     rows = connection.execute(
         "SELECT c.id, c.title, t.id, t.role, t.text, c.updated "  # noqa: S608
         "FROM turns t JOIN conversations c ON c.id = t.conversation "
-        "WHERE holds(CAST(t.text AS BLOB)) "
+        "WHERE NOT c.trashed AND holds(CAST(t.text AS BLOB)) "
         f"ORDER BY c.updated <= {LATEST_TIME} DESC, c.updated DESC, t.key LIMIT ?",
         (limit,),
     )
     return [_hit(row, words[0]) for row in rows]
 
 
-def matching_sessions(connection: sqlite3.Connection, query: str) -> set[str]:
-    """Conversations whose title and summary, or one of whose turns, hold every word of `query`."""
-    _look_for(connection, query)
-    rows = connection.execute(
-        "SELECT id FROM conversations c "
-        "WHERE holds(CAST(title || char(10) || summary AS BLOB)) OR EXISTS ("
-        "SELECT 1 FROM turns t WHERE t.conversation = c.id AND holds(CAST(t.text AS BLOB)))"
-    )
-    return {session for (session,) in rows}
+def matching_sessions(connection: sqlite3.Connection, query: str) -> dict[str, Hit]:
+    """Conversations whose title, tags and summary, or one of whose turns, hold every word of
+    `query`, each with the newest turn that does, else with none."""
+    words = _look_for(connection, query)
+    found: dict[str, Hit] = {}
+    for ident, title, tags, summary in connection.execute(
+        "SELECT id, title, tags, summary FROM conversations WHERE NOT trashed AND "
+        "holds(CAST(title || char(10) || tags || char(10) || summary AS BLOB))"
+    ):
+        head = f"{text_of(title, Damage())} {text_of(tags, Damage())}"
+        told = any(word in folded(head) for word in words)
+        found[ident] = "", "" if told else excerpt(text_of(summary, Damage()), words[0])
+    for session, turn, text in connection.execute(
+        "SELECT conversation, id, text FROM turns WHERE holds(CAST(text AS BLOB)) ORDER BY key"
+    ):
+        found[session] = text_of(turn, Damage()), excerpt(text_of(text, Damage()), words[0])
+    return found
 
 
 def _look_for(connection: sqlite3.Connection, query: str) -> list[str]:

@@ -32,7 +32,7 @@ from q35chat.states.listing import (
     remove_state,
     stored_states,
 )
-from q35chat.store import export, rows, search
+from q35chat.store import export, importing, rows, search
 from q35chat.store.columns import Damage
 from q35chat.store.folder import (
     PictureFiles,
@@ -149,7 +149,7 @@ class Store:
         """The id that begins with `name`. Raises StoreError when none or several do."""
         with self._database.reading() as connection:
             found = connection.execute(
-                "SELECT id FROM conversations WHERE substr(id, 1, ?) = ? LIMIT 2",
+                "SELECT id FROM conversations WHERE NOT trashed AND substr(id, 1, ?) = ? LIMIT 2",
                 (len(name), name),
             ).fetchall()
         if len(found) > 1 and name:
@@ -183,11 +183,15 @@ class Store:
             return search.find(connection, query, limit)
 
     def sweep(self) -> None:
-        """Remove what a killed process left and no row names: pictures, states, locks, and words in
-        the log. Raises StoreError.
+        """Delete what was trashed, and remove what a killed process left and no row names:
+        pictures, states, locks, and words in the log. Raises StoreError.
 
         Pictures stay while a file that was set aside may name them.
         """
+        with self._database.reading() as connection:
+            trashed = connection.execute("SELECT id FROM conversations WHERE trashed").fetchall()
+        for (ident,) in trashed:
+            self.delete(str(ident))
         with self._database.writing() as connection:  # while no other process can keep one
             for part in self.pictures.unfinished():
                 part.unlink(missing_ok=True)
@@ -209,14 +213,39 @@ class Store:
 
     def rename(self, session: str, title: str) -> None:
         """Give a conversation another title. Raises StoreError if unknown."""
+        self._change(session, "title", title)
+        self._database.forget()
+
+    def pin(self, session: str, pinned: bool) -> None:
+        """Say whether a conversation stays in sight. Raises StoreError if unknown."""
+        self._change(session, "pinned", int(pinned))
+
+    def tag(self, session: str, tags: Sequence[str]) -> None:
+        """Give a conversation these tags, words each, and no others. Raises StoreError if
+        unknown."""
+        self._change(session, "tags", " ".join(tags))
+        self._database.forget()
+
+    def trash(self, session: str) -> None:
+        """Show a conversation no more. It can be brought back until the next `sweep`, which deletes
+        it; `delete` does that at once. Raises StoreError, also while an answer is written in it."""
+        self.record(session)
+        with self.answering(session):
+            self._change(session, "trashed", 1)
+
+    def restore(self, session: str) -> None:
+        """Bring back a conversation that was to be deleted. Raises StoreError if it is gone."""
+        self._change(session, "trashed", 0)
+
+    def _change(self, session: str, column: str, value: int | str) -> None:
         with self._database.writing() as connection:
             changed = connection.execute(
-                "UPDATE conversations SET title = ?, revision = revision + 1 WHERE id = ?",
-                (title, session),
+                f"UPDATE conversations SET {column} = ?, revision = revision + 1 "  # noqa: S608
+                "WHERE id = ?",
+                (value, session),
             )
             if changed.rowcount == 0:
                 raise _unknown(session)
-        self._database.forget()
 
     def delete(self, session: str) -> None:
         """Delete a conversation, its states and the pictures that no other one shows; nothing of
@@ -273,6 +302,22 @@ class Store:
     def export_json(self, session: str, target: Path) -> Path:
         """Write all of a conversation as JSON to the file, or into the folder, `target`."""
         return export.write_json(self.load(session), self._place, target)
+
+    def import_chats(self, path: Path) -> tuple[list[ConversationRecord], int]:
+        """Keep the chats of a file that an export wrote, here or in ChatGPT or LM Studio: those
+        that are new, and how many were here already. Pictures come back where the store has them.
+
+        Raises StoreError for a file that is no export.
+        """
+        fresh: list[ConversationRecord] = []
+        chats = importing.read_export(path, self.pictures.read)
+        for record, turns in chats:
+            with self._database.reading() as connection:
+                known = rows.read_conversation(connection, record.id, Damage())
+            if known is None:
+                self.create(record, turns)
+                fresh.append(record)
+        return fresh, len(chats) - len(fresh)
 
     def _place(self, picture: Attachment) -> str:
         return str(self.pictures.path(picture.sha256))

@@ -41,7 +41,9 @@ def untyped(folder: Path, statement: str) -> Store:
             connection.execute(made)
     connection.execute("ATTACH ? AS filled", (str(folder / "filled.db"),))
     for table in ("conversations", "turns", "turn_pictures"):
-        names = [row[1] for row in connection.execute(f"PRAGMA filled.table_info({table})")]
+        names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
+        now = {row[1] for row in connection.execute(f"PRAGMA filled.table_info({table})")}
+        names = [name for name in names if name in now]
         row = ", ".join(names)
         connection.execute(f"INSERT INTO {table} ({row}) SELECT {row} FROM filled.{table}")
     connection.executescript(f"{statement}; PRAGMA user_version = {LAST_UNTYPED}")

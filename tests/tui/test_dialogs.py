@@ -30,26 +30,37 @@ async def test_a_conversation_is_renamed(chat: Chat) -> None:
     await list_of_chats(chat)
     await chat.press("f2")
     await chat.see("New title")
-    assert "Enter keeps the title · Esc goes back to the list" in chat.flat
+    assert "Enter keeps it · Esc goes back to the list" in chat.flat
     assert "Enter opens" not in chat.flat
     chat.app.screen.query_one(Input).value = "Pasta [red]at home[/red]"
     await chat.press("enter")
     await chat.see("Pasta [red]at home[/red]")
     assert "Cooking" not in chat.flat
-    assert "Enter opens · F2 renames" in chat.flat
+    assert "Enter opens · F2 title" in chat.flat
 
 
-async def test_deleting_asks_first_and_escape_keeps(chat: Chat) -> None:
+def titles(chat: Chat) -> list[str]:
+    """What the store lists."""
+    return [item.title for item in chat.workspace.sessions()]
+
+
+async def test_a_deleted_chat_comes_back_until_the_list_is_left(chat: Chat) -> None:
     await list_of_chats(chat)
     await chat.press("delete")
-    await chat.see("Delete “Cooking”?")
+    await chat.see("Deleted “Cooking” · Ctrl+Z brings it back")
+    assert "Cooking" not in titles(chat)
+    await chat.press("ctrl+z")
+    await chat.see("“Cooking” is back")
+    assert "Cooking" in titles(chat)
+    await chat.press("delete", "delete")
+    await chat.see("Deleted “Binary search”")
     await chat.press("escape")
-    await chat.see("Cooking")
-    await chat.press("delete")
-    await chat.see("Delete “Cooking”?")
-    await chat.press("y")
-    await chat.until(lambda: "Cooking" not in chat.flat)
-    assert "Cooking" not in [item.title for item in chat.workspace.sessions()]
+    folder = Path(chat.workspace._folder.name)
+    await chat.until(lambda: not any(b"Cooking" in it.read_bytes() for it in folder.glob("*.db*")))
+    await chat.press("ctrl+l")
+    await chat.see("Norway")
+    await chat.press("ctrl+z")
+    await chat.see("Nothing was deleted here")
 
 
 async def test_a_deletion_that_takes_long_holds_up_no_key(
@@ -65,14 +76,51 @@ async def test_a_deletion_that_takes_long_holds_up_no_key(
 
     monkeypatch.setattr(type(chat.workspace), "delete", slow)
     await list_of_chats(chat)
-    await chat.press("delete")
-    await chat.see("Delete “Cooking”?")
-    await chat.press("y")
+    await chat.press("delete", "escape")
     await chat.until(begun.is_set)
-    await chat.until(lambda: "Cooking" not in chat.flat)
-    assert "Cooking" in [item.title for item in chat.workspace.sessions()]
+    await chat.press(*"abc")
+    assert chat.written == "abc"
     may_end.set()
-    await chat.until(lambda: "Cooking" not in [item.title for item in chat.workspace.sessions()])
+
+
+async def test_what_is_found_is_shown_and_opened_where_it_stands(chat: Chat) -> None:
+    chat.workspace.add("Long", dialogue(40))
+    await chat.press("ctrl+l")
+    await chat.see("Long")
+    await chat.press(*"number 17.")
+    await chat.see("Answer number 17.")
+    await chat.press("enter")
+    await chat.see("Question number 18?")
+    await chat.settled()
+    transcript = chat.screen.transcript
+    view = next(it for it in transcript.views if it.step.turn.text == "Answer number 17.")
+    assert view.region.y <= transcript.region.y + 1
+    assert not transcript.following
+
+
+async def test_a_chat_is_tagged_pinned_and_found_by_its_tag(chat: Chat) -> None:
+    await list_of_chats(chat)
+    await chat.press(*"nor", "f3")
+    await chat.see("Tags, such as")
+    await chat.press(*"trips,#far", "enter")
+    await chat.see("#trips #far")
+    await chat.press("f4")
+    await chat.see("▲ Norway")
+    await chat.press("ctrl+u", *"#far")
+    await chat.until(lambda: "Cooking" not in chat.flat)
+    await chat.see("Norway")
+    await chat.press("ctrl+u")
+    await chat.see("Cooking")
+    lines = chat.text.splitlines()
+    first = next(line for line in lines if "Norway" in line or "Cooking" in line)
+    assert "Norway" in first
+
+
+async def test_a_chat_is_listed_with_its_turns_its_model_and_its_slots(chat: Chat) -> None:
+    await chat.ask("the open one")
+    used = chat.conversation.used_slots
+    await chat.press("ctrl+l")
+    await chat.see(f"1 turn · Qwen3.5-0.8B · {used} slots")
 
 
 async def test_settings_are_checked_and_saved_as_they_are_typed(chat: Chat) -> None:
@@ -283,10 +331,8 @@ async def test_no_palette_without_commands_opens_over_a_dialog(chat: Chat) -> No
 
 async def test_the_open_chat_can_be_deleted_and_a_new_one_takes_its_place(chat: Chat) -> None:
     await list_of_chats(chat)
-    await chat.press(*"the open", "delete")
-    await chat.see("Delete “the open one”?")
     gone = chat.conversation
-    await chat.press("y")
+    await chat.press(*"the open", "delete")
     await chat.until(lambda: chat.screen.session.available not in {None, gone})
     await chat.press("escape")
     assert gone.id not in {summary.id for summary in chat.workspace.sessions()}

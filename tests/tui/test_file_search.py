@@ -66,3 +66,28 @@ async def test_a_file_deep_below_is_offered_once_the_tree_is_known(
     await chat.press("tab")
     await chat.until(lambda: bool(chat.screen.composer.chips.files))
     assert chat.screen.composer.chips.files[0].name == "needle.md"
+
+
+async def test_enter_behind_a_word_that_names_no_file_sends_it(chat: Chat, tmp_path: Path) -> None:
+    tree(tmp_path, "big_old_book.txt")
+    await chat.press(*"ask @bob")
+    await chat.see("› big_old_book.txt")
+    await chat.press("enter")
+    await chat.sent("ask @bob")
+    await chat.idle()
+    await chat.press(*"see @big")
+    await chat.see("› big_old_book.txt")
+    await chat.press("enter")
+    await chat.until(lambda: bool(chat.screen.composer.chips.files))
+    assert chat.written == "see "
+
+
+async def test_enter_takes_a_file_that_was_chosen_with_the_arrow_keys(
+    chat: Chat, tmp_path: Path
+) -> None:
+    tree(tmp_path, "big_old_book.txt")
+    await chat.press(*"@bob")
+    await chat.see("› big_old_book.txt")
+    await chat.press("down", "enter")
+    await chat.until(lambda: bool(chat.screen.composer.chips.files))
+    assert not chat.conversation.steps

@@ -70,7 +70,7 @@ async def test_vis_keys_command_after_esc_and_the_frame_says_so() -> None:
         await chat.at_once(*"one two three", "escape", *"bdwix", "escape", *"0~")
         assert chat.written == "One twox "
         await chat.see("NORMAL")
-        await chat.press(*"uu")
+        await chat.press(*"uuu")
         assert chat.written == "one two three"
         await chat.press("enter")
         await chat.sent("one two three")

@@ -61,8 +61,8 @@ async def test_a_key_of_the_users_own_is_pressed_too() -> None:
 
 async def test_a_chat_of_the_list_is_renamed_and_another_one_opened(chat: Chat) -> None:
     await list_of_chats(chat)
-    await click(chat, Foot, "F2 renames")
-    await chat.see("Enter keeps the title")
+    await click(chat, Foot, "F2 title")
+    await chat.see("Enter keeps it")
     await click(chat, Foot, "Esc goes back")
     await chat.see("Enter opens")
     await click(chat, OptionList, "Norway")

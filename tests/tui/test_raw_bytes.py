@@ -112,9 +112,9 @@ async def test_no_screen_sends_what_a_text_would_have_the_terminal_do(
         listed.field.value = HOSTILE
         await check(chat, sent, "a title to be changed")
         await chat.press("escape", "ctrl+d")
-        await chat.see("Delete")
-        await check(chat, sent, "a chat to be deleted")
-        await chat.press("escape", "escape")
+        await chat.see("Deleted")
+        await check(chat, sent, "a chat that was deleted")
+        await chat.press("escape")
         await chat.until(lambda: chat.app.screen is chat.screen)
         for key in ("f2", "ctrl+l", "ctrl+o", "ctrl+p", "f1"):
             await chat.press(key)

@@ -58,7 +58,11 @@ def taken(start: str, end: str) -> str:
         ("title", "title", "title"),
         ("bold", "bold", "bold"),
         ("Some", "wrap.", SOURCE.split("\n")[2]),
-        ("text and", "code", "text** and `code`"),
+        ("text and", "code", "**text** and `code`"),
+        ("Some", "bold", "Some **bold**"),
+        ("Some", "co", "Some **bold text** and `co`"),
+        ("text and", "lin", "**text** and `code` with a [lin](http://a.b/c)"),
+        ("nk", "long", "[nk](http://a.b/c) in it, long"),
         ("two", "items", "- two *items*"),
         ("def", "return 1", "def f():\n\n    return 1"),
         ("f()", "f()", "f()"),
@@ -73,6 +77,22 @@ def test_what_is_selected_is_its_source_without_wraps_and_padding(
     assert taken(start, end) == source
 
 
+@pytest.mark.parametrize(
+    ("source", "end", "part"),
+    [
+        ("a ***bc** d* e", 3, "a ***b***"),
+        ("a **b ~~cd~~ e** f", 5, "a **b ~~c~~**"),
+        ("a `` b`c `` d", 4, "a `` b` ``"),
+        ("a **b [c](d) e** f", 6, "a **b [c](d)**"),
+        ("a \\*b *cd* e", 6, "a \\*b *c*"),
+    ],
+)
+def test_a_selection_that_ends_inside_marks_gets_the_other_half_of_them(
+    source: str, end: int, part: str
+) -> None:
+    assert selected_source(source, WIDTH, (0, 0), (0, end)) == part
+
+
 @given(st.lists(st.sampled_from(
     ["a", "**b** ", "`c d`", "\n", "\n\n", "- ", "> ", "```\n", "    ", "[x](y) ", "\\*", "&amp;",
      "| p | q |\n|--|--|\n"]
@@ -82,7 +102,7 @@ def test_any_selection_is_a_part_of_the_source(parts: list[str], line: int, colu
     whole = selected_source(source, 10, None, None)
     assert whole == source
     part = selected_source(source, 10, (0, 0), (line, column))
-    assert all(piece in source for piece in part.split("\n"))
+    assert all(piece.rstrip("`") in source for piece in part.split("\n"))
 
 
 async def selected(chat: Chat, *selections: tuple[object, Selection]) -> str:

@@ -140,6 +140,18 @@ class Archive(Protocol):
     def rename(self, session: str, title: str) -> None:
         """Give a conversation another title."""
 
+    def pin(self, session: str, pinned: bool) -> None:
+        """Say whether a conversation stays in sight."""
+
+    def tag(self, session: str, tags: Sequence[str]) -> None:
+        """Give a conversation these tags and no others."""
+
+    def trash(self, session: str) -> None:
+        """Show a conversation no more, and delete it at the next start."""
+
+    def restore(self, session: str) -> None:
+        """Bring back a conversation that was to be deleted."""
+
     def delete(self, session: str) -> None:
         """Delete a conversation for good."""
 

@@ -11,6 +11,8 @@ from q35chat.store.migrations import (
     m0003_summaries,
     m0004_strict,
     m0005_no_index,
+    m0006_lists,
+    m0007_strict_lists,
 )
 
 STEPS: tuple[tuple[str, ...], ...] = (
@@ -19,7 +21,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
     m0003_summaries.SQL,
     m0004_strict.SQL,
     m0005_no_index.SQL,
+    m0006_lists.SQL,
+    m0007_strict_lists.SQL,
 )
 SCHEMA = len(STEPS)
-UNTYPED = 4
+UNTYPED = 6
 """The schema from which tables are made again where a value has not the type of its column."""

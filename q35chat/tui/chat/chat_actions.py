@@ -59,20 +59,39 @@ class ChatActions:
 
     async def do_sessions(self, _: str) -> None:
         """Choose another conversation."""
-        from q35chat.tui.screens.sessions import SessionsScreen  # noqa: PLC0415
+        from q35chat.tui.screens.sessions import Chosen, SessionsScreen  # noqa: PLC0415
 
-        def opened(stored: str | None) -> None:
+        def opened(chosen: Chosen | None) -> None:
             self.loader.count_earlier()
-            if stored is not None and self._can("sessions"):
-                self.loader.open(stored)
+            if chosen is not None and self._can("sessions"):
+                self.loader.open(chosen.session, chosen.turn)
 
         def leave() -> None:
             self.draft.forget()
             self.loader.open(None)
 
-        current, forget = self.session.current.id, self.draft.forget_chat
-        dialog = SessionsScreen(self.session.workspace, current, leave, forget)
+        dialog = SessionsScreen(
+            self.session.workspace, self.session.current.id, leave, self._delete_for_good
+        )
         self.application().push_screen(dialog, opened)
+
+    def _delete_for_good(self, chats: Sequence[str]) -> None:
+        """Delete chats with their drafts; that takes seconds where there are many."""
+
+        def work() -> str:
+            try:
+                for chat in chats:
+                    self.session.workspace.delete(chat)
+                    self.draft.forget_chat(chat)
+            except Q35Error as error:
+                return str(error)
+            return ""
+
+        def say(problem: str) -> None:
+            if problem:
+                self.host.say(problem, "error")
+
+        self.host.background("delete", work, say)
 
     def _can(self, command_id: str) -> bool:
         """Whether a command can still be run, now that its dialog closes; else that is said."""

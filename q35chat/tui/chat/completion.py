@@ -58,6 +58,13 @@ def path_word(before_cursor: str) -> str | None:
     return None if word.endswith(" ") or "@" in word else word
 
 
+def begins(choice: Choice, word: str) -> bool:
+    """Whether a word is the beginning of what a choice names: its path, or the last part of it.
+    Other words have their letters in it, and may mean somebody who is called so."""
+    path = choice.label.lower()
+    return path.startswith(word.lower()) or path.rpartition("/")[2].startswith(word.lower())
+
+
 def listing(word: str, start: Path, most: int = _MOST_SHOWN) -> tuple[Choice, ...]:
     """Folders and files whose path begins with `word`: what is called so, then folders."""
     folder_text, slash, prefix = word.rpartition("/")

@@ -94,9 +94,15 @@ class Loader:
         load()
         return workspace.reopen(conversation) if conversation else workspace.new()
 
-    def open(self, stored: str | None) -> None:
-        """Open a stored conversation, or a new one; where it does not come, the present one
-        stays."""
+    def open(self, stored: str | None, turn: str = "") -> None:
+        """Open a stored conversation, with this turn of it in sight, or a new one; where it does
+        not come, the present one stays."""
+
+        def work() -> Conversation:
+            conversation = self._stored(stored)
+            if turn:
+                conversation.choose_turn(turn)
+            return conversation
 
         async def failed(error: Exception) -> None:
             self.host.say(cause(error), "error")
@@ -107,7 +113,7 @@ class Loader:
 
         def begin() -> None:
             self.draft.turn_to(stored or NEW)
-            self._begin(partial(self._stored, stored), failed)
+            self._begin(work, failed, turn=turn)
 
         self.session.load(opening=True)
         self.draft.unqueue()
@@ -116,8 +122,9 @@ class Loader:
         # after the keys that were pressed before: those are for the chat that is left
         self.draft.composer.editor.call_later(begin)
 
-    async def show(self, conversation: Conversation) -> None:
-        """Put a conversation that is there on the screen, then go on with what waits for it."""
+    async def show(self, conversation: Conversation, turn: str = "") -> None:
+        """Put a conversation that is there on the screen, with this turn of it in sight or the
+        last one, then go on with what waits for it."""
         self.session.load(opening=True)
         self.panel.dismiss()
         self.session.show(conversation)
@@ -126,6 +133,8 @@ class Loader:
         self.transcript.begin_with(conversation.summary)
         left = bool(self.transcript.views)
         await self.transcript.show(conversation.steps)
+        if turn:
+            await self.transcript.reveal(turn)
         if left:
             self.host.later(garbage.chat_left)
         self.session.loaded()
@@ -198,11 +207,15 @@ class Loader:
         self.host.refresh()
         self._begin(work, failed, then)
 
-    def _begin(self, work: Callable[[], Conversation], failed: Failed, then: str = "") -> None:
-        ended = partial(self._end, failed, then)
+    def _begin(
+        self, work: Callable[[], Conversation], failed: Failed, then: str = "", turn: str = ""
+    ) -> None:
+        ended = partial(self._end, failed, then, turn)
         self.host.background("load", partial(attempt, work), ended, exclusive=True)
 
-    async def _end(self, failed: Failed, then: str, found: Conversation | Exception) -> None:
+    async def _end(
+        self, failed: Failed, then: str, turn: str, found: Conversation | Exception
+    ) -> None:
         if isinstance(found, Exception):
             self.session.loaded()
             self.host.refresh()
@@ -210,7 +223,7 @@ class Loader:
             self.host.refresh()
             return
         self._switched = bool(then)
-        await self.show(found)
+        await self.show(found, turn)
         if then:
             self.host.say(then)
 

@@ -20,6 +20,8 @@ from q35chat.tui.markdown.source import parser
 
 _CODE: Final = frozenset({"fence", "code_block"})
 
+_MARKED: Final = frozenset({"strong", "em", "s", "link"})
+
 _BREAKS: Final = {" ": "\n"}
 
 Spot = tuple[int, int]
@@ -46,8 +48,10 @@ def selected_source(source: str, width: int, start: Spot | None, end: Spot | Non
             begin -= 1
         while stop < len(source) and source[stop] != "\n" and stop not in everything:
             stop += 1
-    part = source[0 if start is None else begin : len(source) if end is None else stop]
-    return part if end is None else part.strip(" ")
+    begin, stop = 0 if start is None else begin, len(source) if end is None else stop
+    before, behind = _missing_marks(tree, source, begin, stop)
+    part = source[begin:stop]
+    return f"{before}{part if end is None else part.strip(' ')}{behind}"
 
 
 def _written(tree: SyntaxTreeNode) -> set[int]:
@@ -125,6 +129,66 @@ def _code_around(tree: SyntaxTreeNode, begin: int, stop: int) -> _Code | None:
             if code.starts[0] <= begin and stop <= end:
                 return code
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """Where text with marks around it begins and ends in the source, without and with the marks."""
+
+    begin: int
+    stop: int
+    outer_begin: int
+    outer_stop: int
+
+
+def _missing_marks(tree: SyntaxTreeNode, source: str, begin: int, stop: int) -> tuple[str, str]:
+    """The marks that a part of the source needs before and behind it: of what it has one half of,
+    or cuts while it holds something else."""
+    before, behind = "", ""
+    for node in tree.walk(include_self=False):
+        marked = _marked(node, source)
+        if marked is None or not (begin < marked.stop and marked.begin < stop):
+            continue
+        opened, closed = begin <= marked.outer_begin, stop >= marked.outer_stop
+        if closed and not opened:
+            before += source[marked.outer_begin : marked.begin]
+        elif opened and not closed:
+            behind = source[marked.stop : marked.outer_stop] + behind
+    return before, behind
+
+
+def _marked(node: SyntaxTreeNode, source: str) -> _Marked | None:
+    """What an inline node marks; None for one without marks, or that is not found as written."""
+    if node.type == "code_inline":
+        places = node.meta.get(PLACES)
+        found = (places[0], places[-1] + 1) if places else None
+    else:
+        found = _extent(node, source) if node.type in _MARKED else None
+    if found is None:
+        return None
+    begin, stop = found
+    opening = "[" if node.type == "link" else node.markup
+    closing = opening
+    if node.type == "link":
+        closing = source[stop : source.find(")", stop) + 1]
+    elif node.type == "code_inline":  # with a space inside where it holds marks itself
+        opening = source[source.rfind(opening, 0, begin) : begin]
+        closing = source[stop : source.find(closing, stop) + len(closing)]
+    around = _Marked(begin, stop, begin - len(opening), stop + len(closing))
+    whole = source[around.outer_begin : begin] == opening and source[stop:].startswith(closing)
+    return around if whole and opening and closing else None
+
+
+def _extent(node: SyntaxTreeNode, source: str) -> tuple[int, int] | None:
+    """Where the children of a node begin and end, with the marks of those that have some."""
+    found: list[tuple[int, int]] = []
+    for child in node.children:
+        marked = _marked(child, source)
+        if marked is not None:
+            found.append((marked.outer_begin, marked.outer_stop))
+        elif places := child.meta.get(PLACES):
+            found.append((places[0], places[-1] + 1))
+    return (found[0][0], found[-1][1]) if found else None
 
 
 def _placed_tree(source: str) -> SyntaxTreeNode:

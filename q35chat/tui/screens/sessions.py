@@ -1,9 +1,10 @@
-"""Conversations: search as you type, open, rename, delete."""
+"""Conversations: search as you type, open where the words are, rename, tag, pin, delete."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -17,10 +18,9 @@ from textual.widgets.option_list import Option
 from q35chat.chat.service import SessionSummary
 from q35chat.chat.workspace import Workspace
 from q35chat.errors import Q35Error
-from q35chat.text import pluralise, turn_count
-from q35chat.tui.screens.confirm import ConfirmScreen
+from q35chat.text import turn_count
 from q35chat.tui.screens.dialog import DIM, SearchDialog
-from q35chat.tui.text import one_line
+from q35chat.tui.text import one_line, slots
 from q35chat.tui.widgets.messages import Messages
 from q35chat.tui.widgets.pressable import Foot
 
@@ -37,26 +37,59 @@ def age(seconds: float) -> str:
     return "just now"
 
 
-def row(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Content:
-    """One conversation on one line."""
-    facts = f"{turn_count(summary.turns):>14}  {age(now - summary.updated):>10}"
-    room = max(8, width - len(facts) - 2)
+def rows_of(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Content:
+    """One conversation on two lines: its title, and what is known of it or was found in it."""
+    facts = f"{' '.join(summary.tags)}  {age(now - summary.updated):>10}"
+    facts = one_line(facts, width // 2)
+    room = max(8, width - Content(facts).cell_length - 4)
     title = one_line(summary.title or "untitled", room - 1)
     pad = " " * max(1, room - Content(title).cell_length)
     sign = ("● ", "$primary") if is_open else ("  ", "")
-    return Content.assemble(sign, title, pad, (facts, DIM))
+    pin = ("▲ ", "$accent") if summary.pinned else ("  ", "")
+    below = summary.excerpt or " · ".join(
+        part
+        for part in (
+            turn_count(summary.turns),
+            summary.model,
+            slots(summary.slots) if summary.slots else "",
+        )
+        if part
+    )
+    line = Content.styled(one_line(below, width - 4), DIM)
+    return Content.assemble(sign, pin, title, pad, (facts, DIM), "\n    ", line)
 
 
-class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
-    """Gives the id of the conversation to open; `leave_current` is called when the one that is open
-    was deleted."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The conversation to open, and where it was searched for, the turn to go to."""
+
+    session: str
+    turn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What is written in the field in place of a search, and what keeps it."""
+
+    keep: Callable[[str], object]
+    title: str
+    words: str
+
+
+class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
+    """Gives the conversation to open; `leave_current` is called when the one that is open was
+    deleted. What is deleted can be brought back until the screen is left; then `delete` is called
+    with the ids that are not."""
 
     TITLE = "Chats"
-    FOOT = "Enter opens · F2 renames · Del or Ctrl+D deletes · Esc closes"
+    FOOT = "Enter opens · F2 title · F3 tags · F4 pin · Del deletes · Esc closes"
     PLACEHOLDER = "Search titles and texts"
     BINDINGS = [  # noqa: RUF012
         Binding("f2", "rename", "Rename", show=False),
+        Binding("f3", "tag", "Tag", show=False),
+        Binding("f4", "pin", "Pin", show=False),
         Binding("delete,ctrl+d", "delete", "Delete", show=False, priority=True),
+        Binding("ctrl+z", "undo", "Bring back", show=False, priority=True),
     ]
 
     def __init__(
@@ -64,16 +97,17 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
         workspace: Workspace,
         current: str,
         leave_current: Callable[[], None],
-        forget_draft: Callable[[str], None],
+        delete: Callable[[Sequence[str]], None],
     ) -> None:
         super().__init__()
-        self._forget_draft = forget_draft
         self.messages = Messages()
         self._workspace = workspace
         self._current = current
         self._leave_current = leave_current
+        self._delete = delete
+        self._trashed: list[SessionSummary] = []
         self._found: Sequence[SessionSummary] = ()
-        self._renaming: str | None = None
+        self._writing: _Writing | None = None
         self._query = ""
 
     def body(self) -> ComposeResult:
@@ -84,7 +118,7 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
     @property
     def wanted(self) -> str:
         """What is searched for, also while a title is in the field."""
-        return self.field.value if self._renaming is None else self._query
+        return self.field.value if self._writing is None else self._query
 
     def look_up(self, text: str) -> None:
         """List the conversations that hold a text."""
@@ -104,15 +138,15 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
             return None
 
     def rows(self, found: Sequence[SessionSummary]) -> tuple[Sequence[Option], int]:
-        """A line each; the choice stays at its place."""
-        self._found = found
-        options = [Option(self._row(summary), id=summary.id) for summary in found]
+        """Two lines each, the pinned ones first; the choice stays at its place."""
+        self._found = sorted(found, key=lambda summary: not summary.pinned)
+        options = [Option(self._row(summary), id=summary.id) for summary in self._found]
         nothing = Option(Content.styled("nothing found", DIM), disabled=True)
         return options or [nothing], min(self.options.highlighted or 0, len(found) - 1)
 
     def _row(self, summary: SessionSummary) -> Content:
         is_open = summary.id == self._current
-        return row(summary, time.time(), self.inner_width, is_open=is_open)
+        return rows_of(summary, time.time(), self.inner_width, is_open=is_open)
 
     def on_resize(self) -> None:
         """The rows have another width."""
@@ -126,25 +160,36 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
-        if self._renaming is not None:
-            self._finish_rename(self._renaming, event.value.strip())
-        else:
+        if self._writing is None:
             self.when_listed(self._open)
+        else:
+            self._try(partial(self._writing.keep, event.value.strip()))
+            self._back_to_search()
 
     def _open(self) -> None:
-        if self._chosen is not None:
-            self.dismiss(self._chosen.id)
+        self._give(self._chosen)
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option.id)
+        self._give(self._found[event.option_index])
+
+    def _give(self, summary: SessionSummary | None) -> None:
+        if summary is not None:
+            self.dismiss(Chosen(summary.id, summary.hit))
+
+    def on_unmount(self) -> None:
+        """What was deleted and not brought back goes for good."""
+        if self._trashed:
+            self._delete([summary.id for summary in self._trashed])
 
     def action_leave(self) -> None:
-        """Leave the renaming, or the screen."""
-        if self._renaming is None:
+        """Leave what is written, or the screen."""
+        if self._writing is None:
             self.dismiss(None)
         else:
             self._back_to_search()
+
+    # -- changing one
 
     def action_rename(self) -> None:
         """Type a new title for the chosen conversation."""
@@ -153,70 +198,87 @@ class SessionsScreen(SearchDialog[str | None, Sequence[SessionSummary]]):
     def _begin_rename(self) -> None:
         chosen = self._chosen
         if chosen is not None:
-            self._renaming = chosen.id
-            self._head("New title", "Enter keeps the title · Esc goes back to the list")
-            self.fill(one_line(chosen.title, 200))
-            self.field.action_select_all()
+            keep = partial(self._rename, chosen.id)
+            self._write(_Writing(keep, "New title", one_line(chosen.title, 200)))
+
+    def _rename(self, session: str, title: str) -> None:
+        if title:
+            self._workspace.rename(session, title)
+
+    def action_tag(self) -> None:
+        """Type tags for the chosen conversation."""
+        self.when_listed(self._begin_tagging)
+
+    def _begin_tagging(self) -> None:
+        chosen = self._chosen
+        if chosen is not None:
+            keep = partial(self._workspace.tag, chosen.id)
+            self._write(_Writing(keep, "Tags, such as #work #later", " ".join(chosen.tags)))
+
+    def _write(self, writing: _Writing) -> None:
+        self._writing = writing
+        self._head(writing.title, "Enter keeps it · Esc goes back to the list")
+        self.fill(writing.words)
+        self.field.action_select_all()
 
     def _head(self, title: str, foot: str) -> None:
         self.query_one(".dialog-title", Static).update(title)
         self.query_one(Foot).say(foot)
 
-    def _finish_rename(self, session: str, title: str) -> None:
-        if title:
-            self._try(partial(self._workspace.rename, session, title))
-        self._back_to_search()
-
     def _back_to_search(self) -> None:
         self._head(self.TITLE, self.FOOT)
         with self.prevent(Input.Changed):
             self.fill(self._query)
-        self._renaming = None
+        self._writing = None
         self.look_up(self._query)
 
+    def action_pin(self) -> None:
+        """Keep the chosen conversation at the top, or no longer."""
+        self.when_listed(self._pin)
+
+    def _pin(self) -> None:
+        chosen = self._chosen
+        if chosen is not None and self._writing is None:
+            self._try(partial(self._workspace.pin, chosen.id, not chosen.pinned))
+            self.look_up(self._query)
+
+    # -- deleting one
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In a title the key of the command deletes a letter."""
-        if action == "delete":
-            return self._renaming is None
+        """In a field that is written the keys of the commands are those of the field."""
+        if action in {"delete", "undo"}:
+            return self._writing is None
         return super().check_action(action, parameters)
 
     def action_delete(self) -> None:
-        """Ask, then delete the chosen conversation. The key comes before letters typed earlier:
-        it waits for them."""
-        self.field.call_later(self.when_listed, self._ask_delete)
+        """Delete the chosen conversation. The key comes before letters typed earlier: it waits for
+        them."""
+        self.field.call_later(self.when_listed, self._trash)
 
-    def _ask_delete(self) -> None:
+    def _trash(self) -> None:
         chosen = self._chosen
-        if chosen is None:
+        if chosen is None or self._try(partial(self._trashing, chosen.id)) is None:
             return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.show_found([summary for summary in self._found if summary.id != chosen.id])
-                self.run_worker(partial(self._delete, chosen.id), thread=True, group="delete")
-
-        question = f"Delete “{one_line(chosen.title or 'untitled', 40)}”?"
-        lost = (
-            f"Its {pluralise(chosen.turns, 'turn')} and pictures" if chosen.turns else "Its summary"
-        )
-        then = " A new chat takes its place." if chosen.id == self._current else ""
-        detail = f"{lost} cannot be brought back.{then}"
-        self.app.push_screen(ConfirmScreen(question, detail, "Delete"), answered)
-
-    def _delete(self, session: str) -> None:
-        """Delete a conversation and its draft; that takes seconds where there are many. For a
-        worker thread."""
-
-        def delete() -> bool:
-            self._workspace.delete(session)
-            self._forget_draft(session)
-            return True
-
-        self.app.call_later(self._deleted, session, self._try(delete) or False)
-
-    def _deleted(self, session: str, gone: bool) -> None:
-        if gone and session == self._current:
+        self._trashed.append(chosen)
+        self.show_found([summary for summary in self._found if summary.id != chosen.id])
+        self._say(f"Deleted “{one_line(chosen.title or 'untitled', 40)}” · Ctrl+Z brings it back")
+        if chosen.id == self._current:
             self._current = ""
             self._leave_current()
-        if self.is_attached and self._renaming is None:
-            self.look_up(self._query)
+
+    def _trashing(self, session: str) -> bool:
+        self._workspace.trash(session)
+        return True
+
+    def action_undo(self) -> None:
+        """Bring back the conversation that was deleted last."""
+        if not self._trashed:
+            self._say("Nothing was deleted here")
+            return
+        summary = self._trashed.pop()
+        self._try(partial(self._workspace.restore, summary.id))
+        self._say(f"“{one_line(summary.title or 'untitled', 40)}” is back")
+        self.look_up(self._query)
+
+    def _say(self, text: str) -> None:
+        self.notify(text, title="what is deleted", markup=False)

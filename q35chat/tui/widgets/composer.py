@@ -25,7 +25,7 @@ from textual.worker import get_current_worker
 from q35chat.chat.service import Forecast
 from q35chat.settings.templates import templates
 from q35chat.tui.application import application
-from q35chat.tui.chat.completion import Choice, listing, path_word, slash_choices
+from q35chat.tui.chat.completion import Choice, begins, listing, path_word, slash_choices
 from q35chat.tui.clipboard_reading import Held
 from q35chat.tui.markdown.wrapping import padded
 from q35chat.tui.text import clean, count, one_line, slots
@@ -72,7 +72,8 @@ def refusal_words(forecast: Forecast) -> str:
 
 
 class Suggestions(Widget):
-    """Completions one a line; hidden while there are none. Never takes the focus."""
+    """Completions one a line; hidden while there are none. Never takes the focus. `moved`: the
+    highlighted one was chosen with a key."""
 
     @dataclass
     class Picked(Message):
@@ -84,6 +85,7 @@ class Suggestions(Widget):
         super().__init__()
         self.choices: tuple[Choice, ...] = ()
         self.index = 0
+        self.moved = False
         self.display = False
 
     @property
@@ -97,6 +99,7 @@ class Suggestions(Widget):
         if choices != self.choices:
             kept = self.chosen if again else None
             self.index = choices.index(kept) if kept in choices else 0
+            self.moved = self.moved and kept in choices
             self.choices = choices
             self.display = bool(choices)
             self.refresh(layout=True)
@@ -105,6 +108,7 @@ class Suggestions(Widget):
         """Highlight another choice, going round."""
         if self.choices:
             self.index = (self.index + by) % len(self.choices)
+            self.moved = True
             self.refresh()
 
     def get_content_height(self, *_: object) -> int:
@@ -260,11 +264,16 @@ class Composer(Vertical):
         self._accept(self.query_one(Suggestions).chosen, send=False)
 
     async def _enter(self, filled: int) -> None:
-        """Send, or take the chosen suggestion; nothing where the text is another one by now than
-        when the editor had been filled `filled` times."""
+        """Send, or take the suggestion that is meant; nothing where the text is another one by now
+        than when the editor had been filled `filled` times."""
         if filled != self.editor.filled:
             return
-        choice = self.query_one(Suggestions).chosen
+        suggestions = self.query_one(Suggestions)
+        choice = suggestions.chosen
+        word = path_word(self.editor.before_cursor)
+        if choice is not None and not (suggestions.moved or word is None or begins(choice, word)):
+            self._close()
+            choice = None
         if choice is None or self._accept(choice, send=True):
             await self._send(self.editor.full_text)
 

@@ -6,6 +6,7 @@ Works on a text area and asks its owner for nothing but to show the mode.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from textual import events
@@ -37,7 +38,7 @@ def keys_of(style: KeyStyle, area: TextArea, press: Press) -> Keys:
     """The keys of a style over a text area; `press` does what another key does."""
     match style:
         case "readline":
-            return ReadlineKeys(area)
+            return ReadlineKeys(area, press)
         case "vi":
             return ViKeys(area, press)
         case _:
@@ -62,10 +63,12 @@ class ReadlineKeys:
 
     mode = ""
 
-    def __init__(self, area: TextArea) -> None:
+    def __init__(self, area: TextArea, press: Press) -> None:
         self._area = area
         self._cut = ""
         self._does: dict[str, Callable[[], object]] = {
+            "ctrl+p": partial(press, "up"),
+            "ctrl+n": partial(press, "down"),
             "ctrl+b": area.action_cursor_left,
             "ctrl+f": area.action_cursor_right,
             "alt+b": area.action_cursor_word_left,

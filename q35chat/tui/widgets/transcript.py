@@ -204,6 +204,23 @@ class Transcript(FollowScroll):
             await self.show(self._steps)
         self.anchor()
 
+    async def reveal(self, step_id: str) -> None:
+        """Have a turn at the top of what is in sight, where the window then is."""
+        places = [place for place, step in enumerate(self._steps) if step.id == step_id]
+        if not places:
+            return
+        place = places[0]
+        if not self._start <= place < self._start + len(self._views):
+            self._start = max(0, place - PAGE // 2)
+            with self.app.batch_update():
+                await self._unmount(self._views)
+                self._views = []
+                await self._mount_at_end(self._steps[self._start : self._start + PAGE])
+            self._refresh_edges()
+        self.release_anchor()
+        view = self._views[place - self._start]
+        self.call_after_refresh(self.scroll_to_widget, view, animate=False, top=True, force=True)
+
     def turn_reasoning(self) -> bool:
         """Open the reasoning of the answers in sight, or fold it where all of it is open; whether
         there is any. What was opened is scrolled to, the last of several; folded again, the text
