@@ -171,7 +171,7 @@ def import_sessions(
             for record in fresh:
                 print_line(console, when(record.updated), record.id[:SHOWN_ID], record.title)
             if known:
-                console.note(f"{pluralise(known, 'chat')} of {file} were here already")
+                console.note(f"here already: {pluralise(known, 'chat')} of {file}")
     return 0
 
 

@@ -58,7 +58,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
             "new one starts from that", CONVERSATION, "", "summarise", when="idle"),
     Command("new", "New chat", "Start afresh; this one stays in the list",
             CONVERSATION, "ctrl+n", "new", when="idle"),
-    Command("sessions", "Chats", "Search, open, rename and delete chats",
+    Command("sessions", "Chats", "Search, open, rename, tag, pin and delete chats",
             CONVERSATION, "ctrl+l", "sessions", when="idle"),
     Command("thinking", "Thinking", "Off, on, or on with a budget of tokens",
             CONVERSATION, "ctrl+t", "think", "off|on|N", when="chat"),

@@ -247,3 +247,28 @@ def test_a_damaged_store_is_said_once(store: Store, capsys: pytest.CaptureFixtur
     assert (code, out) == (0, "")
     assert "was damaged: it is kept as" in err
     assert "damaged" not in run(capsys, "list")[2]
+
+
+def test_import_takes_back_what_was_exported_and_says_what_is_here(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "tea.json"
+    assert run(capsys, "export", "aaaa1", "--format", "json", "-o", str(file))[0] == 0
+    code, out, err = run(capsys, "import", str(file))
+    assert (code, out, err) == (0, "", f"here already: 1 chat of {file}\n")
+    store.delete("aaaa1111bbbb")
+    code, out, err = run(capsys, "import", str(file))
+    assert (code, err) == (0, "")
+    assert "aaaa1111  Tea" in out
+    assert "\x1b" not in out
+    assert "龙井茶" in run(capsys, "show", "aaaa1")[1]
+
+
+def test_import_of_what_is_no_export_is_one_line(
+    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "x.json"
+    file.write_text("[]", "utf-8")
+    code, out, err = run(capsys, "import", str(file))
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert "holds no chat" in err

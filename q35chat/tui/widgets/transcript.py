@@ -211,11 +211,11 @@ class Transcript(FollowScroll):
             return
         place = places[0]
         if not self._start <= place < self._start + len(self._views):
-            self._start = max(0, place - PAGE // 2)
+            self._start = max(0, place - PAGE // 4)
             with self.app.batch_update():
                 await self._unmount(self._views)
                 self._views = []
-                await self._mount_at_end(self._steps[self._start : self._start + PAGE])
+                await self._mount_at_end(self._steps[self._start : self._start + 2 * PAGE])
             self._refresh_edges()
         self.release_anchor()
         view = self._views[place - self._start]
