@@ -142,6 +142,22 @@ async def test_any_key_may_come_while_a_screen_is_being_opened(turns: int) -> No
             await closed(chat)
 
 
+@pytest.mark.parametrize("turns", [0, 1, 3])
+async def test_a_key_pressed_before_a_screen_is_opened_is_none_of_that_screen(turns: int) -> None:
+    async with opened(ScriptedWorkspace([Reply("```\na\n```\n```\nb\n```\n")])) as chat:
+        chat.app.exporter = ScriptedExporter()
+        await chat.ask("code")
+        for before, opening in product(("escape", "enter", "tab"), OPENING):
+            chat.app.post_message(events.Key(before, None))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await chat.at_once(opening)
+            await chat.settled()
+            assert chat.app.is_running, (before, opening)
+            assert len(chat.app.screen_stack) == 3, (before, opening)
+            await closed(chat)
+
+
 async def test_a_question_may_be_answered_before_it_is_on_screen() -> None:
     gate = Gate()
     async with opened(ScriptedWorkspace([Reply("a b c", gate=gate)])) as chat:

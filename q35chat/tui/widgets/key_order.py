@@ -17,9 +17,22 @@ from textual.widgets import Input, TextArea
 
 async def run_in_order(field: Widget, event: events.Key) -> None:
     """Run what a key that is no text is bound to, before the next key is looked at."""
-    if not event.is_printable and await field.app._check_bindings(event.key):
+    if not event.is_printable and await _run(field, event.key):
         event.stop()
         event.prevent_default()
+
+
+async def _run(field: Widget, key: str) -> bool:
+    """Run what a key is bound to where the field is; whether it is. A screen that was opened
+    meanwhile, perhaps not yet as a whole, is none of a key that was pressed before."""
+    app = field.app
+    if field.screen is app.screen:
+        return await app._check_bindings(key)
+    for namespace, bindings in field.screen._modal_binding_chain:
+        for binding in bindings.key_to_bindings.get(key, ()):
+            if not binding.priority and await app.run_action(binding.action, namespace):
+                return True
+    return False
 
 
 class LineField(Input):
