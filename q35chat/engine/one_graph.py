@@ -47,7 +47,7 @@ class OneGraphDecoder(SpeculativeDecoder):
     """A text graph with the state of one sequence.
 
     `head` is the graph of the checkpoint's own head for drafts; `image_token_id` marks the tokens
-    that take a row of picture embeddings; prompts are read `chunk` tokens at a time.
+    that take a row of picture embeddings; prompts are read in pieces of `chunk_ends`.
     """
 
     reads_in_parts = True
@@ -108,10 +108,11 @@ class OneGraphDecoder(SpeculativeDecoder):
         """
         new = self._new(ids, positions, image_embeds, keys)
         self._ahead.catch_up(self.used, self.rope_position)
-        for start in range(0, len(new), self._chunk):
-            end = min(start + self._chunk, len(new))
+        start = 0
+        for end in chunk_ends(len(new), self._chunk):
             self._read(new.part(start, end))
             yield end
+            start = end
 
     def step(self, token: int) -> Array:
         """Read one more text token; return the logits [V], a view as of `logits`.
@@ -208,6 +209,16 @@ class OneGraphDecoder(SpeculativeDecoder):
         """Tell the head what was read."""
         if self.head is not None and hidden is not None:
             self.head.read(np.atleast_1d(ids), positions, hidden, rows)
+
+
+def chunk_ends(tokens: int, chunk: int) -> list[int]:
+    """Where each chunk of so many tokens ends: `chunk` tokens each, and what is left over with the
+    last of them where it is less than a quarter, for a run reads all weights however short it is.
+    """
+    ends = list(range(chunk, tokens, chunk))
+    if ends and tokens - ends[-1] < chunk // 4:
+        ends.pop()
+    return [*ends, tokens]
 
 
 class LookAhead:

@@ -1,9 +1,10 @@
 """First token of a short question in a chat that is opened again, against reading it all and
 against a follow-up in the process that goes on; and what keeping the state takes.
 
-`python -m tests.benchmarks.reopen BUNDLE [--history 1450] [--repeat 5]`: each round reads a chat of
-its own, keeps it, asks on, forgets everything, opens it again, and reads it all once more, in one
-process; medians of the rounds. Memory is that of the process above what it held before.
+`python -m tests.benchmarks.reopen BUNDLE [--history 1450] [--question 30] [--repeat 5]`: each round
+reads a chat of its own, keeps it, asks on with a question of so many tokens, forgets everything,
+opens it again, and reads it all once more, in one process; medians of the rounds. Memory is that of
+the process above what it held before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import statistics
 import tempfile
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -29,7 +31,7 @@ from q35chat.states.pool import StatePool
 
 SETTINGS = ChatSettings(sampling=SamplingSettings(temperature=0.0), max_new_tokens=2)
 WORDS = "the river runs past seven old houses and a mill "
-QUESTION = "Where does it come from, and who lived there before the mill was built?"
+QUESTION = "Where does it come from, and who lived there before the mill was built? "
 _MIB = 1 << 20
 
 
@@ -97,9 +99,24 @@ def timed_keep(engine: ChatEngine, turns: list[Turn]) -> float:
     return (perf_counter() - started) * 1e3
 
 
-def measure(engine: ChatEngine, folder: Path, history: int, repeat: int) -> Iterator[Round]:
+def question_of(engine: ChatEngine, tokens: int) -> Turn:
+    """A question of so many tokens, or the first letters of one that come nearest."""
+    text = QUESTION * tokens
+    empty = engine.plan([Turn("user", "")], SETTINGS).prompt_tokens
+
+    def reaches(letters: int) -> bool:
+        asked = engine.plan([Turn("user", text[: letters + 1])], SETTINGS)
+        return asked.prompt_tokens - empty >= tokens
+
+    return Turn("user", text[: bisect_left(range(len(text)), True, key=reaches) + 1])
+
+
+def measure(
+    engine: ChatEngine, folder: Path, history: int, question: int, repeat: int
+) -> Iterator[Round]:
     """The rounds; the first warms up and is not among them."""
     length = engine.plan([Turn("user", WORDS * 20)], SETTINGS).prompt_tokens / 20
+    asked = question_of(engine, question)
     for turn in range(repeat + 1):
         first = Turn("user", f"{turn}: " + WORDS * int(history / length))
         _, answer = ask(engine, [first])
@@ -108,7 +125,7 @@ def measure(engine: ChatEngine, folder: Path, history: int, repeat: int) -> Iter
         keeping, recalling = Peak(), Peak()
         leaving = timed_keep(engine, chat)
         idle = timed_keep(engine, chat)
-        follow = [*chat, Turn("user", QUESTION)]
+        follow = [*chat, asked]
         short, _ = ask(engine, follow)
         size = stored_states(folder)[0].size / _MIB
         forget(engine)
@@ -145,6 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--history", type=int, default=1450)
+    parser.add_argument("--question", type=int, default=30)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--folder", type=Path, default=None, help="Where states are written.")
@@ -155,7 +173,7 @@ def main() -> None:
         pool = StatePool(folder, 8 << 30)
         opener = graph_opener(bundle, asked.threads)
         engine = ChatEngine.open(bundle, opener, states=pool, speculate="off")
-        rounds = list(measure(engine, folder, asked.history, asked.repeat))
+        rounds = list(measure(engine, folder, asked.history, asked.question, asked.repeat))
     for one in fields(Round):
         values = [getattr(found, one.name) for found in rounds]
         shown = "  ".join(f"{value:8.1f}" for value in values)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from q35chat.engine.decoder import extend
-from q35chat.engine.one_graph import OneGraphDecoder
+from q35chat.engine.one_graph import OneGraphDecoder, chunk_ends
 from q35chat.engine.session import Array
 from q35chat.engine.slots import ImageRowsError, NoSlotError
 from q35chat.errors import RuntimeFailure
@@ -54,7 +54,7 @@ def test_chunks_of_every_length_give_the_same_logits(
     session = NumpySession(rows=rows, in_place=in_place, aliases=aliases)
 
     np.testing.assert_array_equal(read(decoder(session, chunk)), read(decoder()))
-    assert max(session.runs) == min(chunk, 9)
+    assert max(session.runs) == (9 if chunk == 8 else chunk)
 
 
 def test_steps_give_the_same_logits_as_reading_at_once() -> None:
@@ -152,6 +152,23 @@ def test_reading_nothing_is_refused() -> None:
 
 def test_a_prompt_is_told_chunk_by_chunk() -> None:
     assert list(decoder(chunk=4).chunks(PROMPT, POSITIONS, PICTURES)) == [4, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ends"),
+    [
+        (1, [1]),
+        (64, [64]),
+        (65, [65]),
+        (79, [79]),
+        (80, [64, 80]),
+        (128, [64, 128]),
+        (143, [64, 143]),
+        (144, [64, 128, 144]),
+    ],
+)
+def test_no_chunk_behind_another_is_short(tokens: int, ends: list[int]) -> None:
+    assert chunk_ends(tokens, 64) == ends
 
 
 def test_stopping_between_chunks_leaves_a_state_to_go_on_from() -> None:
