@@ -26,7 +26,8 @@ class Graph:
 
     def __init__(self, name: str, opset: int, sink: WeightSink) -> None:
         self.sink = sink
-        self._graph = ir.Graph((), (), nodes=(), opset_imports={"": opset}, name=name)
+        self._root = ir.Graph((), (), nodes=(), opset_imports={"": opset}, name=name)
+        self._graph = self._root
         self._scope: list[str] = []
         self._names: dict[str, int] = {}
         self._constants: dict[tuple[bytes, tuple[int, ...], str], ir.Value] = {}
@@ -39,6 +40,16 @@ class Graph:
             yield
         finally:
             self._scope.pop()
+
+    @contextmanager
+    def branch(self, name: str) -> Iterator[ir.Graph]:
+        """A context whose nodes go into a graph of their own, for an attribute of a node of this
+        one; they may use every value that is there."""
+        outer, self._graph = self._graph, ir.Graph((), (), nodes=(), name=name)
+        try:
+            yield self._graph
+        finally:
+            self._graph = outer
 
     def scoped(self, name: str) -> str:
         """`name` as the present scope has it."""
@@ -75,7 +86,7 @@ class Graph:
             ir.Value(name=name if outputs == 1 else f"{name}.{index}") for index in range(outputs)
         ]
         if domain:
-            self._graph.opset_imports.setdefault(domain, 1)
+            self._root.opset_imports.setdefault(domain, 1)
         self._graph.append(
             ir.node(kind, operands, attributes, domain=domain, outputs=values, name=name)
         )
@@ -147,7 +158,7 @@ class Graph:
             shape=ir.Shape(tensor.shape.numpy()),
             const_value=tensor,
         )
-        self._graph.register_initializer(value)
+        self._root.register_initializer(value)
         return value
 
     def _unique(self, name: str) -> str:

@@ -32,8 +32,8 @@ class Call:
 
     `mask` is shared with other calls; `logits`, where they are not those of a last token, have a
     row for each of the last tokens that need one. One that `overwrites` writes every state over
-    what it read. Buffers and host arrays are made once; `load` and `run` allocate nothing on the
-    device.
+    what it read. A single token behind many reads `filled` slots head by head. Buffers and host
+    arrays are made once; `load` and `run` allocate nothing on the device.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Call:
         image_rows: int,
         logits: Logits | None = None,
         overwrites: bool = False,
+        filled: int = 0,
     ) -> None:
         session, contract, states = graph.session, graph.contract, graph.states
         logits, rows = logits or graph.logits, contract.position_rows
@@ -63,6 +64,7 @@ class Call:
             assert width is not None
             self._images = session.allocate((image_rows, width), contract.image_embeds.dtype)
             inputs[contract.image_embeds.name] = self._images
+        inputs |= states.filled(contract.filled, filled)
         outputs = dict(logits.outputs(contract))
         self._hidden: Buffer | None = None
         if contract.hidden is not None:

@@ -16,7 +16,9 @@ from q35chat.errors import BundleError
 
 CONTRACT_VERSION = "1"
 IN_PLACE, MAY_ALIAS = "q35chat.in_place", "q35chat.may_alias"
-_PAST, _PRESENT = "past_", "present_"
+FILLED_BLOCK = "q35chat.filled_block"
+_PAST, _PRESENT, _FILLED = "past_", "present_", "filled_"
+_WORTH_BLOCKS = 6
 _CACHES = ("key_", "value_", "kv_cache")
 _ADVICE = "export the bundle again"
 
@@ -41,6 +43,16 @@ class StatePair:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadRows:
+    """The input `name` `[S, HD]`: the first S slots of one `head` of the cache `past`, where they
+    lie."""
+
+    name: str
+    past: str
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
 class TextContract:
     """The inputs by role, the states and the fixed sizes of a text graph.
 
@@ -49,7 +61,8 @@ class TextContract:
     `logits_count` says of how many of the last tokens there are logits; None in a graph that has
     them of the last only. `maxima` are the largest of each block of neighbouring logits, blocks of
     one size; None where the graph does not tell them. `hidden` is what a draft head reads, of every
-    token.
+    token. `filled` are the inputs that have the filled slots of the caches once more, head by head,
+    in blocks of `filled_block` slots, for one token to read; with none of them it reads the caches.
     """
 
     input_ids: TensorSpec
@@ -64,6 +77,14 @@ class TextContract:
     logits_count: TensorSpec | None = None
     maxima: TensorSpec | None = None
     hidden: TensorSpec | None = None
+    filled: tuple[HeadRows, ...] = ()
+    filled_block: int = 0
+
+    def filled_rows(self, used: int) -> int:
+        """How many slots a step behind `used` tokens reads of each input of `filled`: 0 where that
+        takes as long as reading the caches."""
+        block = self.filled_block
+        return -(-used // block) * block if block and used >= _WORTH_BLOCKS * block else 0
 
     @property
     def may_overwrite(self) -> bool:
@@ -85,6 +106,8 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
     position_ids = required(inputs, "position_ids")
     logits = required(outputs, "logits")
     length = vocab_size if vocab_size and not logits.shape else fixed_axis(logits, -1)
+    capacity = _capacity(mask, pairs)
+    filled = _filled(inputs, pairs)
     return TextContract(
         input_ids=required(inputs, "input_ids"),
         attention_mask=mask,
@@ -92,12 +115,14 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
         image_embeds=inputs.get("image_embeds"),
         logits=logits,
         pairs=pairs,
-        capacity=_capacity(mask, pairs),
+        capacity=capacity,
         vocab_size=length,
         position_rows=_position_rows(position_ids),
         logits_count=inputs.get("logits_count"),
         maxima=_maxima(outputs.get("logits_maxima"), length),
         hidden=outputs.get("hidden"),
+        filled=filled,
+        filled_block=_filled_block(metadata, capacity) if filled else 0,
     )
 
 
@@ -136,6 +161,29 @@ def _maxima(spec: TensorSpec | None, vocab_size: int) -> TensorSpec | None:
             f"{spec.name} {spec.shape} does not divide {vocab_size} logits into blocks: {_ADVICE}"
         )
     return spec
+
+
+def _filled(inputs: Mapping[str, TensorSpec], pairs: Iterable[StatePair]) -> tuple[HeadRows, ...]:
+    """The inputs that are rows of a cache. Raises BundleError."""
+    caches = {pair.past: pair.shape for pair in pairs if pair.in_place}
+    found = []
+    for name in inputs:
+        if name.startswith(_FILLED):
+            rest, _, head = name.removeprefix(_FILLED).rpartition("_")
+            past = _PAST + rest
+            heads = caches[past][1] if len(caches.get(past, ())) == 4 else 0
+            if not head.isdecimal() or int(head) >= heads:
+                raise BundleError(f"{name} is no head of a KV cache in place: {_ADVICE}")
+            found.append(HeadRows(name, past, int(head)))
+    return tuple(found)
+
+
+def _filled_block(metadata: Mapping[str, str], capacity: int | None) -> int:
+    told = metadata.get(FILLED_BLOCK, "")
+    block = int(told) if told.isdecimal() else 0
+    if not block or not capacity or capacity % block:
+        raise BundleError(f"blocks of {told or 'no'} slots do not fill {capacity}: {_ADVICE}")
+    return block
 
 
 def _position_rows(spec: TensorSpec) -> int:

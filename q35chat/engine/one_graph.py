@@ -72,6 +72,7 @@ class OneGraphDecoder(SpeculativeDecoder):
         self._overwrites = contract.may_overwrite
         mask = self._slots.array
         self._mask = session.allocate(mask.shape, mask.dtype)
+        self._filled = 0
         self._step = self._call(1, 0)
         self._ahead = LookAhead(self._graph, self._mask)
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
@@ -124,6 +125,8 @@ class OneGraphDecoder(SpeculativeDecoder):
             return self.accept()
         self._ahead.forget()
         self._position[:] = self.rope_position
+        if self._filled != (rows := self._contract.filled_rows(self.used)):
+            self._filled, self._step = rows, self._call(1, 0, rows)
         self._step.load(token, self._position, self.used, None)
         self._run(self._step, 1)
         self._last_row = self._own_row
@@ -191,9 +194,15 @@ class OneGraphDecoder(SpeculativeDecoder):
         self._tell_head(chunk.ids, chunk.positions, call.hidden, chunk.rows)
         self.rope_position = max(self.rope_position, int(chunk.positions.max()) + 1)
 
-    def _call(self, tokens: int, rows: int) -> Call:
-        overwrites = self._overwrites
-        return Call(self._graph, self._mask, tokens=tokens, image_rows=rows, overwrites=overwrites)
+    def _call(self, tokens: int, rows: int, filled: int = 0) -> Call:
+        return Call(
+            self._graph,
+            self._mask,
+            tokens=tokens,
+            image_rows=rows,
+            overwrites=self._overwrites,
+            filled=filled,
+        )
 
     def _undo(self, before: int) -> None:
         """Where states are written over, a run that fails leaves no sequence, and snapshots as they

@@ -47,6 +47,10 @@ class Buffer(Protocol):
     def write_slots(self, rows: Array) -> None:
         """Copy `rows`, fewer along the second-last axis, over the first slots of a cache."""
 
+    def head_rows(self, head: int, rows: int) -> Buffer:
+        """The first `rows` slots of one head of a cache `[1, NKV, C, HD]`, the same memory as a
+        buffer `[rows, HD]`."""
+
     def host(self) -> Array:
         """The contents on the host: a view that the next run may overwrite, copy to keep."""
 
@@ -183,6 +187,10 @@ class NativeBuffer:
         """The library's own object. Raises RuntimeFailure after `release`."""
         self.life.check()
         return self._native
+
+    def head_rows(self, head: int, rows: int) -> Buffer:
+        """Raises TypeError where the library has no buffers within others."""
+        raise TypeError(f"no buffer of {rows} rows of head {head} within another one")
 
     def release(self) -> None:
         """Let the memory go."""

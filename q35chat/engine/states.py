@@ -7,13 +7,13 @@ to flip the buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from q35chat.engine.contract import StatePair
+from q35chat.engine.contract import HeadRows, StatePair
 from q35chat.engine.session import Array, Buffer, GraphSession, check_fit
 
 BufferIndex = Literal[0, 1]
@@ -43,6 +43,10 @@ class StateBuffers:
     def outputs(self, index: BufferIndex) -> Mapping[str, Buffer]:
         """The buffers that a run at `index` writes, by output name."""
         return {pair.present: self._at(pair, 0 if index else 1) for pair in self.pairs}
+
+    def filled(self, heads: Iterable[HeadRows], rows: int) -> Mapping[str, Buffer]:
+        """The first `rows` slots of `heads` of the caches, where they lie, by input name."""
+        return {one.name: self._buffers[one.past][0].head_rows(one.head, rows) for one in heads}
 
     def flip(self) -> None:
         """What was written is read next."""

@@ -55,13 +55,24 @@ _ERRORS: tuple[type[Exception], ...] = (
 
 
 class OrtBuffer(HostBuffer):
-    """Host memory, zeros at first, that ONNX Runtime works on."""
+    """Host memory that ONNX Runtime works on: zeros at first, or a part of what is there."""
 
     __slots__ = ()
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], life: Lifetime) -> None:
-        array = _aligned(shape, dtype)
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        life: Lifetime,
+        part: Array | None = None,
+    ) -> None:
+        array = _aligned(shape, dtype) if part is None else part
         super().__init__(ort.OrtValue.ortvalue_from_numpy(array), array, life)
+
+    def head_rows(self, head: int, rows: int) -> OrtBuffer:
+        """The first `rows` slots of one head of a cache, the same memory."""
+        part = self.host()[0, head, :rows]
+        return OrtBuffer(part.shape, self.dtype, self.life, part)
 
 
 class OrtSession:

@@ -39,6 +39,9 @@ class NumpyBuffer:
         check_slots(rows, self.shape, self.dtype)
         self.array[..., : rows.shape[-2], :] = rows
 
+    def head_rows(self, head: int, rows: int) -> NumpyBuffer:
+        return NumpyBuffer(self.array[0, head, :rows])
+
     def host(self) -> Array:
         return self.array
 

@@ -47,6 +47,50 @@ def test_roles_states_and_sizes_are_read_from_the_graph() -> None:
     assert all(pair.may_alias != pair.cache for pair in contract.pairs)
 
 
+class WithRows(NumpySession):
+    """A numpy graph that has rows of its caches as inputs of their own."""
+
+    def __init__(self, *names: str, block: str = "4", in_place: bool = True) -> None:
+        super().__init__(in_place=in_place)
+        self.names = names
+        self.metadata["q35chat.filled_block"] = block
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        rows = (TensorSpec(name, (None, 6), FLOAT) for name in self.names)
+        return (*NumpySession.inputs.fget(self), *rows)  # type: ignore[attr-defined]
+
+
+def test_rows_of_a_cache_are_read_from_many_tokens_on_and_in_whole_blocks() -> None:
+    contract = read_contract(WithRows("filled_key_1_0", "filled_value_1_0", block="2"))
+
+    assert [(one.past, one.head) for one in contract.filled] == [
+        ("past_key_1", 0),
+        ("past_value_1", 0),
+    ]
+    assert [contract.filled_rows(used) for used in (0, 11, 12, 13, 15)] == [0, 0, 12, 14, 16]
+    assert read_contract(NumpySession()).filled_rows(15) == 0
+
+
+@pytest.mark.parametrize(
+    ("session", "message"),
+    [
+        (WithRows("filled_key_1_1"), "filled_key_1_1 is no head of a KV cache in place"),
+        (WithRows("filled_key_1"), "filled_key_1 is no head of a KV cache in place"),
+        (WithRows("filled_conv_0_0"), "filled_conv_0_0 is no head of a KV cache in place"),
+        (WithRows("filled_key_1_0", in_place=False), "is no head of a KV cache in place"),
+        (WithRows("filled_key_1_0", block="5"), "blocks of 5 slots do not fill 16"),
+        (WithRows("filled_key_1_0", block="0"), "blocks of 0 slots do not fill 16"),
+        (WithRows("filled_key_1_0", block=""), "blocks of no slots do not fill 16"),
+    ],
+)
+def test_rows_of_no_cache_and_blocks_that_do_not_fill_one_are_refused(
+    session: WithRows, message: str
+) -> None:
+    with pytest.raises(BundleError, match=message):
+        read_contract(session)
+
+
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("aliases", ["", "past_conv_0", "past_conv_0,past_recurrent_0"])
 def test_states_are_written_over_only_where_all_of_them_can_be(

@@ -19,7 +19,7 @@ from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
 from tests.support.checkpoints import make_checkpoint
-from tests.support.spec import check_in_full, evaluated, some_feeds
+from tests.support.spec import SIZES, check_in_full, evaluated, some_feeds
 
 TOLERANCE = 2e-3  # the NPU's kernels round to FP16 at their boundary
 CPU = ExportRequest(target="cpu", max_seq_len=32)
@@ -59,6 +59,20 @@ def run(path: Path, feeds: Mapping[str, Any], target: str | None) -> dict[str, A
     return dict(zip(names, session.run(None, dict(feeds)), strict=True))
 
 
+def assert_agreement(path: Path, feeds: Mapping[str, Any], target: str | None) -> None:
+    ours, theirs = run(path, feeds, target), evaluated(path, feeds)
+    assert ours.keys() == theirs.keys()
+    for output, values in ours.items():
+        assert theirs[output].dtype == values.dtype, output
+        np.testing.assert_allclose(
+            theirs[output].astype(np.float64),
+            values.astype(np.float64),
+            atol=TOLERANCE * max(1.0, float(np.abs(values).max())),
+            rtol=TOLERANCE,
+            err_msg=f"{path.parent.name}: {output}",
+        )
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_checker_and_the_reference_evaluator_of_onnx_agree(tmp_path: Path, name: str) -> None:
     request = REQUESTS[name]
@@ -67,15 +81,22 @@ def test_the_checker_and_the_reference_evaluator_of_onnx_agree(tmp_path: Path, n
     assert graphs
     for path in graphs:
         check_in_full(path)
-        feeds = some_feeds(path, config)
-        ours, theirs = run(path, feeds, request.target), evaluated(path, feeds)
-        assert ours.keys() == theirs.keys()
-        for output, values in ours.items():
-            assert theirs[output].dtype == values.dtype, output
-            np.testing.assert_allclose(
-                theirs[output].astype(np.float64),
-                values.astype(np.float64),
-                atol=TOLERANCE * max(1.0, float(np.abs(values).max())),
-                rtol=TOLERANCE,
-                err_msg=f"{path.parent.name}: {output}",
-            )
+        assert_agreement(path, some_feeds(path, config), request.target)
+
+
+def test_one_token_that_reads_rows_of_the_caches_is_evaluated_alike(tmp_path: Path) -> None:
+    path = next(one for one in graphs_of(tmp_path, REQUESTS["cpu"]) if one.parent.name == "text")
+    config = load_config(tmp_path / "checkpoint")
+    feeds = some_feeds(path, config, sizes=SIZES | {"T": 1, "S": 32})
+    feeds |= {
+        f"filled_{part}_3_{head}": feeds[f"past_{part}_3"][0, head]
+        for part in ("key", "value")
+        for head in range(config.text.num_kv_heads)
+    }
+    whole = feeds | {name: feeds[name][:0] for name in feeds if name.startswith("filled_")}
+    rows, caches = run(path, feeds, "cpu"), run(path, whole, "cpu")
+
+    assert_agreement(path, feeds, "cpu")
+    np.testing.assert_allclose(rows["logits"], caches["logits"], atol=1e-5)
+    for name in ("present_key_3", "present_value_3"):
+        np.testing.assert_array_equal(rows[name][:, :, :6], caches[name][:, :, :6])

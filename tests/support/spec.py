@@ -20,7 +20,7 @@ from q35export.ascend.reference.contracts import read_custom
 from q35export.ascend.reference.kernels import run_kernel
 
 MS = "com.microsoft"
-SIZES = {"T": 6, "N": 1, "M": 2, "P": 16, "past": 5, "past + 1": 6}
+SIZES = {"T": 6, "N": 1, "M": 2, "P": 16, "S": 0, "past": 5, "past + 1": 6}
 _FILLED = 5  # slots before the call
 _PICTURE = slice(2, 4)  # tokens of a call
 
@@ -55,11 +55,19 @@ def _run_in_onnxruntime(self: Any, *inputs: Any, **_: Any) -> tuple[Any, ...]:
 
 
 def _operators(model: onnx.ModelProto) -> list[Any]:
-    kinds = {(node.domain, node.op_type) for node in model.graph.node if node.domain == MS}
+    kinds = {(node.domain, node.op_type) for node in _nodes(model.graph) if node.domain == MS}
     members = {"_run": _run_in_onnxruntime}
     return [Custom] + [
         type(kind, (OpRun,), members | {"op_domain": domain}) for domain, kind in sorted(kinds)
     ]
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Those of its branches, too."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _nodes(attribute.g)
 
 
 def evaluated(path: Path, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,26 +89,30 @@ def check_in_full(path: Path) -> None:
     onnx.checker.check_model(model, full_check=True)
 
 
-def some_feeds(path: Path, config: Any, *, seed: int = 0) -> dict[str, Any]:
+def some_feeds(
+    path: Path, config: Any, *, seed: int = 0, sizes: Mapping[str, int] = SIZES
+) -> dict[str, Any]:
     """Inputs as a chat would give them: a few tokens, two of them of a picture, behind a few."""
     rng = np.random.default_rng(seed)
-    return dict(_some_feeds(onnx.load(path, load_external_data=False), config, rng))
+    return dict(_some_feeds(onnx.load(path, load_external_data=False), config, rng, sizes))
 
 
 def _some_feeds(
-    model: onnx.ModelProto, config: Any, rng: np.random.Generator
+    model: onnx.ModelProto, config: Any, rng: np.random.Generator, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, Any]]:
     for info in model.graph.input:
         kind = info.type.tensor_type
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
         dims = [dim.dim_param or dim.dim_value for dim in kind.shape.dim]
-        shape = tuple(SIZES.get(dim, dim) for dim in dims)
-        yield info.name, _value(info.name, shape, config, rng).astype(dtype)
+        shape = tuple(sizes.get(dim, dim) for dim in dims)
+        if info.name == "attention_mask":
+            lit = (np.arange(shape[-1]) < _FILLED + sizes["T"])[None]
+            yield info.name, lit.astype(dtype)
+        else:
+            yield info.name, _value(info.name, shape, config, rng).astype(dtype)
 
 
 def _value(name: str, shape: tuple[Any, ...], config: Any, rng: np.random.Generator) -> Any:
-    if name == "attention_mask":
-        return (np.arange(shape[-1]) < _FILLED + SIZES["T"])[None]
     if name == "input_ids":
         ids = rng.integers(0, config.image_token_id, shape)
         ids[:, _PICTURE] = config.image_token_id

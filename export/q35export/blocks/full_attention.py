@@ -26,10 +26,12 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """Key and value caches, `[1, NKV, slots, HD]` each."""
+    """Key and value caches, `[1, NKV, slots, HD]` each, and `rows` of them as the target reads them
+    beside, opaque."""
 
     key: ir.Value
     value: ir.Value
+    rows: Values = ()
 
 
 def full_attention(
@@ -52,7 +54,7 @@ def full_attention(
     query, key, value, gate = target.rotated_heads(
         joined, norms, positions.angles, heads, config.rope
     )
-    caches = None if past is None else (past.key, past.value)
+    caches = None if past is None else (past.key, past.value, *past.rows)
     given = AttentionOperands(query, key, value, caches, positions.slots)
     output, present_key, present_value = target.attention(given, heads)
     gated = ctx.graph.op("Mul", output, ctx.graph.op("Sigmoid", gate))

@@ -92,7 +92,8 @@ def _head_graph(
     places = graph.input("position_ids", INT64, (3, 1, "T"))
     images = graph.input("image_embeds", FLOAT, ("M", text.hidden_size))
     cache = (1, text.num_kv_heads, capacity, text.head_dim)
-    past = KeyValue(*(graph.input(name, FLOAT, cache) for name in _STATES))
+    key, value = (graph.input(name, FLOAT, cache) for name in _STATES)
+    past = KeyValue(key, value)
 
     rows = shared.table.within(graph).rows(ids)
     images = turned(graph, images, shared.rotation, shape=(-1,))

@@ -31,7 +31,9 @@ from q35export.graph import Graph
 from q35export.graphs import graph_metadata
 from q35export.matrix import TensorSource
 from q35export.precision import PrecisionPlan
+from q35export.targets.base import Values
 from q35export.targets.cpu import OPSET, CpuTarget
+from q35export.targets.cpu_attention import block_of, filled_rows
 from q35export.targets.cpu_weights import StoredMatrix
 from q35export.weights import WeightSink
 
@@ -110,7 +112,8 @@ def build_shared_text_graph(
     caches = _states(text, "full_attention", "key", "value")
     others = _states(text, "linear_attention", "conv", "recurrent")
     shared = Shared(table, out, rotary, rotation)
-    return graph.model(graph_metadata("text", caches, others)), shared
+    block = block_of(capacity, text.num_heads, text.num_kv_heads)
+    return graph.model(graph_metadata("text", caches, others, block)), shared
 
 
 def turned(
@@ -156,6 +159,15 @@ def _state_shapes(
     return (f"key_{index}", cache), (f"value_{index}", cache)
 
 
+def _row_names(config: TextConfig, index: int, capacity: int) -> list[str]:
+    """The inputs that are the filled rows of a layer's caches, head by head; none where they are
+    not read so."""
+    if not block_of(capacity, config.num_heads, config.num_kv_heads):
+        return []
+    heads = range(config.num_kv_heads)
+    return [f"filled_{part}_{index}_{head}" for part in ("key", "value") for head in heads]
+
+
 def _declare_inputs(graph: Graph, config: TextConfig, capacity: int) -> _Inputs:
     ids = graph.input("input_ids", INT64, (1, "T"))
     mask = graph.input("attention_mask", INT32, (1, capacity))
@@ -168,8 +180,14 @@ def _declare_inputs(graph: Graph, config: TextConfig, capacity: int) -> _Inputs:
             graph.input(f"past_{name}", FLOAT, shape)
             for name, shape in _state_shapes(config, index, capacity)
         )
-        pair = LinearState if kind == "linear_attention" else KeyValue
-        states.append(pair(first, second))
+        if kind == "linear_attention":
+            states.append(LinearState(first, second))
+        else:
+            rows = tuple(
+                graph.input(name, FLOAT, ("S", config.head_dim))
+                for name in _row_names(config, index, capacity)
+            )
+            states.append(KeyValue(first, second, rows))
     return _Inputs(ids, mask, positions, images, count, tuple(states))
 
 
@@ -218,7 +236,10 @@ def _positions(
     rope = config.rope
     with graph.scope("positions"):
         cos, sin = rotary_tables(rope.theta, rope.dim, capacity)
-        slots = filled_slots(graph, inputs.mask)
+        slots: Values = filled_slots(graph, inputs.mask)
+        rows = [row for state in inputs.states if isinstance(state, KeyValue) for row in state.rows]
+        if rows:
+            slots += filled_rows(graph, inputs.ids, slots[0], rows[0], config.num_kv_heads)
         tables = graph.weight("cos", cos), graph.weight("sin", sin)
     return Positions((inputs.positions, *tables), slots), tables
 

@@ -97,13 +97,13 @@ class DeltaOperands(NamedTuple):
 
 class AttentionOperands(NamedTuple):
     """What attention works on: `value` `[1, T, NKV * HD]`; query and key from `rotated_heads`, the
-    key and value caches, None for empty ones, and `slots`, where the tokens lie, as the target's
-    graphs compute it, all opaque."""
+    key and value caches, None for empty ones, behind them what else the target's graphs have of
+    them, and `slots`, where the tokens lie, as they compute it, all opaque."""
 
     query: ir.Value
     key: ir.Value
     value: ir.Value
-    past: tuple[ir.Value, ir.Value] | None
+    past: Values | None
     slots: Values
 
 

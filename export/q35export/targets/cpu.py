@@ -26,6 +26,7 @@ from q35export.targets.base import (
     Routing,
     Values,
 )
+from q35export.targets.cpu_attention import FilledRows, one_row
 from q35export.targets.cpu_weights import MS, StoredMatrix, store, store_experts
 
 OPSET = 23
@@ -271,15 +272,31 @@ class CpuTarget:
         """Causal grouped-query attention over caches `[1, NKV, C, HD]`, written in place.
 
         `slots` are `seqlens_k` (`[1]` int32, filled slots after this call, minus one) and
-        `total_sequence_length` (scalar int32, the filled slots).
+        `total_sequence_length` (scalar int32, the filled slots); behind them those of `FilledRows`
+        where one token may be read in another way.
         """
+        filled = given.slots[2:]
+        if not filled:
+            return self._grouped(given, heads)
+        with self.graph.branch("one_row") as one:
+            one.outputs.extend(one_row(self.graph, given, heads, FilledRows(*filled)))
+        with self.graph.branch("rows") as several:
+            several.outputs.extend(self._grouped(given, heads))
+        output, present_key, present_value = self.graph.ops(
+            "If", filled[0], outputs=3, then_branch=one, else_branch=several
+        )
+        return output, present_key, present_value
+
+    def _grouped(
+        self, given: AttentionOperands, heads: AttentionHeads
+    ) -> tuple[ir.Value, ir.Value, ir.Value]:
         output, present_key, present_value = self.graph.ops(
             "GroupQueryAttention",
             given.query,
             given.key,
             given.value,
-            *(given.past or (None, None)),
-            *given.slots,
+            *(given.past or (None, None))[:2],
+            *given.slots[:2],
             domain=MS,
             outputs=3,
             num_heads=heads.query,

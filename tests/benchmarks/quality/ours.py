@@ -49,7 +49,10 @@ def logits(bundle: Path, windows: Int64) -> Float32:
     session = ort.InferenceSession(
         str(bundle / "text" / "model.onnx"), providers=["CPUExecutionProvider"]
     )
-    shapes = {value.name: value.shape for value in session.get_inputs()}
+    shapes = {
+        value.name: [0 if axis == "S" else axis for axis in value.shape]
+        for value in session.get_inputs()
+    }
     length = windows.shape[1]
     lit = np.arange(shapes["attention_mask"][1]) < length
     fixed = {
@@ -57,7 +60,11 @@ def logits(bundle: Path, windows: Int64) -> Float32:
         "position_ids": np.tile(np.arange(length), (3, 1, 1)),
         "image_embeds": np.zeros((0, shapes["image_embeds"][1]), np.float32),
         "logits_count": np.array([length // 2]),
-        **{n: np.zeros(s, np.float32) for n, s in shapes.items() if n.startswith("past_")},
+        **{
+            name: np.zeros(shape, np.float32)
+            for name, shape in shapes.items()
+            if name.startswith(("past_", "filled_"))
+        },
     }
     feeds = ({"input_ids": window[None], **fixed} for window in windows)
     return np.concatenate([session.run(["logits"], each)[0][0, :-1] for each in feeds])
