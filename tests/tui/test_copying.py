@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from q35chat.chat.values import Turn
 from q35chat.tui.markdown.layout import lay_out
 from q35chat.tui.markdown.source import CodeBlock, code_blocks, numbered_blocks, parser
+from q35chat.tui.widgets.answer import Piece
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
@@ -124,3 +125,29 @@ async def test_the_only_block_is_copied_at_once_without_its_fence() -> None:
         await chat.open(conversation)
         await chat.press("f4")
         await chat.hear("the code block (4 characters)")
+
+
+async def test_a_click_at_a_block_copies_all_of_it_however_the_screen_cuts_it(chat: Chat) -> None:
+    code = "\n".join(f"line_{number} = {number}" for number in range(200))
+    text = f"```sh\nmake\n```\n\nThen:\n\n```py\n{code}\n```\n\n- x\n\n  ```\n  last\n  ```\n"
+    conversation = chat.workspace.add("c", [Turn("user", "q"), Turn("assistant", text)])
+    copied: list[str] = []
+    chat.app.copy = lambda text, what: copied.append(text)  # type: ignore[method-assign]
+    await chat.open(conversation)
+    pieces = list(chat.screen.query(Piece))
+    assert [piece.inside_code for piece in pieces].count(True) >= 1
+    for piece in pieces:
+        heads = [line for line in piece.text_lines() if line.endswith("copy  ")]
+        for number in range(len(heads)):
+            await piece.run_action(f"copy_code({number + piece.inside_code})")
+    assert copied == ["make", code, "last"]
+
+
+async def test_a_click_on_its_head_copies_a_block(chat: Chat) -> None:
+    copied = await open_code(chat)
+    piece = chat.screen.query(Piece).last()
+    place = piece.text_lines()[0].index("copy")
+    await chat.pilot.click(piece, offset=(place + 1, 0))
+    await chat.until(lambda: copied == ["the code block: a = 1"])
+    await chat.pilot.click(piece, offset=(3, 1))
+    assert len(copied) == 1

@@ -107,7 +107,22 @@ def test_lists_hang_and_nest() -> None:
 
 def test_code_keeps_every_character_and_folds_long_lines() -> None:
     shown = plain("```\n  a  b\n" + "y" * 30 + "\n```", 24)
-    assert shown == "    a  b\n  " + "y" * 20 + "\n  " + "y" * 10
+    assert shown == " " * 18 + "copy\n    a  b\n  " + "y" * 20 + "\n  " + "y" * 10
+
+
+def test_a_code_block_is_headed_by_its_language_and_what_copies_it() -> None:
+    assert plain("```python title\nx\n```", 30) == f"  python{' ' * 16}copy\n  x"
+    assert plain("```verylonglanguage\nx\n```", 20) == "  verylonglan copy\n  x"
+    assert plain("```mermaid\ngraph TD; A-->B\n```", 30).endswith("\n  graph TD; A-->B")
+
+
+def test_a_code_block_without_a_line_has_no_head() -> None:
+    assert "copy" not in plain("```python\n```")
+
+
+def test_tasks_have_a_box_in_place_of_their_mark() -> None:
+    shown = plain("- [ ] open\n- [x] *done*\n  - [X] nested\n- [y] none\n\n1. [ ] first\n")
+    assert shown == "☐ open\n☑ done\n  ☑ nested\n• [y] none\n\n ☐ first"
 
 
 def test_html_and_console_markup_are_text() -> None:

@@ -31,6 +31,8 @@ Some **bold text** and `code` with a [link](http://a.b/c) in it, long enough to 
         return 1
     ```
 
+- [x] done
+
 > quoted
 > words
 
@@ -66,6 +68,7 @@ def taken(start: str, end: str) -> str:
         ("two", "items", "- two *items*"),
         ("def", "return 1", "def f():\n\n    return 1"),
         ("f()", "f()", "f()"),
+        ("done", "done", "- [x] done"),
         ("quoted", "words", "> quoted\n> words"),
         ("x │ 12", "x │ 12", "| x | 12 |"),
         ("items", "quoted", SOURCE[SOURCE.index("*items") : SOURCE.index("> words") - 1]),

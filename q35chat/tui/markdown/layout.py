@@ -12,21 +12,28 @@ from itertools import zip_longest
 from typing import Final, Literal, get_args
 
 from markdown_it.tree import SyntaxTreeNode
+from rich.cells import cell_len
 from textual.content import Content, Span
 from textual.highlight import highlight
+from textual.style import Style
 
+from q35chat.tui.markdown.formula_rules import as_written
+from q35chat.tui.markdown.formulas import readable
 from q35chat.tui.markdown.source import parser
-from q35chat.tui.markdown.wrapping import breaks, folds
+from q35chat.tui.markdown.wrapping import breaks, fitting, folds
 
 Lines = list[Content]
 Side = Literal["left", "center", "right"]
 _SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 _BULLETS: Final = "•◦▪"
+_TASKS: Final[dict[bool | None, str]] = {False: "☐", True: "☑"}
+_COPY: Final = "copy"
 _NARROWEST: Final = 8
 _WIDEST_PROSE: Final = 100
 """Longer lines are hard to read; code and tables may be wider."""
-_MAY_BE_WIDER: Final = frozenset({"fence", "code_block", "table"})
+CODE: Final = frozenset({"fence", "code_block"})
+_MAY_BE_WIDER: Final = CODE | {"table"}
 _NARROWEST_COLUMN: Final = 3
 _BETWEEN: Final = " │ "
 _STYLES: Final = {
@@ -44,16 +51,24 @@ PLACES: Final = "places"
 """In the meta of a node: where its characters stand in the source, and of code its lines."""
 AT: Final = "at "
 """A style that is never drawn: what follows is the place of a character in the source."""
+_NUMBER: Final = "number"
+"""In the meta of a code block: which one of the text it is, for the click that copies it."""
 
 
-def lay_out(source: str, width: int) -> Lines:
-    """The lines of a Markdown text, none wider than `width` cells."""
-    return lay_out_tree(SyntaxTreeNode(parser().parse(source)), width)
+def lay_out(source: str, width: int, *, inside_code: bool = False) -> Lines:
+    """The lines of a Markdown text, none wider than `width` cells. `inside_code`: it begins with
+    the rest of a code block, whose head stands above it already."""
+    return lay_out_tree(SyntaxTreeNode(parser().parse(source)), width, inside_code=inside_code)
 
 
-def lay_out_tree(root: SyntaxTreeNode, width: int) -> Lines:
+def lay_out_tree(root: SyntaxTreeNode, width: int, *, inside_code: bool = False) -> Lines:
     """The lines of a parsed text. Where nodes have `PLACES`, each character of theirs has a span
-    with the style `AT` and the place."""
+    with the style `AT` and the place. A click on the head of a code block is the widget's action
+    `copy_code` with the number of the block, from 0."""
+    blocks = (node for node in root.walk(include_self=False) if node.type in CODE and node.content)
+    for number, node in enumerate(blocks):
+        if number or not inside_code:
+            node.meta[_NUMBER] = number
     return _blocks(root.children, max(_NARROWEST, width))
 
 
@@ -92,10 +107,11 @@ def _heading(node: SyntaxTreeNode, width: int, _: int) -> Lines:
 
 
 def _code(node: SyntaxTreeNode, width: int, _: int) -> Lines:
-    language = node.info.split(maxsplit=1)[0] if node.info.strip() else "text"
-    coloured = highlight(node.content.rstrip("\n"), language=language)
+    language = node.info.split(maxsplit=1)[0] if node.info.strip() else ""
+    coloured = highlight(node.content.rstrip("\n"), language=language or "text")
     inner = width - 4
-    lines: Lines = []
+    number = node.meta.get(_NUMBER)
+    lines = [] if number is None else [_code_head(language, inner, number)]
     starts = node.meta.get(PLACES, ())
     for line, start in zip_longest(coloured.split("\n", allow_blank=True), starts):
         placed = line if start is None else _placed_line(line, start)
@@ -104,6 +120,32 @@ def _code(node: SyntaxTreeNode, width: int, _: int) -> Lines:
             padded = part.pad_right(max(0, inner - part.cell_length)).pad(2, 2)
             lines.append(padded.stylize_before("on $panel"))
     return lines
+
+
+def _code_head(language: str, width: int, number: int) -> Content:
+    """The language, and what copies the block."""
+    label = fitting(language, max(0, width - len(_COPY) - 1))
+    gap = " " * max(0, width - cell_len(label) - len(_COPY))
+    click = Style.from_meta({"@click": f"copy_code({number})"})
+    head = Content.assemble((label, _DIM), gap, (_COPY, click))
+    return head.pad(2, 2).stylize_before("on $panel")
+
+
+def _formula(node: SyntaxTreeNode, width: int, _: int) -> Lines:
+    return [line.pad_left(2) for line in wrapped(_formula_content(node), width - 2)]
+
+
+def _formula_content(node: SyntaxTreeNode) -> Content:
+    """A formula as Unicode, else as it is written."""
+    places, shown = node.meta.get(PLACES, ()), readable(node.content)
+    if shown is None:
+        shown, style = as_written(node.content, node.markup), _CODE if "\\" in node.content else ""
+        placed = _placed_spans(len(node.markup), places)
+    else:
+        style = "italic"
+        placed = _placed_spans(0, [places[min(n, len(places) - 1)] for n in range(len(shown))]
+                               if places else ())  # fmt: skip
+    return Content(shown, [Span(0, len(shown), style), *placed])
 
 
 def _list(node: SyntaxTreeNode, width: int, depth: int) -> Lines:
@@ -116,10 +158,19 @@ def _list(node: SyntaxTreeNode, width: int, depth: int) -> Lines:
         if lines and not tight:
             lines.append(_BLANK)
         mark = f"{number}." if node.type == "ordered_list" else _BULLETS[depth % len(_BULLETS)]
+        mark = _TASKS.get(_is_done(item), mark)
         body = _item(item, max(_NARROWEST, width - indent), depth) or [_BLANK]
         lines.append(Content.assemble((mark.rjust(indent - 1) + " ", "$primary"), body[0]))
         lines += [line.pad_left(indent) if line.plain else line for line in body[1:]]
     return lines
+
+
+def _is_done(item: SyntaxTreeNode) -> bool | None:
+    """Whether the task of an item is done; None where it is none."""
+    if "task-list-item" not in str(item.attrs.get("class", "")):
+        return None
+    box = next(node for node in item.walk() if node.type == "html_inline")
+    return "checked=" in box.content
 
 
 def _item(item: SyntaxTreeNode, width: int, depth: int) -> Lines:
@@ -183,8 +234,16 @@ class _Inline:
             case "image":
                 self.add(f"▣ {node.content}", "italic")
                 self._address(str(node.attrs.get("src", "")))
-            case "text" | "text_special" | "html_inline":
-                self.add(node.content, "", node.meta.get(PLACES, ()))
+            case "text" | "text_special":
+                begin = 0 if self.text else len(node.content) - len(node.content.lstrip(" "))
+                self.add(node.content[begin:], "", node.meta.get(PLACES, ())[begin:])
+            case "math_inline" | "math_inline_double":
+                formula, before = _formula_content(node), len(self.text)
+                self.spans += [Span(it.start + before, it.end + before, it.style)
+                               for it in formula.spans]  # fmt: skip
+                self.text += formula.plain
+            case "html_inline":  # the box of a task, which is the mark of its item
+                pass
             case _:
                 self._nested(node)
 
@@ -285,4 +344,5 @@ _DRAW: Final[dict[str, Callable[[SyntaxTreeNode, int, int], Lines]]] = {
     "blockquote": _quote,
     "hr": _rule,
     "table": _table,
+    "math_block": _formula,
 }

@@ -7,6 +7,7 @@ Knows no widget.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,37 +16,39 @@ from typing import Final
 from markdown_it.tree import SyntaxTreeNode
 from textual.content import Content
 
-from q35chat.tui.markdown.layout import AT, PLACES, lay_out_tree
+from q35chat.tui.markdown.formula_rules import FORMULAS
+from q35chat.tui.markdown.layout import AT, CODE, PLACES, lay_out_tree
 from q35chat.tui.markdown.source import parser
 
-_CODE: Final = frozenset({"fence", "code_block"})
-
 _MARKED: Final = frozenset({"strong", "em", "s", "link"})
-
+_TEXTS: Final = FORMULAS | {"text", "text_special", "code_inline"}
+_TASK: Final = re.compile(r"[\s>]*([-*+]|\d+[.)])\s+\[[ xX]\]\s+")
 _BREAKS: Final = {" ": "\n"}
 
 Spot = tuple[int, int]
 """A line and a character in it."""
 
 
-def selected_source(source: str, width: int, start: Spot | None, end: Spot | None) -> str:
+def selected_source(
+    source: str, width: int, start: Spot | None, end: Spot | None, *, inside_code: bool = False
+) -> str:
     """The part of `source` that is selected from `start` to before `end` of the lines that it has
-    at this width; None is its beginning or its end."""
+    at this width; None is its beginning or its end. Of a formula it is the whole. `inside_code` is
+    as for `lay_out`."""
     if start is None and end is None:
         return source
     tree = _placed_tree(source)
-    lines = [_places(line) for line in lay_out_tree(tree, width)]
+    lines = [_places(line) for line in lay_out_tree(tree, width, inside_code=inside_code)]
     everything = _written(tree)
     found = list(_within(lines, start, end))
     if not found:
         return ""
-    begin, stop = min(found), max(found) + 1
+    begin, stop = _with_formulas(tree, min(found), max(found) + 1)
     code = _code_around(tree, begin, stop)
     if code is not None and start is not None and end is not None:
         return code.cut(begin, stop)
     if _takes_marks(lines, everything, start, end, (begin, stop)):
-        while begin and source[begin - 1] not in "\n)]" and begin - 1 not in everything:
-            begin -= 1
+        begin = _mark_before(source, begin, everything)
         while stop < len(source) and source[stop] != "\n" and stop not in everything:
             stop += 1
     begin, stop = 0 if start is None else begin, len(source) if end is None else stop
@@ -54,12 +57,31 @@ def selected_source(source: str, width: int, start: Spot | None, end: Spot | Non
     return f"{before}{part if end is None else part.strip(' ')}{behind}"
 
 
+def _mark_before(source: str, begin: int, everything: set[int]) -> int:
+    """Where the marks before a place begin, the box of a task among them."""
+    line = source.rfind("\n", 0, begin) + 1
+    if task := _TASK.fullmatch(source, line, begin):
+        return task.start(1)
+    while begin and source[begin - 1] not in "\n)]" and begin - 1 not in everything:
+        begin -= 1
+    return begin
+
+
+def _with_formulas(tree: SyntaxTreeNode, begin: int, stop: int) -> tuple[int, int]:
+    """A range with the whole of the formulas that it has a part of."""
+    for node in tree.walk(include_self=False):
+        places = node.meta.get(PLACES) if node.type in FORMULAS else None
+        if places and begin <= places[-1] and stop > places[0]:
+            begin, stop = min(begin, places[0]), max(stop, places[-1] + 1)
+    return begin, stop
+
+
 def _written(tree: SyntaxTreeNode) -> set[int]:
     """The places of all that is written and no mark."""
     found: set[int] = set()
     for node in tree.walk(include_self=False):
         places = node.meta.get(PLACES, ())
-        if node.type in _CODE:
+        if node.type in CODE:
             for line, start in zip(node.content.split("\n"), places, strict=False):
                 found.update(range(start, start + len(line)))
         else:
@@ -123,7 +145,7 @@ class _Code:
 def _code_around(tree: SyntaxTreeNode, begin: int, stop: int) -> _Code | None:
     """The code block that holds the whole of a range."""
     for node in tree.walk(include_self=False):
-        if node.type in _CODE and node.meta.get(PLACES):
+        if node.type in CODE and node.meta.get(PLACES):
             code = _Code(node.content.rstrip("\n").split("\n"), node.meta[PLACES])
             end = code.starts[-1] + len(code.lines[-1])
             if code.starts[0] <= begin and stop <= end:
@@ -219,9 +241,9 @@ class _Placer:
         if node.map is not None:
             self._at = max(self._at, self.starts[node.map[0]])
             self._end = self.starts[min(node.map[1], len(self.lines))]
-        if node.type in _CODE:
+        if node.type in CODE:
             self._place_code(node)
-        elif node.type in {"text", "text_special", "code_inline", "html_inline"}:
+        elif node.type in _TEXTS:
             self._place_text(node)
         else:
             for child in node.children:

@@ -26,8 +26,11 @@ _TYPES: Final = frozenset({"fence", "code_block"})
 def parser() -> MarkdownIt:
     """The parser of every Markdown text. HTML in a model's text is text."""
     from markdown_it import MarkdownIt  # noqa: PLC0415
+    from mdit_py_plugins.tasklists import tasklists_plugin  # noqa: PLC0415
 
-    return MarkdownIt("gfm-like", {"html": False})
+    from q35chat.tui.markdown.formula_rules import formula_rules  # noqa: PLC0415
+
+    return MarkdownIt("gfm-like", {"html": False}).use(tasklists_plugin).use(formula_rules)
 
 
 def block_tokens(source: str) -> list[Token]:

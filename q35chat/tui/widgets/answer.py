@@ -15,27 +15,32 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.selection import Selection
 
+from q35chat.tui.application import application
 from q35chat.tui.markdown.segments import pieces
+from q35chat.tui.markdown.source import code_blocks
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.containers import CachedHeight
 from q35chat.tui.widgets.selecting import Selectable
 
 _WIDTHS: Final = 2
+_FENCES: Final = ("```", "~~~")
 
 
 def warm_up() -> None:
     """Load what laying out needs, so that the first paint need not; for a worker thread."""
     from q35chat.tui.markdown.layout import lay_out  # noqa: PLC0415
 
-    lay_out("```python\nx = 1\n```", 40)
+    lay_out("```python\nx = 1\n```\n\n$\\alpha$", 40)
 
 
 class Piece(Selectable):
-    """A part of an answer in one widget; laid out once per text and width."""
+    """A part of an answer in one widget; laid out once per text and width. `inside_code`: it begins
+    with the rest of a code block that the piece before it begins."""
 
-    def __init__(self, source: str, *, goes_on: bool = False) -> None:
+    def __init__(self, source: str, *, goes_on: bool = False, inside_code: bool = False) -> None:
         super().__init__()
         self._source = source
+        self.inside_code = inside_code
         self._laid_out: dict[int, tuple[Content, int]] = {}
         self.set_class(goes_on, "-goes-on")
 
@@ -65,6 +70,12 @@ class Piece(Selectable):
         """The lines at the present width."""
         return self._at(self.content_size.width)[0]
 
+    def action_copy_code(self, number: int) -> None:
+        """Copy the code block with this number here, from 0: all of it, also of other pieces."""
+        answer = self.parent
+        if isinstance(answer, Answer):
+            application(self).copy(answer.code_of(self, number), "the code block")
+
     def text_lines(self) -> Sequence[str]:
         """The lines at the present width."""
         return self.render().plain.split("\n")
@@ -78,7 +89,7 @@ class Piece(Selectable):
             for offset in (selection.start, selection.end)
         )
         width, added = self.content_size.width, self._added()
-        source = selected_source(self._source, width, start, end)
+        source = selected_source(self._source, width, start, end, inside_code=self.inside_code)
         if start is None:
             source = source[added[0] :]
         if end is None:
@@ -97,7 +108,7 @@ class Piece(Selectable):
                 del self._laid_out[next(iter(self._laid_out))]
             from q35chat.tui.markdown.layout import lay_out  # noqa: PLC0415 - see `warm_up`
 
-            lines = lay_out(self._source, width)
+            lines = lay_out(self._source, width, inside_code=self.inside_code)
             self._laid_out[width] = (Content("\n").join(lines), len(lines))
         return self._laid_out[width]
 
@@ -109,7 +120,7 @@ class Answer(CachedHeight, Vertical):
         super().__init__()
         self._text = clean(text)
         parts = pieces(self._text) if self._text else []
-        self._pieces = [Piece(source, goes_on=goes_on) for source, goes_on in parts]
+        self._pieces = _following(None, parts)
         self.display = bool(self._pieces)
 
     def compose(self) -> ComposeResult:
@@ -137,6 +148,19 @@ class Answer(CachedHeight, Vertical):
             at += len(source) - before - after
         return before, after
 
+    def code_of(self, piece: Piece, number: int) -> str:
+        """The code block with this number in a piece, and what later pieces have of it."""
+        place = self._pieces.index(piece)
+        blocks = code_blocks(piece.source)
+        parts, last = [blocks[number].text], number == len(blocks) - 1
+        for later in self._pieces[place + 1 :]:
+            if not (last and later.inside_code):
+                break
+            blocks = code_blocks(later.source)
+            parts += [block.text for block in blocks[:1]]
+            last = len(blocks) <= 1
+        return "\n".join(parts)
+
     def write(self, fragment: str) -> None:
         """Add text at the end."""
         if not fragment:
@@ -148,8 +172,19 @@ class Answer(CachedHeight, Vertical):
         if before is not None:
             (source, goes_on), *parts = parts
             before.update(source, goes_on=goes_on)
-        fresh = [Piece(source, goes_on=goes_on) for source, goes_on in parts]
+        fresh = _following(before, parts)
         self._pieces += fresh
         if fresh:
             self.display = True
             self.mount_all(fresh)
+
+
+def _following(before: Piece | None, parts: Sequence[tuple[str, bool]]) -> list[Piece]:
+    """Pieces of these sources after the one `before` them, if there is one."""
+    fresh: list[Piece] = []
+    for source, goes_on in parts:
+        cut = before is not None and before.has_class("-goes-on")
+        inside = cut and source.lstrip(" ").startswith(_FENCES)
+        before = Piece(source, goes_on=goes_on, inside_code=inside)
+        fresh.append(before)
+    return fresh
