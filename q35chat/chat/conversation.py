@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from q35chat.chat.backend import ChatBackend
+from q35chat.chat.comparison import Comparison, Load
 from q35chat.chat.events import Event, Finished, Notice
 from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.recorder import AnswerRecorder
@@ -187,6 +188,21 @@ class Conversation:
         self._run.stop()
         if self._makes_prompt:
             self.backend.interrupt()
+
+    def compared(self, load: Load) -> Comparison:
+        """The last question, to be answered by the model that `load` gives, too. Raises UsageError
+        where there is none."""
+        path = self._prompt_path()
+        if path and path[-1].turn.role == "assistant":
+            path = path[:-1]
+        if not path:
+            raise UsageError("There is no question to compare answers of. Ask one first.")
+        settings = self.settings().with_summary(self.summary)
+        return Comparison(path, settings, self._turn_lock, load, self._keep_beside)
+
+    def _keep_beside(self, answer: TurnRecord) -> None:
+        self._journal.add(answer)
+        self._slots.count()
 
     def plan_drop(self, pairs: int) -> DropPlan:
         """What `drop_oldest` would do. Raises UsageError when there are not so many."""

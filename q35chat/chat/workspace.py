@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from q35chat.chat.backend import ChatBackend
+from q35chat.chat.comparison import Comparison
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal, untitled
@@ -39,7 +40,8 @@ _log = logging.getLogger(__name__)
 class Workspace:
     """Conversations in `store`, answered by the model and with the settings that `load` gives.
 
-    `load_bundle` loads another model in its place. `personas` gives the ways to go on in a chat,
+    `load_bundle` loads another model in its place; `load_beside` loads one beside it, for one
+    answer. `personas` gives the ways to go on in a chat,
     the first of them as chats begin without one; `models` lists what `load_bundle` could load, in a
     worker thread. `remote`: the model that `load` gives is a server's.
     `reads_ahead`: after an answer the model gets ready for a follow-up and its state is kept, in a
@@ -58,10 +60,12 @@ class Workspace:
         models: Callable[[], Sequence[ModelEntry]] = tuple,
         remote: bool = False,
         keep: Callable[[ChatSettings], ChatSettings] = lambda settings: settings,
+        load_beside: LoadBundle | None = None,
     ) -> None:
         self.store = store
         self._load = load
         self._load_bundle = load_bundle
+        self._load_beside = load_beside or load_bundle
         self._reads_ahead = reads_ahead
         self.personas = personas
         self.models = models
@@ -105,6 +109,25 @@ class Workspace:
         fresh = load()
         former, self._loaded, self._load = self._loaded, fresh, load
         self._free(former)
+
+    def compare(self, conversation: Conversation, folder: Path) -> Comparison:
+        """The last question of a conversation, to be answered by the model in `folder`, too.
+
+        Raises UsageError where there is no question, or no other model.
+        """
+        load_beside, own = self._load_beside, self._need_loaded()[1].sampling
+        if load_beside is None:
+            raise UsageError(
+                f"This chat has one model only. Start another one with {Option.MODEL_DIR}."
+            )
+
+        def load(settings: ChatSettings) -> tuple[ChatBackend, ChatSettings]:
+            backend, defaults = load_beside(folder)
+            if settings.sampling == own:
+                settings = replace(settings, sampling=defaults.sampling)
+            return backend, settings
+
+        return conversation.compared(load)
 
     def reopen(self, conversation: Conversation) -> Conversation:
         """The same conversation over the model as it is loaded now, stored or not.

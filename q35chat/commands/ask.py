@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -16,6 +16,7 @@ from q35chat.commands.console import Console, StatusLine
 from q35chat.commands.failures import INTERRUPTED
 from q35chat.commands.remote import check_endpoint
 from q35chat.errors import StoreError, UsageError
+from q35chat.processes import program
 
 if TYPE_CHECKING:
     from q35chat.chat.backend import ChatBackend
@@ -75,7 +76,7 @@ class AskOptions(opt.AnswererOptions):
             "with -, that text is the question."
         ),
     ] = None
-    images: opt.Images = None
+    images: opt.AskedImages = None
     files: opt.Files = None
     template: opt.Template = None
     system: opt.System = None
@@ -123,6 +124,23 @@ def ask(options: AskOptions) -> int:
 
 def ask_once(options: AskOptions, console: Console, load: Load | None = None) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
+    from q35chat.commands.prompt_input import STDIN, piped_pictures
+
+    pictures, stdin = options.images or [], sys.stdin.buffer if sys.stdin else None
+    asks = options.template is not None if options.prompt is None else options.prompt != "-"
+    if STDIN in pictures and not asks:
+        raise UsageError(
+            "-i - reads a picture from stdin; add the question, like "
+            f'{program()} ask -i - "What is it?"'
+        )
+    with piped_pictures(pictures, stdin) as images:
+        text = None if STDIN in pictures else stdin
+        return _ask_once(replace(options, images=images), text, console, load)
+
+
+def _ask_once(
+    options: AskOptions, stdin: BinaryIO | None, console: Console, load: Load | None
+) -> int:
     from q35chat.commands import model as models
     from q35chat.commands.answer_form import obeying, read_form
     from q35chat.commands.personas import check_persona
@@ -130,7 +148,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     from q35chat.commands.streaming import call_in_worker
     from q35chat.settings import load_settings
 
-    prompt = _checked_prompt(options, console)
+    prompt = _checked_prompt(options, stdin, console)
     form = read_form(options.schema, options.grammar)
     store, kept_in = _place(options, console)
     settings = load_settings()
@@ -166,9 +184,9 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
     return 1 if problem else 0
 
 
-def _checked_prompt(options: AskOptions, console: Console) -> str:
-    """The question with what is piped in, once all that is given was found good. Raises UsageError,
-    PictureError, FileError."""
+def _checked_prompt(options: AskOptions, stdin: BinaryIO | None, console: Console) -> str:
+    """The question with what is piped into `stdin`, once all that is given was found good. Raises
+    UsageError, PictureError, FileError."""
     from q35chat.commands.prompt_input import checked_argument, checked_text, read_prompt
     from q35chat.vision.loading import header, read_file
 
@@ -182,7 +200,6 @@ def _checked_prompt(options: AskOptions, console: Console) -> str:
 
     template = None if options.template is None else named_template(options.template)
     with StatusLine(console).showing("reading what is piped in"):
-        stdin = sys.stdin.buffer if sys.stdin else None
         prompt = read_prompt(options.prompt, stdin, optional=template is not None)
     if template is not None:
         prompt = checked_text(template.filled(prompt).encode(), "the prompt with its template")

@@ -219,6 +219,17 @@ def stored_workspace(
             return load(replace(here, npu=DEFAULT_NPU))
         return load(replace(here, threads=None))
 
+    def load_beside(folder: Path) -> tuple[ChatBackend, ChatSettings]:
+        from q35chat.commands.model import check_room_beside
+
+        if folder not in servers:
+            check_room_beside(folder)
+        sampling = own["sampling"]
+        try:
+            return load_bundle(folder)
+        finally:
+            own["sampling"] = sampling
+
     def load(asked: ChatOptions) -> tuple[ChatBackend, ChatSettings]:
         from q35chat.commands import model as models
 
@@ -254,6 +265,7 @@ def stored_workspace(
         store,
         lambda: load(options),
         load_bundle,
+        load_beside=load_beside,
         personas=personas,
         models=lambda: _models(settings),
         remote=options.endpoint is not None,

@@ -216,6 +216,21 @@ def _check_memory(bundle: Bundle) -> None:
         )
 
 
+def check_room_beside(folder: Path) -> None:
+    """Refuse a bundle whose weights have no room in memory beside the model that is loaded. Raises
+    BundleError, RuntimeFailure."""
+    import psutil
+
+    manifest = open_bundle(folder, check="names").manifest
+    needed, free = manifest.weight_bytes, psutil.virtual_memory().available
+    if manifest.target == "cpu" and needed > free:
+        raise RuntimeFailure(
+            f"the weights of {folder} take about {readable_size(needed)} of memory beside the "
+            f"model that answers, {readable_size(free)} are free: choose a smaller one, or let it "
+            "answer alone with /model"
+        )
+
+
 def _check_device(target: str, npu: NpuOptions, threads: int | None) -> None:
     """Refuse options that no runtime of a bundle for `target` reads. Raises UsageError."""
     on_cpu = target == "cpu"

@@ -148,6 +148,16 @@ Images = Annotated[
         help="A picture for the question; repeat for more.",
     ),
 ]
+AskedImages = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--image",
+        "-i",
+        parser=_picture,
+        metavar="<path>",
+        help="A picture for the question, - for one on stdin; repeat for more.",
+    ),
+]
 Files = Annotated[
     list[Path] | None,
     typer.Option(

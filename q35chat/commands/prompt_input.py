@@ -1,15 +1,22 @@
-"""The prompt of a command: its argument, what is piped in, or one after the other."""
+"""The prompt of a command: its argument, what is piped in, or one after the other; a picture may be
+piped in instead."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO
 
-from q35chat.errors import UsageError
+from q35chat.errors import PictureError, UsageError
 from q35chat.processes import program
 
 MAX_PROMPT_BYTES = 1_000_000
+STDIN = Path("-")
+"""What stands for a picture on stdin."""
 _GAP = "\n\n"
 
 
@@ -37,6 +44,34 @@ def read_prompt(argument: str | None, stdin: BinaryIO | None, *, optional: bool 
     if len(parts) > 1:
         checked_text(text.encode(), "the prompt with the text on stdin")
     return text
+
+
+@contextmanager
+def piped_pictures(paths: Sequence[Path], stdin: BinaryIO | None) -> Iterator[list[Path]]:
+    """The paths of pictures, the one that is `STDIN` as a file that is there meanwhile.
+
+    Raises UsageError where it is named twice and where nothing is piped in, PictureError for more
+    than a picture may have.
+    """
+    if STDIN not in paths:
+        yield list(paths)
+        return
+    if paths.count(STDIN) > 1:
+        raise UsageError("stdin holds one picture; give -i - only once")
+    if stdin is None or stdin.isatty():
+        raise UsageError("-i - reads a picture from stdin; pipe one into it, or give its path")
+    from q35chat.vision.loading import MAX_FILE_BYTES
+
+    data = stdin.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise PictureError(
+            f"the picture on stdin has more than the {MAX_FILE_BYTES >> 20} MB a picture may have; "
+            "save it smaller"
+        )
+    with tempfile.TemporaryDirectory(prefix="q35chat-") as folder:
+        file = Path(folder) / "stdin"
+        file.write_bytes(data)
+        yield [file if path == STDIN else path for path in paths]
 
 
 def is_piped(stdin: BinaryIO) -> bool:

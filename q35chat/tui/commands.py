@@ -40,11 +40,14 @@ LOOKING: Final = "Reading and copying"
 APPLICATION: Final = "Application"
 
 COMMANDS: Final[tuple[Command, ...]] = (
-    Command("stop", "Stop", "Stop the answer; what was written stays", CONVERSATION, "escape"),
+    Command("stop", "Stop", "Take back a message that waits, or "
+            "stop the answer; what was written stays", CONVERSATION, "escape"),
     Command("regenerate", "Regenerate", "Answer the last question again; the earlier answer "
             "stays as a version", CONVERSATION, "alt+r", "regenerate", when="idle"),
     Command("edit", "Edit and resend", "Change your last question; press again for earlier ones",
             CONVERSATION, "ctrl+e", "edit", when="idle"),
+    Command("edit_answer", "Edit the answer", "Change the last answer and go on from it; press "
+            "again for earlier ones", CONVERSATION, "alt+e", "editanswer", when="idle"),
     Command("proceed", "Continue the answer", "Go on with an answer that was stopped or cut",
             CONVERSATION, "ctrl+g", "continue", when="idle"),
     Command("branch_back", "Earlier version", "Show the version before this one",
@@ -64,6 +67,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "ctrl+t", "think", "off|on|N", when="chat"),
     Command("model", "Model", "Let another model answer from now on, in this chat",
             CONVERSATION, "", "model", "NAME", when="idle"),
+    Command("compare", "Compare two models", "Ask another model the last question, and see both "
+            "answers side by side; either is kept", CONVERSATION, "", "compare", "NAME",
+            when="idle"),
     Command("persona", "Persona", "Go on as a persona of the settings file says: system prompt, "
             "sampling, thinking", CONVERSATION, "", "persona", "NAME", when="chat"),
     Command("recall", "Earlier questions", "Search your questions of all chats; Enter puts one "
@@ -104,7 +110,7 @@ BY_ID: Final = {command.id: command for command in COMMANDS}
 BY_SLASH: Final = {command.slash: command for command in COMMANDS if command.slash}
 
 COMPOSER_KEYS: Final[tuple[tuple[str, str], ...]] = (
-    ("enter", "Send"),
+    ("enter", "Send; while an answer is being written, after it"),
     ("ctrl+j", "New line, like Alt+Enter; like Shift+Enter where the terminal can tell it"),
     ("up", "In an empty message: your earlier questions, of this chat first; Down goes back"),
     ("@", "Complete a path; pictures, texts and PDFs become attachments"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,40 @@ def test_pictures_keep_their_order(tmp_path: Path) -> None:
     (turn,) = backend.asked[0][0]
     assert [picture.name for picture in turn.attachments] == ["b.png", "a.png"]
     assert turn.text == "Hello"
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Have stdin hold `data`."""
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(data)))
+
+
+def test_a_picture_is_read_from_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    other = tmp_path / "b.png"
+    other.write_bytes(sample("PNG"))
+    piped(monkeypatch, sample("PNG"))
+    backend = EventBackend(turn_events("Hi"))
+    ask(backend, images=[Path("-"), other])
+    (turn,) = backend.asked[0][0]
+    assert [picture.name for picture in turn.attachments] == ["stdin", "b.png"]
+    assert turn.text == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "words"),
+    [
+        (b"", {"images": [Path("-")]}, "stdin is empty"),
+        (b"text", {"images": [Path("-")]}, "stdin is not a picture"),
+        (b"", {"images": [Path("-")] * 2}, "stdin holds one picture"),
+        (b"", {"images": [Path("-")], "prompt": None}, "add the question"),
+        (b"", {"images": [Path("-")], "prompt": "-"}, "add the question"),
+    ],
+)
+def test_what_cannot_be_a_picture_on_stdin_is_refused(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, options: dict[str, Any], words: str
+) -> None:
+    piped(monkeypatch, data)
+    with pytest.raises((UsageError, PictureError), match=words):
+        ask_once(hello(**options), recorded().console, _never)
 
 
 def _never(_: ModelChoice, __: int | None) -> LoadedModel:

@@ -16,6 +16,7 @@ from q35chat.chat.events import Finished
 from q35chat.chat.values import ChatSettings, SamplingSettings, Turn
 from q35chat.commands.model import (
     ModelChoice,
+    check_room_beside,
     choice_of,
     choose_model,
     graph_opener,
@@ -144,6 +145,17 @@ def test_weights_that_no_memory_holds_are_refused_with_both_numbers(
         graph_opener(Bundle(opened.path, huge), None)
     memory.total = 24 << 30
     graph_opener(Bundle(opened.path, huge), None)
+
+
+def test_weights_without_room_beside_those_that_answer_are_refused_with_both_numbers(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = SimpleNamespace(available=10)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    with pytest.raises(RuntimeFailure, match="beside the model that answers, 10 B are free"):
+        check_room_beside(bundle)
+    memory.available = 1 << 30
+    check_room_beside(bundle)
 
 
 def test_an_edit_reuses_what_the_budget_could_keep(bundle: Path) -> None:

@@ -331,6 +331,23 @@ async def models(chat: Chat, _: Gate) -> None:
     await chat.see("● out")
 
 
+def with_answers(_: Gate) -> ScriptedWorkspace:
+    workspace = with_models(_)
+    workspace.backend.replies[:] = [
+        Reply(CODE, wall_ms=WALL),
+        Reply("With `bisect`.", wall_ms=WALL),
+    ]
+    return workspace
+
+
+@scene(with_answers)
+async def two_answers(chat: Chat, _: Gate) -> None:
+    await chat.ask("Write a binary search.")
+    await chat.press(*"/compare qwen-4b", "enter")
+    await chat.see("With bisect.")
+    await chat.until(lambda: chat.text.count("first token") + chat.text.count("/step") >= 2)
+
+
 @scene()
 async def help_page(chat: Chat, _: Gate) -> None:
     await chat.press("f1")

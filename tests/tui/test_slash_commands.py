@@ -16,6 +16,7 @@ _LOADING = "The model is still loading"
 SAYS: dict[str, tuple[str, str]] = {
     "regenerate": (_LOADING, "version 2 of 2"),
     "edit": (_LOADING, "editing question 1 of 1"),
+    "editanswer": (_LOADING, "editing answer 1 of 1"),
     "continue": (_LOADING, "The last answer is complete"),
     "earlier": (_LOADING, "There is only one version"),
     "later": (_LOADING, "There is only one version"),
@@ -25,6 +26,7 @@ SAYS: dict[str, tuple[str, str]] = {
     "sessions": (_LOADING, "Search titles and texts"),
     "think": (_LOADING, "Thinking on"),
     "model": (_LOADING, "No models; none is there, F9 exports one"),
+    "compare": (_LOADING, "There is no other model; none is there"),
     "persona": (_LOADING, "none is there"),
     "recall": ("Search your questions", "Search your questions"),
     "editor": ("cannot be given to another program", "cannot be given to another program"),
@@ -57,7 +59,8 @@ async def say(chat: Chat, slash: str, words: str) -> None:
     else:
         await chat.pilot.pause()
         assert (chat.said, len(chat.app.screen_stack)) == ("", 2)
-    assert chat.written == ("hello" if "editing" in words else "")
+    written = {"edit": "hello", "editanswer": "A short answer."}
+    assert chat.written == (written[slash] if "editing" in words else "")
     assert chat.app.is_running
 
 

@@ -243,3 +243,57 @@ async def test_a_turn_that_failed_leaves_the_numbers_of_what_is_on_screen() -> N
         await chat.see("does not fit")
         await chat.idle()
         assert numbers(chat) == before
+
+
+async def rewrite(chat: Chat, text: str, presses: int = 1) -> None:
+    """Put `text` in the place of the last answer but `presses - 1`."""
+    await chat.press(*["alt+e"] * presses)
+    await chat.see("editing answer")
+    chat.screen.composer.editor.put("")
+    await chat.write(text)
+    await turn(chat, "enter")
+
+
+async def test_an_answer_that_was_changed_is_what_the_model_said(tmp_path: Path) -> None:
+    model = ScriptedBackend(Counted())
+    async with chatting(tmp_path, backend=model) as chat:
+        await ask(chat, "Count to 3")
+        await chat.write("for later")
+        await rewrite(chat, "1, 2, 3")
+        assert version(chat) == "version 2 of 2"
+        assert chat.written == "for later"
+        assert "1, 2, 3" in chat.flat
+        chat.screen.composer.editor.put("")
+        await ask(chat, "And back?")
+        said = [(turn.role, turn.text) for turn in model.prompts[-1]]
+        assert said == [("user", "Count to 3"), ("assistant", "1, 2, 3"), ("user", "And back?")]
+        await chat.press(LEFT)
+        assert chat.screen.session.steps[-1].turn.text == "no. 1"
+
+
+async def test_an_answer_that_was_changed_is_gone_on_with(tmp_path: Path) -> None:
+    model = ScriptedBackend(Counted())
+    async with chatting(tmp_path, backend=model) as chat:
+        await ask(chat, "Count to 3")
+        await rewrite(chat, "1, 2,")
+        await chat.press("ctrl+g")
+        await chat.until(lambda: len(model.prompts) == 2)
+        await chat.idle()
+        assert [turn.text for turn in model.prompts[-1]] == ["Count to 3", "1, 2,"]
+        assert chat.screen.session.steps[-1].turn.text.startswith("1, 2,")
+
+
+async def test_an_earlier_answer_is_changed_too_and_none_is_empty(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        await ask(chat, "one")
+        await ask(chat, "two")
+        await chat.press("alt+e", "alt+e")
+        await chat.see("editing answer 1 of 2")
+        chat.screen.composer.editor.put("")
+        await chat.press("enter")
+        await chat.hear("An answer needs a text")
+        await chat.write("/help")
+        await turn(chat, "enter")
+        assert [step.turn.text for step in chat.screen.session.steps] == ["one", "/help"]
+        await chat.press("alt+e", "escape")
+        await chat.until(lambda: "editing" not in chat.flat)

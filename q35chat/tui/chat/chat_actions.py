@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,9 +25,10 @@ from q35chat.tui.chat.view import obstacle, thinking_words
 from q35chat.tui.commands import BY_ID
 from q35chat.tui.markdown.source import CodeBlock, conversation_markdown, numbered_blocks
 from q35chat.tui.notices import LONG_S
-from q35chat.tui.text import count, one_line
+from q35chat.tui.text import cause, count, one_line
 from q35chat.tui.widgets.messages import Severity
 from q35chat.tui.widgets.transcript import Transcript
+from q35chat.tui.workers import attempt
 from q35chat.user_input import MOST, typed_number, typed_path, typed_picture
 
 if TYPE_CHECKING:
@@ -151,22 +153,78 @@ class ChatActions:
                 what = f"There is no model “{one_line(argument, 40)}”" if argument else "No models"
                 self.host.say(f"{what}; {known} is there, F9 exports one", "error")
             else:
-                self._choose_model(entries)
+                foot = "Enter lets it answer from now on · Esc closes"
+                self._choose("Model", entries, foot, "model", self.loader.switch)
 
         self.host.background("models", self.session.workspace.models, listed)
 
-    def _choose_model(self, entries: Mapping[str, ModelEntry]) -> None:
+    def _choose(
+        self,
+        title: str,
+        entries: Mapping[str, ModelEntry],
+        foot: str,
+        command_id: str,
+        use: Callable[[ModelEntry], None],
+    ) -> None:
         from q35chat.tui.screens.choice import ChoiceScreen, Item  # noqa: PLC0415
 
         def chosen(name: str | None) -> None:
-            if name is not None and self._can("model"):
-                self.loader.switch(entries[name])
+            if name is not None and self._can(command_id):
+                use(entries[name])
 
         model = self.session.model
         now = "" if model is None else model.name
         items = [Item(it.name, it.facts, it.model == now) for it in entries.values()]
-        dialog = ChoiceScreen("Model", items, "Enter lets it answer from now on · Esc closes")
-        self.application().push_screen(dialog, chosen)
+        self.application().push_screen(ChoiceScreen(title, items, foot), chosen)
+
+    async def do_compare(self, argument: str) -> None:
+        """Have another model answer the last question, the named one or one of a list."""
+        if not self.session.questions:
+            self.host.say("There is no question to compare answers of yet")
+            return
+
+        def listed(found: Sequence[ModelEntry]) -> None:
+            model = self.session.model
+            now = "" if model is None else model.name
+            entries = {entry.name: entry for entry in found if now not in {entry.name, entry.model}}
+            if argument in entries:
+                self._compare(entries[argument])
+            elif argument or not entries:
+                known = ", ".join(entries) or "none"
+                what = f"There is no other model “{one_line(argument, 40)}”"
+                what = what if argument else "There is no other model"
+                self.host.say(f"{what}; {known} is there, F9 exports one", "error")
+            else:
+                foot = "Enter asks it the last question · Esc closes"
+                self._choose("Compare with", entries, foot, "compare", self._compare)
+
+        self.host.background("models", self.session.workspace.models, listed)
+
+    def _compare(self, entry: ModelEntry) -> None:
+        from q35chat.tui.screens.compare import CompareScreen  # noqa: PLC0415
+
+        conversation = self.session.current
+        try:
+            comparison = self.session.workspace.compare(conversation, entry.folder)
+        except Q35Error as error:
+            self.host.say(str(error), "error")
+            return
+
+        async def kept(failed: Exception | None) -> None:
+            if failed is not None:
+                self.host.say(cause(failed), "error")
+                return
+            await self.transcript.turn_to(conversation.steps)
+            self.session.meter.idle(conversation)
+            self.draft.forecast_soon()
+            self.host.refresh()
+            self.host.say(f"The answer of {entry.name} is a version, and is read from now on")
+
+        def closed(right: bool | None) -> None:
+            if right:
+                self.host.background("keep", partial(attempt, comparison.keep), kept)
+
+        self.application().push_screen(CompareScreen(conversation, comparison, entry.name), closed)
 
     async def do_persona(self, argument: str) -> None:
         """Go on as a persona says, the named one or one of a list."""
@@ -383,6 +441,7 @@ class ChatActions:
         if not self.session.running:
             self._leave()
             return
+        self.draft.unqueue()
         self.draft.save_now()
 
         from q35chat.tui.screens.confirm import ConfirmScreen  # noqa: PLC0415

@@ -19,7 +19,7 @@ from textual.timer import Timer
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.service import Forecast, Step
 from q35chat.chat.text_files import TextFile, split_files, with_files
-from q35chat.chat.values import Attachment, Turn
+from q35chat.chat.values import Attachment, Role, Turn
 from q35chat.errors import Q35Error
 from q35chat.file_kinds import is_picture
 from q35chat.settings.templates import typed_template
@@ -153,7 +153,8 @@ class Pictures:
 
 
 class Draft:
-    """What the composer holds: a new message, or an earlier question as `editing` names it.
+    """What the composer holds: a new message, or an earlier question as `editing` names it; an
+    earlier answer where it `rewrites`.
 
     `forecast` is the newest there is. Between two runs a draft is kept with where its pictures lie.
     """
@@ -186,6 +187,8 @@ class Draft:
         self._forecast_for: Asked | None = None
         self.forecast: Forecast | None = None
         self.editing: str | None = None
+        self.rewrites = False
+        self._queued_text = ""
 
     # -- what it holds
 
@@ -213,7 +216,8 @@ class Draft:
 
     def changed(self) -> None:
         """The composer holds something else."""
-        if self.composer.empty:
+        written_on = self._session.running and self.composer.editor.text != self._queued_text
+        if self.composer.empty or written_on:
             self.unqueue()
         self.pictures.read()
         self._remember()
@@ -356,6 +360,11 @@ class Draft:
 
     # -- sending
 
+    def queue(self) -> None:
+        """Send it by itself once everything is there; behind an answer that is being written, only
+        as it is now."""
+        self._session.queued, self._queued_text = True, self.composer.editor.text
+
     def unqueue(self) -> None:
         """Send nothing by itself."""
         if self._session.queued:
@@ -395,23 +404,34 @@ class Draft:
             self._host.refresh()
         return "back"
 
-    # -- changing an earlier question
+    # -- changing an earlier turn
 
-    def edit_earlier(self) -> None:
-        """Change the last question; called again, the one before it."""
-        questions = _questions(self._session.steps)
-        if not questions:
-            self._host.say("There is no question to edit yet")
+    def edit_earlier(self, role: Role = "user") -> None:
+        """Change the last question, or answer; called again, the one before it."""
+        turns = [step for step in self._session.steps if step.turn.role == role]
+        if not turns:
+            what = "question" if role == "user" else "answer"
+            self._host.say(f"There is no {what} to edit yet")
             return
-        ids = [step.id for step in questions]
-        if self.editing in ids:
-            index = (ids.index(self.editing) - 1) % len(ids)
-        else:
-            index = len(ids) - 1
+        ids = [step.id for step in turns]
+        if self.editing is None:
             self._stash = self.composer.contents
-        self.composer.put(*_written(questions[index].turn))
-        self._show_edit(index, ids)
+        index = (ids.index(self.editing) - 1) % len(ids) if self.editing in ids else len(ids) - 1
+        self.composer.put(*_written(turns[index].turn))
+        self._show_edit(index, ids, role)
         self._host.refresh()
+
+    def take_answer(self) -> tuple[str, str] | None:
+        """The answer that is changed and its new text, and the draft is back; None, and why is
+        said, where it is none."""
+        assert self.editing is not None
+        answer, text = self.editing, self.composer.editor.full_text.strip()
+        if not text or self.composer.chips.chips:
+            wrong = "has a text, and no pictures or files" if text else "needs a text"
+            self._host.say(f"An answer {wrong}; Esc leaves it as it was", about="the answer")
+            return None
+        self.cancel_edit()
+        return answer, text
 
     def cancel_edit(self) -> bool:
         """Leave the edit and bring the draft back; whether there was one."""
@@ -423,12 +443,14 @@ class Draft:
         self._host.refresh()
         return True
 
-    def _show_edit(self, index: int | None, ids: Sequence[str] = ()) -> None:
+    def _show_edit(self, index: int | None, ids: Sequence[str] = (), role: Role = "user") -> None:
         self.editing = None if index is None else ids[index]
+        self.rewrites = index is not None and role == "assistant"
+        what = "answer" if self.rewrites else "question"
         self.composer.show_mode(
             ""
             if index is None
-            else f"✎ editing question {index + 1} of {len(ids)} · the old one stays as a version"
+            else f"✎ editing {what} {index + 1} of {len(ids)} · the old one stays as a version"
         )
 
     # -- what sending would take
@@ -456,7 +478,7 @@ class Draft:
         if conversation is None or self._session.running:
             return
         text, attachments = self.sendable
-        if self.is_command(text) or not (text or attachments):
+        if self.rewrites or self.is_command(text) or not (text or attachments):
             self.forecast = None
             self._session.meter.idle(conversation)
             (self._host.show if text else self._host.refresh)()  # a remark on a command stays
@@ -491,7 +513,9 @@ def _key_of(conversation: Conversation) -> str:
 
 
 def _written(turn: Turn) -> Contents:
-    """A question as it was before it was sent."""
+    """A question as it was before it was sent, or the text of an answer."""
+    if turn.role == "assistant":
+        return turn.text.strip(), ()
     files, text = split_files(turn.text)
     return text, (*turn.attachments, *files)
 

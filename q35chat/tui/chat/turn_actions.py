@@ -26,10 +26,11 @@ from q35chat.tui.chat.running_turn import SHORTEST_S, RunningTurn
 from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.view import missing
 from q35chat.tui.commands import parse_slash
-from q35chat.tui.text import one_line, slots
+from q35chat.tui.text import cause, one_line, slots
 from q35chat.tui.widgets.messages import Messages
 from q35chat.tui.widgets.panel import Panel
 from q35chat.tui.widgets.transcript import Transcript
+from q35chat.tui.workers import attempt
 from q35chat.user_input import typed_number
 
 if TYPE_CHECKING:
@@ -116,16 +117,21 @@ class TurnActions:
             await self.recovery.turn_failed(turn.error, question, summarising=following is not None)
         elif turn.finished is not None and turn.finished.reason == "capacity":
             await self.recovery.capacity_reached()
+        if self.panel.display:
+            self.draft.unqueue()
         session.warn(panel=self.panel.display)
         self.host.refresh()
         self.draft.forecast_soon()
+        await self.send_queued()
 
     # -- sending
 
     async def submit(self, text: str) -> None:
-        """Enter: run a command, attach pictures that are named, or send."""
+        """Enter: keep a changed answer, run a command, attach pictures that are named, or send."""
         text, editor = text.rstrip(), self.draft.composer.editor
-        if self.draft.is_command(text):
+        if self.draft.rewrites:
+            self._rewrite()
+        elif self.draft.is_command(text):
             if (parsed := parse_slash(text)) is not None:
                 editor.put("")
                 await self.host.run(parsed[0].id, parsed[1])
@@ -156,12 +162,10 @@ class TurnActions:
     async def send(self) -> None:
         """Send the draft, if there is any, once everything it needs is there."""
         session, conversation = self.session, self.session.available
-        if session.running:
-            self.host.remark("the answer is still being written · Esc stops it, your text stays")
-        elif self.draft.composer.empty:
+        if self.draft.composer.empty:
             self.draft.unqueue()
-        elif conversation is None or self.draft.composer.chips.reading:
-            session.queued = True
+        elif conversation is None or session.running or self.draft.composer.chips.reading:
+            self.draft.queue()
             self.host.remark(f"sends when {missing(session)} · Esc keeps it as a draft")
         elif self.draft.refusal is not None:
             session.queued = False
@@ -184,8 +188,11 @@ class TurnActions:
     # -- commands
 
     async def do_stop(self, _: str) -> None:
-        """Stop the turn; else take back the most recent thing that waits."""
-        if self.session.running:
+        """Take back a message that waits for the answer; else stop the turn; else take back the
+        most recent thing that waits."""
+        if self.session.running and self.session.queued:
+            self.draft.unqueue()
+        elif self.session.running:
             self.stop()
         elif self.panel.display:
             self.panel.dismiss()
@@ -215,7 +222,8 @@ class TurnActions:
         """Go on with the last answer."""
         conversation = self.session.current
         last = conversation.steps[-1] if conversation.steps else None
-        if last is None or last.turn.role != "assistant" or last.turn.finish == "stop":
+        made = last is not None and last.turn.role == "assistant"
+        if last is None or not made or (last.turn.finish == "stop" and last.turn.token_ids):
             self.host.say("The last answer is complete; there is nothing to continue")
             return
         await self._run(conversation.continue_answer, self.transcript.reopen_last)
@@ -225,6 +233,32 @@ class TurnActions:
         self.panel.dismiss()
         self.draft.unqueue()
         self.draft.edit_earlier()
+
+    async def do_edit_answer(self, _: str) -> None:
+        """Change an earlier answer."""
+        self.panel.dismiss()
+        self.draft.unqueue()
+        self.draft.edit_earlier("assistant")
+
+    def _rewrite(self) -> None:
+        """Keep a changed answer as a version, which the next turns go on from."""
+        conversation, taken = self.session.current, self.draft.take_answer()
+        if taken is None:
+            return
+
+        async def kept(failed: Exception | None) -> None:
+            if failed is not None:
+                self.host.say(cause(failed), "error")
+                return
+            await self.transcript.turn_to(conversation.steps)
+            self._changed(conversation)
+            self.host.say("The answer is changed, and the next turns go on from it")
+
+        def work() -> None:
+            for _ in conversation.edit(*taken):
+                pass
+
+        self.host.background("edit", partial(attempt, work), kept)
 
     async def do_branch_back(self, _: str) -> None:
         """Show the version of the chat before this one."""

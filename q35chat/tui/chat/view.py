@@ -67,6 +67,8 @@ def obstacle(session: Session, when: When = "idle") -> str:
 
 def missing(session: Session) -> str:
     """What a queued message waits for."""
+    if session.running:
+        return "the answer is complete"
     if session.available is not None:
         return "the picture is read"
     if session.opening:
@@ -109,11 +111,14 @@ def hints(
     panel on screen offers, None without one; `following`: the newest text is in sight."""
     if session.running:
         below = [] if following else [(key("follow"), "↓ new text below")]
-        return [(key("stop"), "stopping…" if session.state == "stopping" else "stop"), *below]
+        stop = "stopping…" if session.state == "stopping" else "stop"
+        return [(key("stop"), "keep as a draft" if session.queued else stop), *below]
     if ways is not None:
         first, last = key_label(PANEL_KEYS[0]), key_label(PANEL_KEYS[max(ways, 1) - 1])
         choose = [("–".join(dict.fromkeys((first, last))), "choose")] if ways else []
         return [*choose, (key("stop"), "close")]
+    if draft.rewrites:
+        return [("Enter", "keep"), (key("stop"), "cancel"), (key("edit_answer"), "earlier answer")]
     if draft.editing is not None:
         return [("Enter", "resend"), (key("stop"), "cancel"), (key("edit"), "earlier question")]
     if session.steps:
