@@ -184,7 +184,8 @@ def test_every_word_of_the_meters_and_under_an_answer_is_explained() -> None:
         prompt_tokens=9, reused_tokens=5, image_tokens=0, reasoning_tokens=0,
         completion_tokens=2, capacity_total=100, capacity_used=10, timings=timings,
     )  # fmt: skip
-    reading = Reading(Capacity(100, 10, 20), steps=(2.0,), p50=2.0, p95=2.0, predict=1.0, wall=2.0)
+    reading = Reading(Capacity(100, 10, 20), steps=(2.0,), p50=2.0, p95=2.0, predict=1.0, wall=2.0,
+                      details=True)  # fmt: skip
     over = Reading(Capacity(100, 90, 20))
     shown = [
         *usage_items(usage),

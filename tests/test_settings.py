@@ -41,8 +41,17 @@ def test_the_file_lies_in_the_configuration_folder(
         ),
         ("speculate = 'off'\n", Settings(speculate="off")),
         (
-            "theme = 'x'\npictures = 'sixel'\nnotify = false\n[shortcuts]\nnew = 'f9, ctrl+b'\n",
-            Settings(theme="x", pictures="sixel", notify=False, shortcuts={"new": "f9, ctrl+b"}),
+            (
+                "theme = 'x'\npictures = 'sixel'\nnotify = false\ndetails = true\n"
+                "[shortcuts]\nnew = 'f9, ctrl+b'\n"
+            ),
+            Settings(
+                theme="x",
+                pictures="sixel",
+                notify=False,
+                details=True,
+                shortcuts={"new": "f9, ctrl+b"},
+            ),
         ),
         (
             (

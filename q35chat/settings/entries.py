@@ -95,6 +95,9 @@ class Settings:
     """Whether the terminal tells of a long answer that is complete while the user looks
     elsewhere."""
 
+    details: bool = False
+    """Whether the meters also show what a step is made of."""
+
     sampling: Mapping[str, float] = field(default_factory=dict)
     """Sampling options of new chats, `[sampling]` in the file, in place of the checkpoint's."""
 

@@ -193,6 +193,10 @@ class ChatApp(App[None]):
         self.theme = theme
         self._keep(theme=theme)
 
+    def choose_details(self, details: bool) -> None:
+        """Have the meters show what a step is made of, or no longer."""
+        self._keep(details=details)
+
     def choose_pictures(self, preference: GraphicsPreference) -> None:
         """Draw pictures another way from now on."""
         from q35chat.tui.widgets.picture import Picture  # noqa: PLC0415

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 
+from q35chat.settings import Settings
 from q35chat.tui.commands import Keymap
 from q35chat.tui.images.graphics import PictureDisplay
 from q35chat.user_input import GraphicsPreference
@@ -27,6 +28,7 @@ class Application(Protocol):
     keymap: Keymap
     picture_display: PictureDisplay
     exporter: Exporter | None
+    settings: Settings
 
     def painted(self) -> None:
         """The first paint is on the terminal."""
@@ -57,6 +59,9 @@ class Application(Protocol):
 
     def choose_pictures(self, preference: GraphicsPreference) -> None:
         """Draw pictures another way from now on."""
+
+    def choose_details(self, details: bool) -> None:
+        """Have the meters show what a step is made of, or no longer."""
 
     def exit(self) -> None:
         """End."""

@@ -84,6 +84,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
             "screen, or fold it", LOOKING, "f12", "reasoning"),
     Command("meters", "Show or hide the meters", "All meters beside the chat, or only a line of "
             "them", LOOKING, "ctrl+s", "meters"),
+    Command("details", "Show or hide what a step is made of", "The meters also tell the time "
+            "inside the runtime and outside of it; stays as it is left", LOOKING, "alt+s",
+            "details"),
     Command("copy_answer", "Copy the answer", "Copy the last answer", LOOKING, "f3", "copy"),
     Command("copy_code", "Copy a code block", "Choose one of the code blocks; the newest answer's "
             "come first", LOOKING, "f4", "code", "N"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from q35chat.chat.values import Turn
-from q35chat.settings import Settings
+from q35chat.settings import Settings, load_settings
 from q35chat.tui.chat.meter import Capacity, Reading
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.widgets.meters import MeterLine, Meters, line
@@ -121,17 +123,16 @@ async def test_a_narrow_screen_shows_all_meters_when_asked(size: tuple[int, int]
     workspace = ScriptedWorkspace([Reply("a b c d e f", route="the chunk graph")])
     async with opened(workspace, size=size) as chat:
         await chat.ask("hello")
-        assert "wall" not in chat.flat
+        assert "STEP LATENCY" not in chat.flat
         await chat.press("ctrl+s")
         await chat.settled()
-        for words in ("p50 54 ms", "predict 50 ms", "wall 54 ms", "0.4 s to the first token",
-                      "Qwen3.5-0.8B", "cpu · int4 · AMD EPYC, 2 threads"):  # fmt: skip
+        for words in ("p50 54 ms", "0.4 s to the first token", "cpu · int4 · AMD EPYC, 2 threads"):
             assert words in chat.flat
         assert not chat.screen.query_one(MeterLine).display
         await chat.write("and now")
         assert "and now" in chat.flat
         await press_slash_behind(chat)
-        assert "wall" not in chat.flat
+        assert "STEP LATENCY" not in chat.flat
         assert chat.screen.query_one(MeterLine).display
 
 
@@ -197,5 +198,25 @@ def test_the_line_of_meters_has_the_percentiles_and_the_graph_what_is_left(
     assert "▃▃▃" in shown.plain
 
 
-def test_where_there_is_room_the_line_tells_the_share_of_the_runtime() -> None:
-    assert line(running(12), 116).plain.endswith("p50 54 p95 90 ms   92% runtime")
+def test_in_detail_the_line_tells_the_share_of_the_runtime_where_there_is_room() -> None:
+    assert line(running(12), 116).plain.endswith("p50 54 p95 90 ms")
+    detailed = replace(running(12), details=True)
+    assert line(detailed, 116).plain.endswith("p50 54 p95 90 ms   92% runtime")
+
+
+async def test_what_a_step_is_made_of_opens_with_a_key_and_stays_as_it_was_left() -> None:
+    workspace = ScriptedWorkspace([Reply("a b c d e f")])
+    async with opened(workspace) as chat:
+        await chat.ask("hello")
+        assert "predict" not in chat.text
+        assert chat.text.count("Qwen3.5-0.8B") == 2  # the title, and who answered
+        await chat.press("alt+s")
+        await chat.until(lambda: "predict 50 ms    wall 54 ms" in chat.text)
+        assert "92% runtime + 4.3 ms host" in chat.text
+    assert load_settings().details
+    async with opened(workspace, settings=load_settings()) as chat:
+        await chat.ask("hello")
+        await chat.until(lambda: "predict 50 ms" in chat.text)
+        await chat.press("alt+s")
+        await chat.until(lambda: "predict" not in chat.text)
+    assert not load_settings().details

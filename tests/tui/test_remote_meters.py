@@ -15,7 +15,7 @@ SERVER = ModelInfo(
 )  # fmt: skip
 READING = Reading(
     Capacity(4096, 1000, 24), SERVER, steps=(2.0, 4.0), p50=2.0, p95=4.0, wall=3.0,
-    tokens_per_s=333.0, made=3, running=True,
+    tokens_per_s=333.0, made=3, running=True, details=True,
 )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ SAYS: dict[str, tuple[str, str]] = {
     "setup": (_LOADING, ""),
     "reasoning": ("have no reasoning", "have no reasoning"),
     "meters": ("", ""),
+    "details": ("", ""),
     "settings": (_LOADING, "Temperature"),
     "help": ("Keys and commands", "Keys and commands"),
     "quit": ("", ""),

@@ -94,7 +94,8 @@ class Capacity:
 class Reading:
     """All that the meters show. Times in milliseconds; empty and zero mean not known yet.
 
-    `route` is how the prompt was read, where there was a choice.
+    `route` is how the prompt was read, where there was a choice; `details` is whether what a step
+    is made of is to be shown.
     """
 
     capacity: Capacity = Capacity()
@@ -111,6 +112,7 @@ class Reading:
     progress: WaitProgress | None = None
     route: str = ""
     running: bool = False
+    details: bool = False
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ Owns the widgets; what follows what the user did is decided in `tui.chat`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -213,7 +213,8 @@ class ChatScreen(Screen[None]):
         bar, foot = self.query_one(TitleBar), self.query_one(Hints)
         bar.title = conversation.title if conversation is not None else ""
         bar.state = model_state(session)
-        reading = session.meter.reading()
+        details = application(self).settings.details
+        reading = replace(session.meter.reading(), details=details)
         application(self).name_window(window_title(session, reading))
         self.query_one(MeterLine).reading = reading
         self.query_one(Meters).reading = reading
@@ -255,6 +256,11 @@ class ChatScreen(Screen[None]):
         each keep their way."""
         self.toggle_class("-panel-too" if self.has_class("-narrow") else "-line-only")
         self.call_after_refresh(self._show)
+
+    async def do_details(self, _: str) -> None:
+        """What a step is made of, on the meters, or no longer; for this and later runs."""
+        application(self).choose_details(not application(self).settings.details)
+        self._show()
 
     @on(Composer.Changed)
     def _changed(self) -> None:

@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from q35chat.text import pluralise
 from q35chat.tui.chat.meter import SHOWN_STEPS, Capacity, Level, Reading, WaitProgress
-from q35chat.tui.text import count, millis, model_facts, one_line, packed, rate, seconds
+from q35chat.tui.text import count, millis, model_facts, packed, rate, seconds
 
 USED: Final = "█"
 TURN: Final = "▒"
@@ -169,21 +169,20 @@ def step_head(reading: Reading) -> Content:
 
 
 def step_legend(reading: Reading) -> Content:
-    """p50 and p95, and how much of a step the runtime takes, where that is known."""
+    """p50 and p95; in detail how much of a step the runtime takes, where that is known."""
     if not reading.steps:
         return Content.styled("no tokens yet" if _remote(reading) else "no steps yet", _DIM)
+    shares = _pair("p50", millis(reading.p50), "p95", millis(reading.p95))
+    if not reading.details:
+        return shares
     if _remote(reading):
-        return Content("\n").join(
-            [
-                _pair("p50", millis(reading.p50), "p95", millis(reading.p95)),
-                Content.styled(f"mean {millis(reading.wall)}, as they arrive", _DIM),
-            ]
-        )
+        mean = Content.styled(f"mean {millis(reading.wall)}, as they arrive", _DIM)
+        return Content("\n").join([shares, mean])
     inside = reading.predict / reading.wall if reading.wall else 0.0
     host = max(0.0, reading.wall - reading.predict)
     return Content("\n").join(
         [
-            _pair("p50", millis(reading.p50), "p95", millis(reading.p95)),
+            shares,
             _pair("predict", millis(reading.predict), "wall", millis(reading.wall)),
             Content.styled(f"{inside:.0%} runtime + {millis(host)} host", _DIM),
         ]
@@ -239,16 +238,12 @@ def progress_bar(progress: WaitProgress, width: int) -> Content:
 
 
 def model_rows(reading: Reading) -> Content:
-    """Model, target, precision and device."""
+    """Target, precision and device; the title has the name."""
     model = reading.model
     if model is None:
         return Content.styled("not loaded yet", _DIM)
-    return Content("\n").join(
-        [
-            Content.styled(one_line(model.name, _WIDTH), "bold"),
-            *(Content.styled(line, _DIM) for line in packed(model_facts(model), _WIDTH, " · ")),
-        ]
-    )
+    lines = packed(model_facts(model), _WIDTH, " · ")
+    return Content("\n").join([Content.styled(line, _DIM) for line in lines])
 
 
 def _pair(name: str, value: str, other_name: str, other: str) -> Content:
@@ -347,7 +342,7 @@ def _running(head: Content, reading: Reading, width: int) -> Content:
     room = width - _fit(numbers, tail, width, first=_GAP).cell_length - len(_GAP)
     if room >= _NARROWEST_GRAPH:
         tail.insert(0, spark(reading, min(room, _WIDEST_GRAPH)))
-    if reading.wall and not _remote(reading):
+    if reading.details and reading.wall and not _remote(reading):
         share = f"{reading.predict / reading.wall:.0%} runtime"
         tail.append(Content.styled(share, _DIM))
     return _fit(numbers, tail, width, first=_GAP)
