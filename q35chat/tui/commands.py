@@ -47,7 +47,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("edit", "Edit and resend", "Change your last question; press again for earlier ones",
             CONVERSATION, "ctrl+e", "edit", when="idle"),
     Command("edit_answer", "Edit the answer", "Change the last answer and go on from it; press "
-            "again for earlier ones", CONVERSATION, "alt+e", "editanswer", when="idle"),
+            "again for earlier ones", CONVERSATION, "alt+a", "editanswer", when="idle"),
     Command("proceed", "Continue the answer", "Go on with an answer that was stopped or cut",
             CONVERSATION, "ctrl+g", "continue", when="idle"),
     Command("branch_back", "Earlier version", "Show the version before this one",

@@ -247,7 +247,7 @@ async def test_a_turn_that_failed_leaves_the_numbers_of_what_is_on_screen() -> N
 
 async def rewrite(chat: Chat, text: str, presses: int = 1) -> None:
     """Put `text` in the place of the last answer but `presses - 1`."""
-    await chat.press(*["alt+e"] * presses)
+    await chat.press(*["alt+a"] * presses)
     await chat.see("editing answer")
     chat.screen.composer.editor.put("")
     await chat.write(text)
@@ -287,7 +287,7 @@ async def test_an_earlier_answer_is_changed_too_and_none_is_empty(tmp_path: Path
     async with chatting(tmp_path) as chat:
         await ask(chat, "one")
         await ask(chat, "two")
-        await chat.press("alt+e", "alt+e")
+        await chat.press("alt+a", "alt+a")
         await chat.see("editing answer 1 of 2")
         chat.screen.composer.editor.put("")
         await chat.press("enter")
@@ -295,5 +295,5 @@ async def test_an_earlier_answer_is_changed_too_and_none_is_empty(tmp_path: Path
         await chat.write("/help")
         await turn(chat, "enter")
         assert [step.turn.text for step in chat.screen.session.steps] == ["one", "/help"]
-        await chat.press("alt+e", "escape")
+        await chat.press("alt+a", "escape")
         await chat.until(lambda: "editing" not in chat.flat)
