@@ -12,6 +12,7 @@ import json
 import re
 import socket
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +25,6 @@ from tests.support.exported import export_bundle
 from tests.vision.files import sample
 
 SUFFIX: Final = ".http"
-_SOON_S: Final = 1.0
-"""A request that is not answered by then waits for more of it: the client goes away."""
 _PATIENCE_S: Final = 60.0
 _STATUS: Final = re.compile(rb"HTTP/1\.1 (\d{3})[ \r]")
 _GOOD: Final = frozenset({200, 503})
@@ -33,12 +32,14 @@ _QUESTION: Final = "chat.http"
 
 
 class Served:
-    """A server that is asked with raw requests."""
+    """A server that is asked with raw requests. One that is not answered in a time that is long for
+    a good one waits for more of it: the client goes away."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._place = ("", 0)
         self._before = b""
+        self._soon_s = 1.0
 
     def make(self, folder: Path) -> None:
         """Write good requests into `folder`, and start the server."""
@@ -55,12 +56,14 @@ class Served:
         )
         host, _, port = address(self._process).removeprefix("http://").partition(":")
         self._place = host, int(port)
+        start = time.monotonic()
         self._before = self._body((folder / _QUESTION).read_bytes())
+        self._soon_s += 2 * (time.monotonic() - start)
 
     def read(self, folder: Path) -> None:
         """Send every request in `folder`. Raises AssertionError for an answer that is none."""
         for file in sorted(folder.glob(f"*{SUFFIX}")):
-            answer, left = self.ask(file.read_bytes())
+            answer, left = self.ask(file.read_bytes(), self._soon_s)
             found = _STATUS.match(answer)
             if not found:
                 assert left, f"closed with {answer[:80]!r}"
@@ -83,15 +86,16 @@ class Served:
         _, said = process.communicate(timeout=_PATIENCE_S)
         return found + [f"the server said {line!a}" for line in said.decode().splitlines()]
 
-    def ask(self, data: bytes) -> tuple[bytes, bool]:
-        """What is answered to `data`, and whether the client had to go away first."""
+    def ask(self, data: bytes, soon_s: float) -> tuple[bytes, bool]:
+        """What is answered to `data`, and whether the client went away when nothing had come for
+        `soon_s`."""
         answer, left = b"", False
         with (
             socket.create_connection(self._place, _PATIENCE_S) as client,
             suppress(BrokenPipeError, ConnectionResetError),  # refused before all was sent
         ):
             client.sendall(data)
-            client.settimeout(_SOON_S)
+            client.settimeout(soon_s)
             while True:
                 try:
                     part = client.recv(1 << 16)
@@ -109,7 +113,7 @@ class Served:
 
     def _body(self, request: bytes) -> bytes:
         """What is answered, without what tells of the time."""
-        document = json.loads(self.ask(request)[0].partition(b"\r\n\r\n")[2])
+        document = json.loads(self.ask(request, _PATIENCE_S)[0].partition(b"\r\n\r\n")[2])
         return json.dumps(document["choices"]).encode()
 
 
