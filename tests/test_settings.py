@@ -139,6 +139,13 @@ def written(path: Path) -> str:
     return path.read_bytes().decode()
 
 
+def test_a_file_that_is_no_settings_by_its_size_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "settings.toml").open("wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(UsageError, match=r"has 3\.0 GiB, settings at most 1\.0 MiB"):
+        load_settings(tmp_path / "settings.toml")
+
+
 def test_a_change_leaves_what_the_user_wrote_around_it_also_comments(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     text = (

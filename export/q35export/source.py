@@ -180,7 +180,8 @@ def folder_fingerprint(folder: Path) -> str:
             if path.suffix == ".safetensors":
                 facts += [path.stat().st_mtime_ns, _digest_of_header(path)]
             else:
-                facts.append(hashlib.sha256(path.read_bytes()).hexdigest())
+                with path.open("rb") as file:
+                    facts.append(hashlib.file_digest(file, "sha256").hexdigest())
             digest.update(json.dumps(facts).encode())
     return digest.hexdigest()
 

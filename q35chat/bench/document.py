@@ -12,6 +12,7 @@ from typing import Any
 
 from q35chat.bench.results import Result
 from q35chat.errors import Remedy, UsageError
+from q35chat.json_reader import parse_json, read_bytes
 
 SCHEMA = 2
 
@@ -97,12 +98,14 @@ def read_document(path: Path) -> dict[str, Any]:
     """A result that a measurement wrote. Raises UsageError."""
     no_result = UsageError(f"{path} is no result of a measurement:", Remedy.NAME_A_RESULT)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        schema, subject, numbers = content["schema"], content["subject"], content["summary"]
-    except OSError as error:
-        what = f"cannot read {path}: {error.strerror}"
+        data = read_bytes(path)
+    except ValueError as error:
+        what = f"cannot read {path}: {error}"
         raise UsageError(what, Remedy.NAME_A_RESULT) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    try:
+        content = parse_json(data)
+        schema, subject, numbers = content["schema"], content["subject"], content["summary"]
+    except (ValueError, KeyError, TypeError) as error:
         raise no_result from error
     if schema != SCHEMA:
         raise UsageError(

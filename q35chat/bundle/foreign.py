@@ -16,7 +16,7 @@ from typing import Final
 
 from q35chat.bundle.bundle import Bundle, Depth, FileEntry, Manifest, ModelFacts, Source, is_bundle
 from q35chat.errors import BundleError, Remedy
-from q35chat.json_reader import MOST_COUNT, Fields, read_json
+from q35chat.json_reader import MOST_COUNT, Fields, read_bytes, read_json
 
 _KINDS = ("vision", "prefill", "decode")
 _NEEDED_KINDS = ("prefill", "decode")
@@ -86,7 +86,10 @@ def _processor(path: Path) -> Path:
 
 
 def _manifest(path: Path, graphs: Mapping[str, str], processor: Path) -> Manifest:
-    tokenizer = (processor / "tokenizer.json").read_bytes()
+    try:
+        tokenizer = read_bytes(processor / "tokenizer.json")
+    except ValueError as error:
+        raise BundleError(f"{processor / 'tokenizer.json'} cannot be read: {error}") from error
     digest = hashlib.sha256(tokenizer).hexdigest()
     return Manifest(
         exporter="other",

@@ -17,6 +17,7 @@ import platformdirs
 from q35chat.bundle.bundle import MANIFEST_NAME, is_bundle
 from q35chat.bundle.manifest import Manifest
 from q35chat.errors import BundleError, OutputError, UsageError
+from q35chat.json_reader import read_bytes
 from q35chat.processes import DEFAULT_OUT
 from q35chat.text import safe_line
 
@@ -44,8 +45,8 @@ def installed() -> list[Installed]:
     """All of them, by name, `out` first; a folder whose manifest cannot be read is left out."""
     found: list[Installed] = []
     for name, path in _places():
-        with suppress(BundleError, OSError):
-            manifest = Manifest.from_json((path / MANIFEST_NAME).read_bytes(), str(path))
+        with suppress(BundleError, ValueError):
+            manifest = Manifest.from_json(read_bytes(path / MANIFEST_NAME), str(path))
             size = sum(entry.size for entry in manifest.files.values())
             found.append(
                 Installed(

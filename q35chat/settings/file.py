@@ -14,13 +14,14 @@ from q35chat.errors import UsageError
 from q35chat.files import locked, replace_file
 from q35chat.settings.entries import Settings
 from q35chat.settings.reader import Reader
-from q35chat.text import safe_line
+from q35chat.text import readable_size, safe_line
 
 if TYPE_CHECKING:
     from tomlkit.items import Item
 
 FILE_NAME: Final = "settings.toml"
 PRIVATE: Final = 0o600
+_MOST_BYTES: Final = 1 << 20
 
 
 def settings_path() -> Path:
@@ -73,8 +74,14 @@ def text_of(path: Path) -> str | None:
     """What stands in the file, its line ends as they are; None where there is none. Raises
     UsageError."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for without end
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for without end
             raise UsageError(f"{safe_line(str(path))} is no file; make it one or delete it")
+        if status.st_size > _MOST_BYTES:
+            raise UsageError(
+                f"{safe_line(str(path))} has {readable_size(status.st_size)}, settings at most "
+                f"{readable_size(_MOST_BYTES)}; fix or delete it"
+            )
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,12 @@ def test_a_result_of_another_version_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="has schema 1, this q35chat reads 2: measure again"):
         read_document(path)
+
+
+def test_a_pipe_is_no_result_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(UsageError, match=r"cannot read .*pipe\.json: it is a folder, a pipe"):
+        read_document(tmp_path / "pipe.json")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

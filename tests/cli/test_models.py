@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,16 @@ def test_models_are_listed_by_name_with_what_is_known_of_them(
     assert [(row["name"], row["used"]) for row in json.loads(listed)] == [
         ("out", True), ("small", False),
     ]  # fmt: skip
+
+
+def test_a_manifest_that_is_a_pipe_or_endless_keeps_no_list_waiting() -> None:
+    bundle(models_folder() / "small")
+    for name in ("pipe", "endless"):
+        (models_folder() / name).mkdir()
+    os.mkfifo(models_folder() / "pipe" / MANIFEST_NAME)
+    with (models_folder() / "endless" / MANIFEST_NAME).open("wb") as file:
+        file.truncate(3 << 30)
+    assert [it.name for it in installed()] == ["small"]
 
 
 def test_a_model_is_used_by_its_name_where_no_folder_has_it() -> None:

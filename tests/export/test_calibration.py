@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -339,6 +340,12 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_made(
     with pytest.raises(UsageError, match="calibration text"):
         export(request, Recorder())
     assert not request.out.exists()
+
+
+def test_a_pipe_is_no_calibration_text_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "text")
+    with pytest.raises(UsageError, match="cannot read the calibration text"):
+        text_digest(tmp_path / "text")
 
 
 def test_what_is_kept_is_told_from_pieces_of_a_head_as_from_the_whole() -> None:

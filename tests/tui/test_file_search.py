@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
+from contextlib import suppress
 from pathlib import Path
 
-from q35chat.tui.chat.file_search import FileSearch, best
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from q35chat.tui.chat.file_search import FileSearch, best, searched_once
 from tests.tui.support import Chat
 
 
@@ -45,6 +53,45 @@ def test_what_is_ignored_hidden_or_binary_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "sub" / ".gitignore").write_text("secret*\n", "utf-8")
     (tmp_path / "kept.bin").write_bytes(b"\0\1")
     assert found(tmp_path, "e") == ["kept.py", "sub/kept_too.py"]
+
+
+@pytest.mark.parametrize(
+    "slow", ["*a" * 90 + "*b", "**/a/" * 9 + "b", "*a*" * 400, "?*" * 40 + "b"]
+)
+def test_no_line_of_a_gitignore_is_compared_for_long(tmp_path: Path, slow: str) -> None:
+    tree(tmp_path, "a" * 200, "a/" * 60 + "c", "gone/kept.py", "kept.py")
+    (tmp_path / ".gitignore").write_text(f"{slow}\ngone/\n", "utf-8")
+    assert found(tmp_path, "kept") == ["kept.py"]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "b", "*", "?", ".", "/", "**/", "[ab]", "[!a]", r"\*"]), min_size=1
+    ),
+    st.lists(st.text("ab./*", min_size=1, max_size=9), min_size=1),
+)
+def test_a_line_of_a_gitignore_ignores_what_it_did_before_it_was_made_quick(
+    parts: list[str], paths: list[str]
+) -> None:
+    with suppress(ValueError):
+        regex = GitIgnoreSpecPattern("".join(parts)).regex
+        assume(regex)
+        assert regex is not None
+        quick = re.compile(searched_once(regex.pattern))
+        for path in paths:
+            assert bool(regex.match(path)) == bool(quick.match(path)), (regex.pattern, path)
+
+
+def test_what_is_no_gitignore_ignores_nothing_and_a_wrong_line_only_itself(tmp_path: Path) -> None:
+    tree(tmp_path, "kept.py", "gone.py", "sub/kept_too.py")
+    os.mkfifo(tmp_path / "sub" / ".gitignore")
+    (tmp_path / ".gitignore").write_text("[b-a]\n\\\n!\ngone.py\n", "utf-8")
+    assert found(tmp_path, "py") == ["kept.py", "sub/kept_too.py"]
+
+
+def test_letters_are_looked_for_once_however_often_they_stand_in_a_path() -> None:
+    path = "".join(f"{letter * 200}/" for letter in "readm")
+    assert best((path, f"{path}e"), "readme") == [f"{path}e"]
 
 
 def test_the_tree_is_walked_again_when_that_was_long_ago(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.errors import UsageError
+from q35chat.json_reader import read_bytes
 from q35export.calibration.calibrate import Texts, Window
 from q35export.config import TextConfig
 from q35export.request import ExportRequest
@@ -38,8 +39,8 @@ def text_digest(path: Path | None) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_bytes(path).decode()
+    except ValueError as error:
         raise UsageError(f"cannot read the calibration text {path}: {error}") from error
 
 

@@ -10,16 +10,29 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from q35chat.file_kinds import attachable
+from q35chat.json_reader import read_bytes
 from q35chat.tui.chat.completion import Choice
 
 _MOST_FILES: Final = 200_000
 _OLD_S: Final = 60.0
 _MOST_LOOKED_AT: Final = 60
+_DEEPEST: Final = 64
+"""Folders within folders that are walked."""
+_MOST_RULES: Final = 1_000
+_LONGEST_RULE: Final = 1_000
+_MOST_DEEP: Final = 3
+"""`**` of a rule: with each of them it is compared in as many more ways as a path has folders."""
+_SEARCHED: Final = re.compile(
+    r"(?:\[\^/\]\*)+"  # one `*` or more,
+    r"((?:\\.|\[\^/\]|\[\^?\]?(?:\\[^/]|[^\]\\/])*\]|[^\\\[()/*+?|{}^$])+?)"  # single letters,
+    r"(?=\[\^/\]\*)"  # and the next `*`
+)
 
 Ignored = Callable[[str, bool], bool]
 
@@ -65,8 +78,11 @@ class FileSearch:
 def best(names: tuple[str, ...], word: str) -> list[str]:
     """Those that have the letters of `word` in their order, the likeliest first: names that begin
     with it, then those that hold it, then paths."""
-    letters = re.compile(".*?".join(map(re.escape, word)), re.IGNORECASE | re.DOTALL)
     lower = word.lower()
+
+    def fits(path: str) -> bool:
+        rest = iter(path.lower())
+        return all(letter in rest for letter in lower)
 
     def rank(path: str) -> tuple[int, int, str]:
         flat = path.lower()
@@ -74,7 +90,7 @@ def best(names: tuple[str, ...], word: str) -> list[str]:
         held = (name.startswith(lower), lower in name, lower in flat, True).index(True)
         return held, len(path), path
 
-    return sorted((name for name in names if letters.search(name)), key=rank)
+    return sorted(filter(fits, names), key=rank)
 
 
 def _below(folder: Path) -> Iterator[str]:
@@ -94,24 +110,43 @@ def _below(folder: Path) -> Iterator[str]:
             is_folder = entry.is_dir(follow_symlinks=False)
             if entry.name.startswith(".") or any(rule(name, is_folder) for rule in rules):
                 continue
-            if is_folder:
+            if is_folder and name.count("/") < _DEEPEST:
                 waiting.append((f"{name}/", rules))
+            elif is_folder:
+                continue
             else:
                 yield name
 
 
 def _rules(folder: Path, inside: str) -> Ignored:
-    """What the `.gitignore` of a folder ignores, of what lies below it."""
+    """What the `.gitignore` of a folder ignores, of what lies below it. It may come from anywhere:
+    a line that makes no sense, or would be compared for long, is passed over."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415 - only where somebody completes a path
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415
 
     try:
-        lines = (folder / inside / ".gitignore").read_text("utf-8", "replace").splitlines()
-        spec = GitIgnoreSpec.from_lines(lines)
-    except (OSError, ValueError):
-        return lambda _name, _is_folder: False
+        text = read_bytes(folder / inside / ".gitignore").decode("utf-8", "replace")
+    except ValueError:
+        text = ""
+    found = list[GitIgnoreSpecPattern]()
+    for line in text.splitlines()[:_MOST_RULES]:
+        if len(line) > _LONGEST_RULE or line.count("**") > _MOST_DEEP:
+            continue
+        with suppress(ValueError, re.error):
+            rule = GitIgnoreSpecPattern(line)
+            if rule.regex is not None:
+                quick = re.compile(searched_once(rule.regex.pattern))
+                found.append(GitIgnoreSpecPattern(quick, rule.include))
+    spec = GitIgnoreSpec(found, backend="simple")
 
     def ignored(name: str, is_folder: bool) -> bool:
         below = name.removeprefix(inside)
         return bool(spec.match_file(f"{below}/" if is_folder else below))
 
     return ignored
+
+
+def searched_once(regex: str) -> str:
+    """The regular expression of a `.gitignore`'s line, which finds the same, but looks for what
+    stands between two `*` of a name once: where it is found first, the rest has the most room."""
+    return _SEARCHED.sub(r"(?>[^/]*?\1)", regex)
