@@ -43,6 +43,7 @@ class Option(Enum):
     PYTHON = "the Python of CANN"
     SOURCE = "the hub"
     STATELESS_PREFILL = "the stateless prefill"
+    STEP_TOKENS = "the tokens of a step"
     STREAM = "deleting the checkpoint on the way"
     TARGET = "target"
     TOKENS = "tokens"

@@ -43,6 +43,7 @@ _OPTIONS_OF = {
         "fused_prefill": Option.NO_FUSED_PREFILL,
         "fused_decode": Option.NO_FUSED_DECODE,
         "stateless_prefill": Option.STATELESS_PREFILL,
+        "step_tokens": Option.STEP_TOKENS,
     },
 }
 GRAPH_FILE = "model.onnx"
@@ -122,6 +123,9 @@ def _ascend_options(options: AscendOptions, component: str) -> dict[str, str | i
         "max_seq_len": options.capacity,
         "cache": "fixed" if options.fixed_cache else "growing",
     }
+    rows = options.step_tokens if component == "decode" else options.prefill_rows
+    if rows > 1:
+        shaped["step_tokens"] = rows
     if component == "decode":
         return shaped
     return {

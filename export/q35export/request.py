@@ -48,7 +48,7 @@ class ExportRequest:
     None: our own), `bits` (what a weight of the decoder takes on average, its scale included,
     where some take more than others; None: as the precision has it) and `stream` (delete the
     checkpoint's weight files once they are consumed); for "ascend-310p" the options
-    from `dtype` to `stateless_prefill`, as its `AscendOptions` describe them. No option: `pictures`
+    from `dtype` to `step_tokens`, as its `AscendOptions` describe them. No option: `pictures`
     is False where the model sees none.
     """
 
@@ -68,6 +68,7 @@ class ExportRequest:
     fused_prefill: bool = True
     fused_decode: bool = True
     stateless_prefill: bool = False
+    step_tokens: int = 1
     mtp: bool = False
     block_size: int | None = None
     calibrate: bool = True

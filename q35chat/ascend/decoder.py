@@ -1,5 +1,6 @@
 """The decoder of two graphs, a prefill in gears and a decode step, over the same states; or of a
-prefill alone, whose gear of one token is the step.
+prefill alone, whose gear of one token is the step. Where the graph of a step has gears of several
+tokens, guessed ones are tried in it.
 
 Owns the order of things, the measured times, and which graph reads which part of a prompt: a
 prefill without states has to read the whole sequence again, or the new tokens go through decode,
@@ -9,7 +10,7 @@ whichever is cheaper. Knows no runtime, no tokenizer and no sampling.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,15 +28,18 @@ from q35chat.ascend.gears import (
 )
 from q35chat.ascend.growing_cache import GrowingCaches, GrowingStep
 from q35chat.ascend.prefill import (
+    TOLD,
     PrefillCall,
     check_stacked,
     decoding_contract,
     empty_states,
+    read_gears,
     read_prefill,
 )
 from q35chat.engine.calls import Call, Logits, Row
 from q35chat.engine.contract import read_contract
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import SpeculativeDecoder
+from q35chat.engine.look_ahead import LookAhead, Trial
 from q35chat.engine.session import Array, Buffer, GraphSession
 from q35chat.engine.states import Snapshot
 from q35chat.engine.tokens import Tokens
@@ -77,7 +81,7 @@ class GearedSnapshot(Snapshot):
         return super().nbytes + sum(grown)
 
 
-class GearedDecoder(Decoder):
+class GearedDecoder(SpeculativeDecoder):
     """A `Decoder` over a `prefill` and a `decode` graph; None where the prefill decodes, which
     needs a `vocab_size`.
 
@@ -87,6 +91,7 @@ class GearedDecoder(Decoder):
     """
 
     reads_in_parts = False
+    head = None
 
     def __init__(
         self,
@@ -115,12 +120,19 @@ class GearedDecoder(Decoder):
         self.image_width = self._prefill_contract.image_width
         self._caches = GrowingCaches(sessions[0], grown)
         self._step: Call | GrowingStep | None = None
+        self._mask: Buffer | None = None
         if decode is not None and contract.capacity is None:
             self._step = GrowingStep(self._graph, self._caches)
         elif decode is not None:
-            mask = decode.allocate(self._slots.array.shape, self._slots.array.dtype)
-            self._step = Call(self._graph, mask, tokens=1, image_rows=0)
+            mask = self._slots.array
+            self._mask = decode.allocate(mask.shape, mask.dtype)
+            self._step = Call(self._graph, self._mask, tokens=1, image_rows=0)
         self._calls: dict[Gear, PrefillCall] = {}
+        self._prefill_logits, rows = self._graph.logits, self._prefill_contract.rows
+        if rows > 1:
+            self._prefill_logits = Logits.allocated(sessions[0], contract, rows)
+        self.most_tokens = self._most_tokens()
+        self._ahead = LookAhead(contract, self._states, self._trial)
         self._empty = empty_states(prefill, self._prefill_contract)
         empty: Array = np.zeros(0, np.int64)
         self._nothing = Tokens(
@@ -133,6 +145,16 @@ class GearedDecoder(Decoder):
     def gears(self) -> tuple[int, ...]:
         """Lengths of a prefill, shortest first; none where any is taken."""
         return tuple(gear.tokens for gear in self._prefill_contract.gears)
+
+    @property
+    def speculative(self) -> GearedDecoder | None:
+        """This decoder where a step can have several tokens."""
+        return self if self.most_tokens > 1 else None
+
+    @property
+    def behind(self) -> int:
+        """Tokens that the next run reads once more: others after them were not accepted."""
+        return len(self._ahead.behind)
 
     @property
     def detours(self) -> tuple[Graph, ...]:
@@ -154,6 +176,7 @@ class GearedDecoder(Decoder):
 
     def reset(self) -> None:
         """Forget the sequence."""
+        self._ahead.forget()
         super().reset()
         self._caches.load({})
 
@@ -171,6 +194,7 @@ class GearedDecoder(Decoder):
         Raises PromptGearError as well.
         """
         new = self._new(ids, positions, image_embeds, keys)
+        self._catch_up()
         before, rope = self.used, self.rope_position
         todo, route, offset = self._plan(new)
         for number, stretch in enumerate(route.stretches):
@@ -195,13 +219,33 @@ class GearedDecoder(Decoder):
 
         Raises NoSlotError when every slot is used.
         """
-        ids = np.array([token], np.int64)
-        position = np.full((3, 1), self.rope_position)
-        self._decode_one(Tokens(ids, position, ids, np.zeros(1, np.bool_), None))
+        if self._ahead.behind:
+            self.try_ahead((token,))
+            return self.accept()
+        self._ahead.forget()
+        self._decode_one(self._next(token))
+        return self.logits()
+
+    def try_ahead(self, tokens: Sequence[int]) -> None:
+        """Run over text `tokens` in one go; each is read only by an `accept`, in their order.
+
+        Anything else than `accept` drops those that are left. Raises NoSlotError.
+        """
+        self._step_graph.make_ready()
+        self._slots.forget_beyond(self.used)
+        self.predict_ms = self._ahead.run(tokens, self.used, self.rope_position)
+
+    def accept(self) -> Array:
+        """Read the next token tried; return the logits [V] after it, a view as of `logits`."""
+        one = self._next(self._ahead.accept())
+        self._slots.advance(1)
+        self._record(one)
+        self._last_row = self._ahead.row
         return self.logits()
 
     def snapshot(self) -> Snapshot:
         """A point that `restore` can go back to."""
+        self._catch_up()
         tokens = None
         if not self._prefill_contract.stateful:
             tokens = self._read_before.part(0, self.used)
@@ -216,6 +260,8 @@ class GearedDecoder(Decoder):
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to `snapshot`, exactly. Raises ValueError when its slots were written again."""
         assert isinstance(snapshot, GearedSnapshot)
+        snapshot.check(held=self.holds(snapshot))
+        self._ahead.forget()
         super().restore(snapshot)
         self._caches.load(snapshot.caches)
         self._slots.rename(snapshot.keys)
@@ -267,8 +313,45 @@ class GearedDecoder(Decoder):
         ready = "decode" if self._decode.is_loaded else ready
         return Loads(ready, self._prefill.reload_ms, self._decode.reload_ms)
 
-    def _prefill_in(self, gear: Gear, part: Tokens) -> None:
-        """Read `part` in one prefill."""
+    @property
+    def _step_graph(self) -> LoadableSession:
+        """The graph that runs a step."""
+        return self._prefill if self._decode is None else self._decode
+
+    def _most_tokens(self) -> int:
+        """How many tokens a step can have: all numbers up to it are gears of its graph, and there
+        are logits of so many."""
+        graph = self._step_graph
+        if self._contract.capacity is None or "single-steps" in graph.metadata.get(TOLD, ""):
+            return 1
+        gears = read_gears(graph, {spec.name: spec for spec in graph.inputs})
+        lengths, most = {gear.tokens for gear in gears}, 1
+        while most + 1 in lengths:
+            most += 1
+        return most if self._decode is not None else min(most, self._prefill_contract.rows)
+
+    def _trial(self, tokens: int, rows: int) -> Trial:  # noqa: ARG002  (all have logits)
+        """A step of several tokens."""
+        if self._decode is None or self._mask is None:
+            gears = self._prefill_contract.gears
+            return self._prefill_call(next(gear for gear in gears if gear.tokens == tokens))
+        logits = Logits.allocated(self._decode, self._contract, tokens)
+        return Call(self._graph, self._mask, tokens=tokens, image_rows=0, logits=logits)
+
+    def _catch_up(self) -> None:
+        """Bring the states up to the last token read."""
+        if self._ahead.behind:
+            self._step_graph.make_ready()
+        self._ahead.catch_up(self.used, self.rope_position)
+
+    def _next(self, token: int) -> Tokens:
+        """`token` as the text token that comes next."""
+        ids = np.array([token], np.int64)
+        position = np.full((3, 1), self.rope_position)
+        return Tokens(ids, position, ids, np.zeros(1, np.bool_), None)
+
+    def _prefill_call(self, gear: Gear) -> PrefillCall:
+        """The run in that gear, made once."""
         contract = self._prefill_contract
         if gear not in self._calls:
             if contract.every_token:
@@ -278,15 +361,19 @@ class GearedDecoder(Decoder):
                 contract,
                 self._states,
                 self._caches,
-                self._graph.logits.values,
+                self._prefill_logits,
                 gear,
                 self._empty,
             )
+        return self._calls[gear]
+
+    def _prefill_in(self, gear: Gear, part: Tokens) -> None:
+        """Read `part` in one prefill."""
+        call = self._prefill_call(gear)
         self._prefill.make_ready()
-        call = self._calls[gear]
         call.load(part.ids, part.positions, self.used, part.rows)
         self._run(call, len(part))
-        self._last_row = Row(Logits(call.logits), call.last_row)
+        self._last_row = Row(call.logits, call.last_row)
         self._costs.note(gear, self.predict_ms)
         self._record(part)
 

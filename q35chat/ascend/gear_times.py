@@ -28,8 +28,8 @@ class GearTime:
 
 
 def gear_times(decoder: GearedDecoder) -> Iterator[GearTime]:
-    """Every gear over a sequence of its own, shortest first, then a step over few slots of a cache.
-    The sequence of `decoder` is lost."""
+    """Every gear over a sequence of its own, shortest first, then steps over few slots of a cache,
+    of one token and of every number that can be tried. The sequence of `decoder` is lost."""
     for tokens in decoder.gears:
         ms = []
         for _ in range(_RUNS + 1):
@@ -37,14 +37,23 @@ def gear_times(decoder: GearedDecoder) -> Iterator[GearTime]:
             decoder.read_gear(tokens, _text(tokens))
             ms.append(decoder.predict_ms)
         yield GearTime("prefill", tokens, median(ms[1:]), "prefill" in decoder.detours)
-    ms = []
-    decoder.reset()
-    for shortest in decoder.gears[:1]:  # a first step needs a token before it where the cache grows
-        decoder.read_gear(shortest, _text(1))
-    for _ in range(min(_RUNS + 1, decoder.capacity - 1)):
+    for tokens in range(1, decoder.most_tokens + 1):
+        ms = []
+        decoder.reset()
+        for shortest in decoder.gears[:1]:  # a step needs a token before it where the cache grows
+            decoder.read_gear(shortest, _text(1))
+        for _ in range(min(_RUNS + 1, decoder.capacity - tokens)):
+            _run_step(decoder, tokens)
+            ms.append(decoder.predict_ms)
+        yield GearTime("decode", tokens, median(ms[1:] or ms), "decode" in decoder.detours)
+
+
+def _run_step(decoder: GearedDecoder, tokens: int) -> None:
+    """A step; one of several tokens is not accepted, so that the next one is as long."""
+    if tokens == 1:
         decoder.step(_TOKEN)
-        ms.append(decoder.predict_ms)
-    yield GearTime("decode", 1, median(ms[1:] or ms), "decode" in decoder.detours)
+    else:
+        decoder.try_ahead([_TOKEN] * tokens)
 
 
 def _text(count: int) -> Tokens:

@@ -67,9 +67,12 @@ def manifest_gears(
     """The gears of a graph from what it was exported with: lengths separated by commas.
 
     A prefill has one for every length of a prompt, with rows for the largest picture, but no more
-    rows than tokens, as its converter's configuration has it.
+    rows than tokens, as its converter's configuration has it. A decode has one for every number of
+    tokens of a step, where that is not always one.
     """
     lengths, pictures = ([int(x) for x in text.split(",") if x] for text in (gears, image_gears))
+    if kind == "decode":
+        return tuple({("input_ids", 1): count, ("position_ids", 2): count} for count in lengths)
     if not pictures:
         return ()
     if kind == "vision":

@@ -13,6 +13,7 @@ import numpy as np
 
 from q35chat.ascend.gears import Gear
 from q35chat.ascend.growing_cache import GrowingCaches
+from q35chat.engine.calls import Logits
 from q35chat.engine.contract import (
     StatePair,
     TextContract,
@@ -30,8 +31,10 @@ _PAST_LEN, _LOGITS = "past_len", "logits"
 _STACKED = ("present_conv_states", "present_recurrent_states", "present_kv_cache")
 _ADVICE = "export prefill and decode together"
 TOLD = "q35chat.kernels"
-"""What kernels of this device cannot do, in a prefill's metadata: `fresh-prefill`, it must not go
-on from a state; `exact-prefill`, it must not be padded."""
+"""What kernels of this device cannot do, in a graph's metadata: `fresh-prefill`, a prefill must not
+go on from a state; `exact-prefill`, it must not be padded; `single-steps`, a step has one token."""
+ROWS = "q35chat.logits_rows"
+"""Of how many of its last tokens a prefill has logits, in its metadata, where that is not one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,8 @@ class PrefillContract:
     """Inputs and outputs by name, and the lengths that are accepted; no gears: any length.
 
     `stateful`: it goes on from the states, else it starts from nothing. `every_token`: its logits
-    are of all tokens, else of the last valid one. `exact`: it must not be padded. `pasts` are
-    states that it takes, of zeros where it is not stateful.
+    are of all tokens, else of the last `rows` valid ones. `exact`: it must not be padded. `pasts`
+    are states that it takes, of zeros where it is not stateful.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -51,6 +54,7 @@ class PrefillContract:
     exact: bool
     position_rows: int
     pasts: tuple[str, ...] = ()
+    rows: int = 1
 
     @property
     def image_width(self) -> int | None:
@@ -80,16 +84,19 @@ def read_prefill(session: GraphSession, decode: TextContract) -> PrefillContract
     if rows not in (3, 4):
         raise BundleError(f"position_ids has {rows} rows, expected 3 or 4: {_ADVICE}")
     shape = outputs[_LOGITS].shape
-    every_token = _every_token(shape, session.metadata, stateful=bool(pasts))
+    last_rows = session.metadata.get(ROWS, "")
+    several = last_rows.isdecimal()
+    every_token = not several and _every_token(shape, session.metadata, stateful=bool(pasts))
     return PrefillContract(
         inputs=inputs,
         outputs=outputs,
-        gears=_gears(session, inputs),
+        gears=read_gears(session, inputs),
         stateful=bool(pasts) and "fresh-prefill" not in told,
         every_token=every_token,
         exact=every_token or "exact-prefill" in told,
         position_rows=rows,
         pasts=pasts,
+        rows=int(last_rows) if several else 1,
     )
 
 
@@ -102,7 +109,7 @@ def decoding_contract(session: GraphSession, vocab_size: int) -> TextContract:
     states = {name: spec for name, spec in inputs.items() if name != _PAST_LEN}
     pairs = state_pairs(states, outputs, session.metadata)
     capacity = next((pair.shape[-2] for pair in pairs if pair.cache), 0)
-    if not capacity or Gear(1, 1) not in _gears(session, inputs):
+    if not capacity or Gear(1, 1) not in read_gears(session, inputs):
         raise BundleError(f"prefill graph has no KV cache or no gear of one token: {_ADVICE}")
     positions = required(inputs, _POSITIONS)
     return TextContract(
@@ -178,7 +185,7 @@ def _slots(
     return int(told) if told.isdecimal() else None
 
 
-def _gears(session: GraphSession, inputs: Mapping[str, TensorSpec]) -> tuple[Gear, ...]:
+def read_gears(session: GraphSession, inputs: Mapping[str, TensorSpec]) -> tuple[Gear, ...]:
     """From the session's metadata, or the one gear of a graph without free axes."""
     images = inputs.get(_IMAGES)
     fixed = 1 if images is None else images.shape[0]
@@ -217,7 +224,7 @@ class PrefillCall:
         contract: PrefillContract,
         states: StateBuffers,
         caches: GrowingCaches,
-        logits: Buffer,
+        logits: Logits,
         gear: Gear,
         empty: Mapping[str, Buffer],
     ) -> None:
@@ -240,10 +247,10 @@ class PrefillCall:
                 self._arrays[name] = np.zeros(shape, dtype)
                 self._buffers[name] = session.allocate(shape, dtype)
         self.logits = logits
-        if contract.every_token or contract.outputs[_LOGITS].dtype != logits.dtype:
-            rows = gear.tokens if contract.every_token else 1
-            shape = (1, rows, logits.shape[-1])
-            self.logits = session.allocate(shape, contract.outputs[_LOGITS].dtype)
+        rows = gear.tokens if contract.every_token else contract.rows
+        shape, dtype = (1, rows, logits.values.shape[-1]), contract.outputs[_LOGITS].dtype
+        if contract.every_token or (shape, dtype) != (logits.values.shape, logits.values.dtype):
+            self.logits = Logits(session.allocate(shape, dtype))
         self._own = {  # states whose dtype differs from the decode graph's, by output name
             pair.present: session.allocate(pair.shape, contract.outputs[pair.present].dtype)
             for pair in states.pairs
@@ -280,6 +287,10 @@ class PrefillCall:
                 self._buffers[name].write(array)
         self._pictures = pictures
 
+    @property
+    def hidden(self) -> None:
+        """It does not tell what the model made of its tokens."""
+
     def upload(self, mask: PrefixMask) -> None:
         """The mask of a prefill is over its own tokens."""
 
@@ -299,11 +310,11 @@ class PrefillCall:
     @property
     def last_row(self) -> int:
         """The row of `logits` that is the last valid token's."""
-        return self._count - 1 if self._contract.every_token else 0
+        return (self._count if self._contract.every_token else self._contract.rows) - 1
 
     def _bound(self, session: GraphSession, index: BufferIndex) -> BoundRun:
         inputs = dict(self._buffers) | dict(self._empty)
         if self._contract.stateful:
             inputs |= self._states.inputs(index)
         outputs = dict(self._states.outputs(index)) | self._own | self._grown
-        return session.bind(inputs, {_LOGITS: self.logits} | outputs)
+        return session.bind(inputs, {_LOGITS: self.logits.values} | outputs)

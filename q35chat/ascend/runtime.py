@@ -16,10 +16,10 @@ from q35chat.ascend.native_log import native_log
 from q35chat.ascend.npu_smi import free_bytes
 from q35chat.ascend.options import NpuOptions, log_path
 from q35chat.ascend.ports import manifest_gears
-from q35chat.ascend.prefill import TOLD
+from q35chat.ascend.prefill import ROWS, TOLD
 from q35chat.ascend.residency import Residency, decided
 from q35chat.bundle.bundle import Bundle
-from q35chat.bundle.manifest import Manifest
+from q35chat.bundle.manifest import Manifest, OptionValue
 from q35chat.engine.decoder import TextModel
 from q35chat.engine.encoder import PIXELS, NoGeometryError, VisionEncoder
 from q35chat.engine.session import Array, GraphSession
@@ -50,7 +50,7 @@ class NpuRuntime:
             )
         kind, model = graph_kind(path), self._manifest.model
         options = self._manifest.options.get(kind, {})
-        lengths, pictures = str(options.get("gears", "")), str(options.get("image_gears", ""))
+        lengths, pictures = _lengths(options, kind), str(options.get("image_gears", ""))
         return LiteSession(
             path,
             kind,
@@ -58,7 +58,7 @@ class NpuRuntime:
             native_log(log_path()),
             residency=self._residency,
             gears=manifest_gears(kind, lengths, pictures, model.spatial_merge_size**2),
-            metadata=_told(self._manifest) if kind == "prefill" else {},
+            metadata=_told(self._manifest, kind),
         )
 
     def decoder(self, opened: Callable[[str], GraphSession], model: TextModel) -> GearedDecoder:
@@ -97,12 +97,24 @@ def prefill_decodes(manifest: Manifest) -> bool:
     return goes_on and not fresh and "1" in str(options.get("gears", "")).split(",")
 
 
-def _told(manifest: Manifest) -> Mapping[str, str]:
-    """What q35chat knows of the prefill it exported, whatever the converted file tells."""
-    options = manifest.options.get("prefill")
-    if options is None:
+def _lengths(options: Mapping[str, OptionValue], kind: str) -> str:
+    """The lengths that a graph was exported for, separated by commas."""
+    if kind == "decode" and "step_tokens" in options:
+        return ",".join(map(str, range(1, int(options["step_tokens"]) + 1)))
+    return str(options.get("gears", ""))
+
+
+def _told(manifest: Manifest, kind: str) -> Mapping[str, str]:
+    """What q35chat knows of the graph it exported, whatever the converted file tells."""
+    options = manifest.options.get(kind)
+    if options is None or kind == "vision":
         return {}
-    told = {"q35chat.logits": "last", TOLD: str(options.get("kernels", ""))}
+    told = {TOLD: str(options.get("kernels", ""))}
+    if kind == "decode":
+        return told
+    told["q35chat.logits"] = "last"
+    if "step_tokens" in options:
+        told[ROWS] = str(options["step_tokens"])
     if options.get("cache") == "fixed":
         told["q35chat.capacity"] = str(options.get("max_seq_len", ""))
     return told

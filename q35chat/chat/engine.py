@@ -106,7 +106,7 @@ class ChatEngine:
             cache=cache,
             stop_ids=files.stop_ids,
             image_token_id=facts.image_token_id,
-            quantised=manifest.precision.startswith("int"),
+            rounded=manifest.precision != "fp32",
             speculate=speculate,
             kept=KeptStates(states, made_by, decoder, cache) if states and made_by else None,
         )

@@ -18,8 +18,8 @@ from q35chat.user_input import Speculate
 class Model:
     """One sequence's decoder and everything around it.
 
-    In a `quantised` graph the inputs of a projection are rounded, which makes rounding errors that
-    a run of several tokens has and a step has not large enough to change a close choice.
+    In a `rounded` graph the inputs of a projection are, which makes rounding errors that a run of
+    several tokens has and a step has not large enough to change a close choice.
     `speculate` says whether the next tokens may be guessed and computed ahead, `odds` what that
     was worth so far, `head_odds` what it was worth where the model's own head guessed.
     `kept` are the states that outlive the process; None where none do.
@@ -32,7 +32,7 @@ class Model:
     cache: PrefixCache
     stop_ids: frozenset[int]
     image_token_id: int | None
-    quantised: bool = False
+    rounded: bool = False
     speculate: Speculate = "auto"
     odds: Odds = field(default_factory=Odds)
     kept: KeptStates | None = None

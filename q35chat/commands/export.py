@@ -121,6 +121,13 @@ class ExportOptions:
         bool,
         typer.Option("--stateless-prefill", help="ascend-310p: every prompt from its beginning."),
     ] = False
+    step_tokens: Annotated[
+        int,
+        typer.Option(
+            help="ascend-310p: tokens that one step may take, up to 8, so that guessed ones are "
+            "computed together (--speculate). Default: 1."
+        ),
+    ] = 1
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False
     verify: Annotated[
         bool | None,

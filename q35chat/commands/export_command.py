@@ -94,6 +94,8 @@ def _npu_options(precision: str, options: Mapping[str, OptionValue]) -> Iterator
         yield "--no-fused-decode"
     elif options.get("states") == "none":
         yield "--stateless-prefill"
+    if options.get("step_tokens"):
+        yield f"--step-tokens {options['step_tokens']}"
 
 
 def _together(manifest: Manifest) -> dict[str, OptionValue]:

@@ -48,7 +48,8 @@ class Call:
         filled: int = 0,
     ) -> None:
         session, contract, states = graph.session, graph.contract, graph.states
-        logits, rows = logits or graph.logits, contract.position_rows
+        self.logits = logits = logits or graph.logits
+        rows = contract.position_rows
         self._ids, ids = _pair(session, contract.input_ids, (1, tokens))
         self._positions, positions = _pair(session, contract.position_ids, (rows, 1, tokens))
         inputs = {

@@ -206,10 +206,11 @@ class Decoder(ABC):
 
 
 class SpeculativeDecoder(Decoder):
-    """A decoder that runs over several guessed tokens in one go. `head` is what drafts; None where
-    there is no such graph."""
+    """A decoder that runs over several guessed tokens in one go, `most_tokens` with those that are
+    read once more. `head` is what drafts; None where there is no such graph."""
 
     head: DraftHead | None
+    most_tokens: int
 
     @property
     @abstractmethod

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 
-from q35chat.engine.calls import Call, Logits, Row, SequenceGraph
+from q35chat.engine.calls import Call, Logits
 from q35chat.engine.contract import fixed_axis, read_contract
 from q35chat.engine.decoder import OpenGraph, SpeculativeDecoder, TextModel
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
-from q35chat.engine.session import Array, Buffer, GraphSession
-from q35chat.engine.slots import PrefixMask
+from q35chat.engine.look_ahead import LookAhead
+from q35chat.engine.session import Array, GraphSession
 from q35chat.engine.states import Snapshot
 from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
 
 DEFAULT_CHUNK = 64
-_MOST_CALLS = 16
+MOST_TOKENS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,7 @@ class OneGraphDecoder(SpeculativeDecoder):
     """
 
     reads_in_parts = True
+    most_tokens = MOST_TOKENS
 
     def __init__(
         self,
@@ -74,14 +74,15 @@ class OneGraphDecoder(SpeculativeDecoder):
         self._mask = session.allocate(mask.shape, mask.dtype)
         self._filled = 0
         self._step = self._call(1, 0)
-        self._ahead = LookAhead(self._graph, self._mask)
+        self._ahead = LookAhead(contract, self._states, self._trial)
+        self._rows = {1: self._graph.logits}
         self._last_chunk: tuple[tuple[int, int], Call] | None = None
         self._position = np.zeros((3, 1), np.int64)
 
     @property
     def speculative(self) -> OneGraphDecoder | None:
         """This decoder where its graph gives logits of more than the last token."""
-        return self if self._ahead.possible else None
+        return self if self._contract.logits_count is not None else None
 
     @property
     def behind(self) -> int:
@@ -204,6 +205,13 @@ class OneGraphDecoder(SpeculativeDecoder):
             filled=filled,
         )
 
+    def _trial(self, tokens: int, rows: int) -> Call:
+        """A run that can be undone; those of as many rows share them."""
+        if rows not in self._rows:
+            self._rows[rows] = Logits.allocated(self._graph.session, self._contract, rows)
+        logits = self._rows[rows]
+        return Call(self._graph, self._mask, tokens=tokens, image_rows=0, logits=logits)
+
     def _undo(self, before: int) -> None:
         """Where states are written over, a run that fails leaves no sequence, and snapshots as they
         were."""
@@ -228,101 +236,3 @@ def chunk_ends(tokens: int, chunk: int) -> list[int]:
     if ends and tokens - ends[-1] < chunk // 4:
         ends.pop()
     return [*ends, tokens]
-
-
-class LookAhead:
-    """A run over tokens that may not stay: logits after each of them, states only if all are
-    accepted. Nothing runs before `run`.
-
-    The states of a sequence lie in two buffers. A run reads one and writes the other, so until the
-    buffers are turned over nothing has happened; KV rows beyond the sequence are lit by no mask.
-    Where only the first few tokens are accepted, the states stay where they were and those tokens
-    are *behind*: the next run reads them again in front of its own.
-    `possible` tells whether the graph gives logits of more than the last token.
-    """
-
-    def __init__(self, graph: SequenceGraph, mask: Buffer) -> None:
-        contract = graph.contract
-        self.possible = contract.logits_count is not None and contract.capacity is not None
-        self.behind: tuple[int, ...] = ()
-        self._graph = graph
-        self._states = graph.states
-        self._mask_buffer = mask
-        self._mask = PrefixMask(contract.capacity or 0, contract.attention_mask.dtype)
-        self._logits = {1: graph.logits}
-        self._calls: dict[tuple[int, int], Call] = {}
-        self._last: Call | None = None
-        self._tried: tuple[int, ...] = ()
-        self._accepted = 0
-
-    @property
-    def row(self) -> Row:
-        """The logits after the last token accepted."""
-        return Row(self._logits[len(self._tried)], self._accepted - 1)
-
-    @property
-    def hidden(self) -> Array | None:
-        """What the model made of the last token accepted, [1, H], where its graph tells it."""
-        rows = None if self._last is None else self._last.hidden
-        if rows is None:
-            return None
-        end = len(rows) - len(self._tried) + self._accepted
-        return rows[end - 1 : end]
-
-    def forget(self) -> None:
-        """The sequence goes on somewhere else."""
-        self.behind = self._tried = ()
-        self._accepted = 0
-
-    def run(self, tokens: Sequence[int], used: int, rope_position: int) -> float:
-        """Try text `tokens` after the `used` slots of the sequence; milliseconds in the runtime.
-
-        `rope_position` is that of the first of them. Raises NoSlotError before anything runs.
-        """
-        self._tried, self._accepted = (), 0
-        milliseconds = self._run(tokens, used, rope_position, rows=len(tokens))
-        self._tried = tuple(tokens)
-        return milliseconds
-
-    def accept(self) -> int:
-        """The next of the tokens tried is now read; which one it is."""
-        token = self._tried[self._accepted]
-        self._accepted += 1
-        if self._accepted == len(self._tried):
-            self.behind = ()
-            self._states.flip()
-        else:
-            self.behind = (*self.behind, token)
-        return token
-
-    def catch_up(self, used: int, rope_position: int) -> None:
-        """Bring the states up to the last token read, `used` slots and `rope_position` in all."""
-        if self.behind:
-            self._run((), used, rope_position, rows=1)
-            self._states.flip()
-        self.forget()
-
-    def _run(self, tokens: Sequence[int], used: int, rope_position: int, rows: int) -> float:
-        ids = np.array([*self.behind, *tokens], np.int64)
-        behind = len(self.behind)
-        self._mask.rewind(used)
-        self._mask.advance(len(tokens))
-        if rows not in self._logits:
-            session, contract = self._graph.session, self._graph.contract
-            self._logits[rows] = Logits.allocated(session, contract, rows)
-        if (len(ids), rows) not in self._calls:  # few shapes come again and again
-            if len(self._calls) == _MOST_CALLS:
-                self._calls.clear()
-            mask, logits = self._mask_buffer, self._logits[rows]
-            self._calls[len(ids), rows] = Call(
-                self._graph, mask, tokens=len(ids), image_rows=0, logits=logits
-            )
-        self._last = call = self._calls[len(ids), rows]
-        positions = np.arange(rope_position - behind, rope_position + len(tokens))
-        call.load(ids, np.broadcast_to(positions, (3, len(ids))), used - behind, None)
-        call.upload(self._mask)
-        started = perf_counter()
-        call.run()
-        milliseconds = (perf_counter() - started) * 1e3
-        self._states.flip()
-        return milliseconds

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from q35chat.engine.decoder import Decoder
+from q35chat.engine.decoder import Decoder, SpeculativeDecoder
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.session import Array
 from q35chat.user_input import Speculate
@@ -36,7 +36,6 @@ from q35chat.user_input import Speculate
 LENGTHS = (1, 3, 7)
 HEAD_LENGTHS = (1, 2, 3)
 _GRAMS = (4, 2)
-MOST_TOKENS = 12  # of a run, those that are read once more included
 _BOUNDS = (2, 3, 4, 6, 8, 12, 16, 24)  # of the strength, the lower ends of classes
 _FIRST_RATES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.9)
 _FIRST_EXTRA = 0.4
@@ -350,7 +349,7 @@ class Speculator:
             self.accepted += 1
             self.predict_ms = 0.0
             return decoder.accept()
-        self._expected, draft_ms = self._draft(decoder.behind)
+        self._expected, draft_ms = self._draft(decoder)
         tokens = 1 + decoder.behind + len(self._expected)
         if self._expected:
             decoder.try_ahead((token, *self._expected))
@@ -363,9 +362,10 @@ class Speculator:
         self.predict_ms = draft_ms + decoder.predict_ms
         return logits
 
-    def _draft(self, behind: int) -> tuple[list[int], float]:
+    def _draft(self, decoder: SpeculativeDecoder) -> tuple[list[int], float]:
         """What may follow the token that comes now, and the milliseconds that guessing took."""
-        room = min(MOST_TOKENS - behind, self._decoder.capacity - self._decoder.used) - 1
+        behind = decoder.behind
+        room = min(decoder.most_tokens - behind, decoder.capacity - decoder.used) - 1
         if self._always:
             chosen = self._sources[0]
             length = chosen.always(room, behind)

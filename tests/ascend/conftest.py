@@ -11,6 +11,7 @@ from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.bundle.bundle import Bundle
 from q35chat.chat.engine import ChatEngine
 from q35chat.commands.model import graph_opener
+from q35chat.user_input import Speculate
 from q35export.ascend.graphs import AscendOptions
 from tests.ascend.chatting import DEMO, Bundles, OpenChat
 from tests.ascend.decoding import GEARS, SHAPE, Open
@@ -86,10 +87,14 @@ def open_chat(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     def open_it(
-        name: str = "random", npu: NpuOptions = DEFAULT_NPU, **options: object
+        name: str = "random",
+        npu: NpuOptions = DEFAULT_NPU,
+        speculate: Speculate = "auto",
+        **options: object,
     ) -> ChatEngine:
         bundle = Bundle.open(bundles(name, **options))
-        return ChatEngine.open(bundle, graph_opener(bundle, None, npu), device="NPU 0")
+        runtime = graph_opener(bundle, None, npu)
+        return ChatEngine.open(bundle, runtime, device="NPU 0", speculate=speculate)
 
     yield open_it
     native_log(tmp_path / "any").remove()

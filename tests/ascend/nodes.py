@@ -25,6 +25,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "prefill-unfused": ("prefill", {"fused_prefill": False}),
     "decode": ("decode", {}),
     "decode-unfused": ("decode", {"fused_decode": False}),
+    "prefill-several": ("prefill", {"gears": (1, 32), "step_tokens": 4}),
+    "decode-several": ("decode", {"step_tokens": 4}),
 }
 
 

@@ -55,6 +55,25 @@ def test_residency_and_the_host_round_trip_change_no_token(open_chat: OpenChat, 
         assert ask(open_chat(name, options), HELLO).token_ids == wanted.token_ids
 
 
+@pytest.mark.parametrize(
+    ("gears", "options"),
+    [((16, 64, 128), NpuOptions()), ((1, 16, 64, 128), NpuOptions(residency="one"))],
+)
+def test_guessed_tokens_are_computed_together_and_change_no_answer(
+    open_chat: OpenChat, gears: tuple[int, ...], options: NpuOptions
+) -> None:
+    name, settings = f"demo several {len(gears)}", {"gears": gears, "step_tokens": 4}
+    plain = open_chat(name, options, "off", **settings)
+    first = ask(plain, HELLO)
+    again = (HELLO, Turn("assistant", first.text), HELLO)
+    wanted = ask(plain, *again)
+    answer = ask(open_chat(name, options, "lookup", **settings), *again)
+
+    assert answer.token_ids == wanted.token_ids
+    assert answer.usage.drafted_tokens >= answer.usage.accepted_tokens > 0
+    assert wanted.usage.drafted_tokens == 0
+
+
 def test_the_demo_answers_as_on_the_cpu(open_chat: OpenChat, tmp_path: Path) -> None:
     from q35chat.runtimes import cpu  # noqa: PLC0415
 

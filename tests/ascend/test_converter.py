@@ -82,6 +82,13 @@ def test_the_gears_in_the_file_the_manifest_and_the_engine_are_the_same(
     assert all(gear["image_embeds", 0] <= gear["input_ids", 1] for gear in told)
 
 
+def test_a_step_of_several_tokens_has_a_gear_for_each_number_of_them() -> None:
+    decode = GraphInputs({"input_ids": (1, "T"), "attention_mask": (1, 64)}, {})
+    written = shapes(gears_of("1,2,3", "16", decode), 4)
+
+    assert written == ("input_ids:1,-1;attention_mask:1,64", "1;2;3")
+
+
 def test_a_single_gear_is_written_into_the_shapes() -> None:
     text = config_text(gears_of("32", "16,64"), 4)
 

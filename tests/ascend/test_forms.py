@@ -63,6 +63,8 @@ def test_a_decode_in_other_forms_gives_the_same_bits(
         (("Rule, fresh", "Rule, continued", "Rule, padded", "310P"), "ordered-inputs"),
         (("Scatter, slot 2047",), "selected-cache"),
         (("128 tokens, continued", "128 tokens, padded"), "fresh-prefill,exact-prefill"),
+        ((" 4 tokens",), "single-steps"),
+        (("RecurrentGatedDeltaRule, ", " 4 tokens"), "recurrent-310p,single-steps"),
         (("expanded",), None),
         (("Scatter", "Selection"), None),
         (("128 tokens, fresh",), None),

@@ -14,6 +14,8 @@ import pytest
 
 from q35chat.errors import ExportError
 from q35export.ascend.ops import (
+    MOST_STEP_TOKENS,
+    StepTokens,
     chunk_gated_delta_rule,
     expand_heads,
     incre_flash_attention,
@@ -21,6 +23,8 @@ from q35export.ascend.ops import (
     scatter,
 )
 from q35export.ascend.reference import GraphExecutor
+from q35export.ascend.reference.contracts import CustomNode
+from q35export.ascend.reference.kernels import delta_rule, run_kernel
 from q35export.ascend.targets.chunked_delta_rule import ChunkedRule
 from q35export.ascend.targets.standard import OPSET
 from q35export.graph import Graph
@@ -72,16 +76,18 @@ def delta_arrays(tokens: int, *, same_keys: bool = False, decay: float = 2.0) ->
 
 
 def by_kernel(folder: Path, arrays: dict[str, Array]) -> tuple[Array, Array]:
-    """Output and state of the fused node for one token, else for a prefill."""
+    """Output and state of the fused node for a step of so few tokens, else for a prefill."""
     lengths = np.array([len(arrays["query"])], np.int32)
+    few = lengths[0] <= MOST_STEP_TOKENS
 
     def build(graph: Graph, **v: ir.Value) -> Any:
         given = DeltaOperands(v["query"], v["key"], v["value"], v["state"], v["g"], v["beta"])
-        if lengths[0] == 1:
-            return recurrent_gated_delta_rule(graph, given, HEADS)
+        if few:
+            step = StepTokens.fixed(graph, int(lengths[0]))
+            return recurrent_gated_delta_rule(graph, given, step, HEADS)
         return chunk_gated_delta_rule(graph, given, v["lengths"], HEADS)
 
-    fed = arrays if lengths[0] == 1 else arrays | {"lengths": lengths}
+    fed = arrays if few else arrays | {"lengths": lengths}
     found = one_node(folder, fed, build).run(fed)
     return found["result_0"], found["result_1"]
 
@@ -185,6 +191,52 @@ def test_the_chunked_rule_in_standard_operators_agrees_with_the_kernels_token_by
     found = one_node(tmp_path, fed, build).run(fed)
     np.testing.assert_allclose(found["result_0"], out, atol=4e-3)
     np.testing.assert_allclose(found["result_1"].swapaxes(2, 3), final, atol=4e-3)
+
+
+def few_tokens(tokens: int, slots: int) -> tuple[CustomNode, list[Array]]:
+    """A node of the recurrent rule and its operands, the state in so many slots."""
+    arrays = delta_arrays(tokens)
+    state = half_normal(np.random.default_rng(2), slots, *arrays["state"].shape[1:])
+    shape = "3,-1,6,24,4,-1,6,24,16,"
+    attributes = {"scale_value": HEADS.scale, "outputs_shape": shape}
+    node = CustomNode("rule", "RecurrentGatedDeltaRule", (), (), attributes)
+    given = [arrays[name] for name in ("query", "key", "value", "beta")]
+    numbers = (np.array([tokens], np.int32), np.arange(tokens, dtype=np.int32) % slots)
+    return node, [*given, state, *numbers, arrays["g"], np.array([1], np.int32)]
+
+
+def test_the_recurrent_rule_goes_on_behind_the_last_token_accepted_and_keeps_every_state() -> None:
+    node, operands = few_tokens(4, 5)
+    state, g = operands[4], operands[7]
+    operands[6], operands[8] = np.array([2, 0, 4, 1], np.int32), np.array([3], np.int32)
+    out, states = run_kernel(node, operands)
+
+    for count in range(1, 5):
+        parts = [array[:count] for array in operands[:4]]
+        rows, after = delta_rule((*parts, state[4:5], g[:count]), HEADS.scale)
+        np.testing.assert_array_equal(out[:count], rows)
+        np.testing.assert_array_equal(states[operands[6][count - 1]], after[0])
+    np.testing.assert_array_equal(states[3], state[3])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "operand", "value", "message"),
+    [
+        (4, 8, [5], "num_accepted_tokens is 5 for 4 tokens"),
+        (4, 8, [0], "num_accepted_tokens is 0 for 4 tokens"),
+        (4, 5, [3], "actual_seq_lengths is 3 for 4 tokens"),
+        (9, 5, [9], "actual_seq_lengths is 9 for 9 tokens, of which it takes 1 to 8"),
+        (4, 6, [0, 1, 2, 4], "of 4 slots"),
+        (4, 6, [0], r"ssm_state_indices must be int32 \[4\]"),
+    ],
+)
+def test_what_the_recurrent_rule_would_misread_is_refused(
+    tokens: int, operand: int, value: list[int], message: str
+) -> None:
+    node, operands = few_tokens(tokens, 4)
+    operands[operand] = np.array(value, np.int32)
+    with pytest.raises(ExportError, match=message):
+        run_kernel(node, operands)
 
 
 SHAPES = ("plain", "even", "full_first", "mostly_linear")

@@ -21,6 +21,9 @@ from q35export.request import parse_gears
         ({"image_gears": ()}, "--image-gears names no length"),
         ({"image_gears": (-16,)}, "--image-gears must be positive lengths, found -16"),
         ({"dtype": "bf16"}, "--dtype must be fp16 or fp32, found 'bf16'"),
+        ({"step_tokens": 0}, "--step-tokens must be 1 to 8, found 0"),
+        ({"step_tokens": 9}, "--step-tokens must be 1 to 8, found 9"),
+        ({"step_tokens": 2, "fused_decode": False}, "leave out --no-fused-decode"),
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -40,6 +43,22 @@ def test_a_growing_cache_means_a_prefill_without_states() -> None:
     options = AscendOptions(fused_decode=False)
     assert not options.fixed_cache
     assert not options.stateful_prefill
+
+
+@pytest.mark.parametrize(
+    ("options", "gears", "rows"),
+    [
+        ({"gears": (1, 32), "step_tokens": 3}, (1, 2, 3, 32), 3),
+        ({"gears": (1, 32)}, (1, 32), 1),
+        ({"gears": (32,), "step_tokens": 3}, (32,), 1),
+        ({"gears": (1, 32), "step_tokens": 3, "stateless_prefill": True}, (1, 32), 1),
+    ],
+)
+def test_a_prefill_that_decodes_takes_as_many_tokens_as_a_step(
+    options: dict[str, Any], gears: tuple[int, ...], rows: int
+) -> None:
+    found = AscendOptions(**options)
+    assert (found.gears, found.prefill_rows) == (gears, rows)
 
 
 def test_a_list_of_gears_is_read() -> None:

@@ -63,7 +63,11 @@ def test_gears_of_the_manifest_have_rows_for_the_largest_picture_that_fits_their
     pairs = [(gear["input_ids", 1], gear["image_embeds", 0]) for gear in prefill]
     assert pairs == [(32, 32), (512, 64)]
     assert manifest_gears("vision", "", "16", 4) == ({("pixel_values", 0): 64},)
-    assert manifest_gears("decode", "32", "16", 4) == manifest_gears("prefill", "32", "", 4) == ()
+    assert manifest_gears("decode", "1,2", "", 4)[1] == {
+        ("input_ids", 1): 2,
+        ("position_ids", 2): 2,
+    }
+    assert manifest_gears("decode", "", "16", 4) == manifest_gears("prefill", "32", "", 4) == ()
 
 
 @pytest.mark.parametrize(

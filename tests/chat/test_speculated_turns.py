@@ -254,7 +254,7 @@ def test_an_answer_that_has_to_repeat_takes_the_same_runs_again(processor: Path)
     st.sampled_from(SAMPLINGS),
     st.sampled_from(["off", "lookup", "auto"]),
 )
-def test_a_quantised_answer_that_has_to_repeat_is_guessed_only_when_asked_for(
+def test_a_rounded_answer_that_has_to_repeat_is_guessed_only_when_asked_for(
     processor: Path,
     precision: str,
     sampling: SamplingSettings,

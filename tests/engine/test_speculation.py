@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from q35chat.chat.values import SamplingSettings
 from q35chat.engine.decoder import extend
-from q35chat.engine.one_graph import OneGraphDecoder
+from q35chat.engine.one_graph import MOST_TOKENS, OneGraphDecoder
 from q35chat.engine.sampling import Sampler, draw
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import MOST_TOKENS, Odds, Source, Speculator, speculator
+from q35chat.engine.speculation import Odds, Source, Speculator, speculator
 from q35chat.user_input import Speculate
 from tests.doubles.numpy_session import NumpySession
 

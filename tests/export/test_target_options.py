@@ -34,6 +34,7 @@ FOR_NPU: dict[str, Any] = {
     "fused_prefill": False,
     "fused_decode": False,
     "stateless_prefill": True,
+    "step_tokens": 4,
 }
 FOR_BOTH = {
     "model", "out", "source", "revision", "target", "max_seq_len", "component", "force", "dry_run",

@@ -11,7 +11,7 @@ from q35chat.ascend.gears import Costs, Gear
 from q35chat.ascend.mindspore_lite import LiteSession
 from q35chat.ascend.native_log import NativeLog
 from q35chat.ascend.options import NpuOptions
-from q35chat.ascend.prefill import TOLD
+from q35chat.ascend.prefill import ROWS, TOLD
 from q35chat.ascend.residency import Mode, Residency
 from q35export.ascend.converter_config import read_inputs, shapes
 from q35export.ascend.reference import GraphExecutor
@@ -86,6 +86,10 @@ class LiteGraphs:
                 "q35chat.logits": "last",
                 TOLD: self.kernels,
             }  # as the manifest of an export of ours tells
+            rows = GraphExecutor(self.folder / kind / "model.onnx").outputs[0].shape[1]
+            told |= {} if rows == 1 else {ROWS: str(rows)}
+        elif kind == "decode":
+            told = {TOLD: self.kernels}
         return LiteSession(
             path, kind, self.device, self.log, residency=self.residency, metadata=told
         )

@@ -128,12 +128,14 @@ def gears(graph: GraphInputs, patches_per_token: int) -> list[dict[str, int]]:
 
     A prefill has one for each prompt length: with rows for the largest picture, but no more than
     tokens, since each row belongs to one. Fewer rows would save nothing that can be measured, and
-    each gear is compiled.
+    each gear is compiled. A step of several tokens has one for each number of them.
     """
     axes = set(graph.free_axes)
     tokens, rows, patches = (_lengths(graph, axis) for axis in (_TOKENS, _ROWS, _PATCHES))
     if axes == {_PATCHES}:
         return [{_PATCHES: count * patches_per_token} for count in patches]
+    if axes == {_TOKENS}:
+        return [{_TOKENS: length} for length in tokens]
     if axes != {_TOKENS, _ROWS} or not rows:
         return []
     return [{_TOKENS: length, _ROWS: min(length, max(rows))} for length in tokens]

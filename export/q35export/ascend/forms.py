@@ -27,13 +27,15 @@ _ORDERED = ("g", "num_accepted_tokens", "gk")
 class KernelForms:
     """What is done otherwise than a graph is exported. The first three change a decode graph: the
     kernel's other name, its inputs without a gap, the cache written by selection. The others are
-    for a runtime: a prefill that goes on from no state, one that is never padded."""
+    for a runtime: a prefill that goes on from no state, one that is never padded, and steps of one
+    token only."""
 
     recurrent_310p: bool = False
     ordered_inputs: bool = False
     selected_cache: bool = False
     fresh_prefill: bool = False
     exact_prefill: bool = False
+    single_steps: bool = False
 
     @classmethod
     def parse(cls, text: str) -> KernelForms:
@@ -60,13 +62,24 @@ class KernelForms:
     def of(self, graph: str) -> KernelForms:
         """Those that concern the graph of that name."""
         if graph == "decode":
-            return KernelForms(self.recurrent_310p, self.ordered_inputs, self.selected_cache)
+            return KernelForms(
+                self.recurrent_310p,
+                self.ordered_inputs,
+                self.selected_cache,
+                single_steps=self.single_steps,
+            )
         if graph == "prefill":
             return KernelForms(fresh_prefill=self.fresh_prefill, exact_prefill=self.exact_prefill)
         return KernelForms()
 
 
 AS_EXPORTED = KernelForms()
+_FOR_RUNTIMES = {"fresh-prefill", "exact-prefill", "single-steps"}
+
+
+def in_graph(forms: str) -> frozenset[str]:
+    """Those of `forms`, as `KernelForms` writes them, that are written into a graph."""
+    return frozenset(filter(None, forms.split(","))) - _FOR_RUNTIMES
 
 
 def rewrite(model: ir.Model, forms: KernelForms) -> None:

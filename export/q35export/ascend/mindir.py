@@ -24,7 +24,7 @@ from q35export.ascend.converter_config import (
     config_text,
     read_inputs,
 )
-from q35export.ascend.forms import AS_EXPORTED, KernelForms, rewrite
+from q35export.ascend.forms import AS_EXPORTED, KernelForms, in_graph, rewrite
 from q35export.progress import Reporter
 from q35export.request import COMPONENTS
 from q35export.staging import (
@@ -99,16 +99,16 @@ class _Way:
         return is_converted(manifest, name) and self.compiled(manifest, name) and same
 
     def compiled(self, manifest: Manifest, name: str) -> bool:
-        """Whether a converted graph need not be converted again. What is asked of a prefill is for
-        its runtime."""
+        """Whether a converted graph need not be converted again. Some of what is asked is for its
+        runtime."""
         options = manifest.options.get(name, {})
         said = options.get("compiler", self.settings.text())
-        same = name == "prefill" or options.get("kernels", "") == str(self.forms.of(name))
-        return said == self.settings.text() and same
+        written = in_graph(str(options.get("kernels", "")))
+        return said == self.settings.text() and written == in_graph(str(self.forms.of(name)))
 
     def graph(self, name: str) -> str:
         """The ONNX file that is converted, in the bundle."""
-        rewritten = name == "decode" and self.forms.of(name) != AS_EXPORTED
+        rewritten = name == "decode" and in_graph(str(self.forms.of(name)))
         return f"{name}/{_REWRITTEN}" if rewritten else _onnx(name)
 
     def write_graph(self, path: Path, name: str) -> None:

@@ -24,11 +24,13 @@ from q35export.weights import WeightSink
 ATTENTION = AttentionHeads(query=16, kv=4, dim=256)
 DELTA = DeltaHeads(key=16, value=32, key_dim=128, value_dim=128)
 TOKENS, VALID = 128, 100
+STEP_TOKENS = 4
 
 _INSTEAD = {
     "continued": KernelForms(fresh_prefill=True),
     "padded": KernelForms(exact_prefill=True),
 }
+_ONE_BY_ONE = KernelForms(single_steps=True)
 Build = Callable[[Graph, Mapping[str, ir.Value]], Values]
 
 
@@ -38,7 +40,7 @@ class OperatorCase:
 
     `required` False marks what the model does not use: a failure there is news, not an error. The
     node is written in `forms`. Of the cases of one `choice`, those of one form have to work;
-    `instead` is what helps where this one does not.
+    `instead` is what helps where none of the cases with it does.
     """
 
     name: str
@@ -70,14 +72,17 @@ def working_forms(results: Sequence[tuple[OperatorCase, bool]]) -> KernelForms |
     """The forms that a bundle needs after these cases passed or failed, the first that work; None
     where there is no way."""
     found, ways = AS_EXPORTED, dict[str, dict[KernelForms, bool]]()
+    helped = dict[KernelForms, bool]()
     for case, passed in results:
         if case.choice:
             tried = ways.setdefault(case.choice, {})
             tried[case.forms] = tried.get(case.forms, True) and passed
-        elif not passed and case.instead:
-            found = found.joined(case.instead)
+        elif case.instead:
+            helped[case.instead] = helped.get(case.instead, False) or passed
         elif not passed and case.required:
             return None
+    for instead in (forms for forms, works in helped.items() if not works):
+        found = found.joined(instead)
     for tried in ways.values():
         working = next((forms for forms, works in tried.items() if works), None)
         if working is None:
@@ -95,8 +100,9 @@ def operator_cases() -> Iterator[OperatorCase]:
             yield _cache_write(capacity, 0, forms)
             yield _cache_write(capacity, capacity - 1, forms)
     for kind in ("fresh", "continued", "padded"):
-        yield _delta_rule("RecurrentGatedDeltaRule", kind, 1, valid=0)
+        yield _delta_rule(RECURRENT, kind, 1, valid=0)
     yield from _other_recurrent_forms()
+    yield from _several_tokens()
     for kind in ("fresh", "continued", "padded"):
         yield _delta_rule(f"ChunkGatedDeltaRule, {TOKENS} tokens", kind, TOKENS, valid=VALID)
 
@@ -110,6 +116,20 @@ def _other_recurrent_forms() -> Iterator[OperatorCase]:
                 case = _delta_rule(name, "continued", 1, valid=0)
                 order = ", inputs in order" if ordered else ""
                 yield replace(case, name=f"{name}{order}, continued", forms=forms)
+
+
+def _several_tokens() -> Iterator[OperatorCase]:
+    """A step of several tokens, by either name of the kernel and in either order of its inputs."""
+    for name in (RECURRENT, RECURRENT_310P):
+        for ordered in (False, True):
+            case = _delta_rule(name, "continued", STEP_TOKENS, valid=0)
+            order = ", inputs in order" if ordered else ""
+            yield replace(
+                case,
+                name=f"{name}{order}, {STEP_TOKENS} tokens",
+                forms=KernelForms(name == RECURRENT_310P, ordered),
+                instead=_ONE_BY_ONE,
+            )
 
 
 def _attention(capacity: int, *, expanded: bool) -> OperatorCase:
@@ -161,9 +181,10 @@ def _cache_write(capacity: int, slot: int, forms: KernelForms) -> OperatorCase:
 
 
 def _delta_rule(name: str, kind: str, tokens: int, valid: int) -> OperatorCase:
-    """One token in a step, more in a chunk. Where they are "padded", those from `valid` on are
+    """Few tokens in a step, many in a chunk. Where they are "padded", those from `valid` on are
     padding: neither decay nor beta."""
     heads, random = DELTA, np.random.default_rng(tokens)
+    chunked = tokens > ops.MOST_STEP_TOKENS
     query, key = (_unit(random, tokens, heads.key, heads.key_dim) for _ in range(2))
     real = np.arange(tokens)[:, None] < (valid if kind == "padded" else tokens)
     state = _half(random, 1, heads.value, heads.value_dim, heads.key_dim)
@@ -179,8 +200,9 @@ def _delta_rule(name: str, kind: str, tokens: int, valid: int) -> OperatorCase:
     def build(graph: Graph, values: Mapping[str, ir.Value]) -> Values:
         query, key, value, beta, state, g = values.values()
         given = DeltaOperands(query, key, value, state, g, beta)
-        if tokens == 1:
-            return ops.recurrent_gated_delta_rule(graph, given, heads)
+        if not chunked:
+            step = ops.StepTokens.fixed(graph, tokens)
+            return ops.recurrent_gated_delta_rule(graph, given, step, heads)
         lengths = graph.constant(np.array([tokens], np.int32))
         return ops.chunk_gated_delta_rule(graph, given, lengths, heads)
 
@@ -190,7 +212,7 @@ def _delta_rule(name: str, kind: str, tokens: int, valid: int) -> OperatorCase:
         outputs=delta_rule(inputs.values(), heads.scale),
         build=build,
         choice="recurrent" if tokens == 1 else "",
-        instead=_INSTEAD.get(kind) if tokens > 1 else None,
+        instead=_INSTEAD.get(kind) if chunked else None,
     )
 
 

@@ -8,7 +8,7 @@ What a kernel computes, the executor knows (`reference.kernels`), which is writt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -80,26 +80,47 @@ def chunk_gated_delta_rule(
     return out, final
 
 
-def recurrent_gated_delta_rule(
-    graph: Graph, given: DeltaOperands, heads: DeltaHeads
-) -> tuple[ir.Value, ir.Value]:
-    """One step of the gated delta rule, its state updated in place: the output `[1, NV, DV]` and
-    the state `[1, NV, DV, DK]`. The output named like the input `state` is what says "in place".
+MOST_STEP_TOKENS = 8
+"""Tokens of a sequence that the recurrent kernel takes in one call."""
 
-    Lengths, state index and accepted tokens are constants: one sequence, its first and only state,
-    one token. An index computed in the graph would become OneHot, which cannot be mapped. `gk`, a
-    decay for each key channel, has no producer in this model.
+
+class StepTokens(NamedTuple):
+    """The tokens of a step: the axis T of them, their `number` `[1]`, and the slot that the state
+    after each is put into, `slots` `[T]`, both int32."""
+
+    axis: Dim
+    number: ir.Value
+    slots: ir.Value
+
+    @classmethod
+    def fixed(cls, graph: Graph, length: int) -> StepTokens:
+        """As constants."""
+        number, slots = np.array([length], np.int32), np.zeros(length, np.int32)
+        return cls(length, graph.constant(number), graph.constant(slots))
+
+
+def recurrent_gated_delta_rule(
+    graph: Graph, given: DeltaOperands, tokens: StepTokens, heads: DeltaHeads
+) -> tuple[ir.Value, ir.Value]:
+    """The tokens of a step through the gated delta rule, one after the other, the state updated in
+    place: the output `[T, NV, DV]` and the state `[1, NV, DV, DK]`. The output named like the input
+    `state` is what says "in place".
+
+    There is one sequence with one slot, so each token puts its state where the one before it did,
+    and the number of accepted tokens, which says in whose slot the first state lies, is one. An
+    index computed in the graph would become OneHot, which cannot be mapped. `gk`, a decay for each
+    key channel, has no producer in this model.
     """
     query, key, value, past, decay, beta = given
-    one, zero = (graph.constant(np.array([number], np.int32)) for number in (1, 0))
+    one = graph.constant(np.array([1], np.int32))
     inputs = {"query": query, "key": key, "value": value, "beta": beta, "state": past}
-    inputs |= {"actual_seq_lengths": one, "ssm_state_indices": zero, "g": decay}
+    inputs |= {"actual_seq_lengths": tokens.number, "ssm_state_indices": tokens.slots, "g": decay}
     rows, dims = heads.value, (heads.value_dim, heads.key_dim)
     out, state = custom_node(
         graph,
         "RecurrentGatedDeltaRule",
         {**inputs, "gk": None, "num_accepted_tokens": one},
-        {"out": (1, rows, heads.value_dim), "state": (1, rows, *dims)},
+        {"out": (tokens.axis, rows, heads.value_dim), "state": (1, rows, *dims)},
         optional=("g", "gk", "num_accepted_tokens"),
         output_num=2,
         output_types=[_MINDSPORE_FLOAT16, _MINDSPORE_FLOAT16],

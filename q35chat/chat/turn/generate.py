@@ -219,7 +219,7 @@ def _steps(model: Model, prompt: Prompt, settings: ChatSettings) -> Speculator:
     unless asked for, where a run of several tokens would not choose the tokens of steps."""
     repeats = settings.sampling.seed is not None or settings.sampling.temperature == 0.0
     mode = model.speculate
-    if mode == "auto" and repeats and model.quantised:
+    if mode == "auto" and repeats and model.rounded:
         mode = "off"
     odds, head_odds = model.odds, model.head_odds
     if repeats:

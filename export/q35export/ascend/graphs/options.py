@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from q35chat.errors import Option, Remedy, UsageError
+from q35export.ascend.ops import MOST_STEP_TOKENS
 from q35export.request import DEFAULT_CAPACITY, DEFAULT_IMAGE_GEARS, DTYPES, DType, check_gears
 
 DEFAULT_GEARS = (32, 512, 1024, 2048)
@@ -26,7 +27,8 @@ class AscendOptions:
 
     `capacity` is the number of KV slots; `gears` are prefill lengths (none given: the usual ones
     that fit), `image_gears` picture tokens; `dtype` holds outside the kernels. Without
-    `fused_decode` the KV cache grows, and a prefill takes no states.
+    `fused_decode` the KV cache grows, and a prefill takes no states. A step takes up to
+    `step_tokens`, and so does a prefill that decodes, which then has their gears, too.
     """
 
     capacity: int = DEFAULT_CAPACITY
@@ -36,6 +38,7 @@ class AscendOptions:
     fused_prefill: bool = True
     fused_decode: bool = True
     stateless_prefill: bool = False
+    step_tokens: int = 1
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
@@ -45,15 +48,35 @@ class AscendOptions:
         check_gears(Option.IMAGE_GEARS, self.image_gears)
         if not self.image_gears:
             raise UsageError(f"{Option.IMAGE_GEARS} names no length; give at least one, such as 16")
+        self._check_step()
         if not self.gears:
             object.__setattr__(self, "gears", default_gears(self.capacity))
         check_gears(Option.GEARS, self.gears)
+        if self.prefill_rows > 1:
+            several = {*self.gears, *range(1, self.step_tokens + 1)}
+            object.__setattr__(self, "gears", tuple(sorted(several)))
         if max(self.gears) > self.capacity:
             raise UsageError(
                 f"{Option.GEARS} must be in 1 to {self.capacity} ({Option.MAX_SEQ_LEN}), "
                 f"found {max(self.gears)}",
                 Remedy.LARGER_CAPACITY_OR_SMALLER_GEARS,
             )
+
+    def _check_step(self) -> None:
+        most = min(MOST_STEP_TOKENS, self.capacity)
+        if not 1 <= self.step_tokens <= most:
+            raise UsageError(f"{Option.STEP_TOKENS} must be 1 to {most}, found {self.step_tokens}")
+        if self.step_tokens > 1 and not self.fused_decode:
+            raise UsageError(
+                f"{Option.STEP_TOKENS} {self.step_tokens} needs a cache of fixed capacity: leave "
+                f"out {Option.NO_FUSED_DECODE}"
+            )
+
+    @property
+    def prefill_rows(self) -> int:
+        """Of how many of the last tokens a prefill has logits: more than one where it decodes, too,
+        several tokens a step."""
+        return self.step_tokens if self.stateful_prefill and 1 in self.gears else 1
 
     @property
     def fixed_cache(self) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend.graphs.options import AscendOptions
+from q35export.ascend.ops import StepTokens
 from q35export.ascend.targets.ascend_310p import Ascend310pTarget
 from q35export.ascend.targets.portable import PortableTarget
 from q35export.ascend.targets.standard import BLOCKED, FLOAT, PrefillTokens, StandardTarget
@@ -21,12 +22,17 @@ from q35export.targets.base import StoredMatrix, Values
 
 
 def decoder_target(
-    graph: Graph, options: AscendOptions, *, fused: bool, tokens: PrefillTokens | None
+    graph: Graph,
+    options: AscendOptions,
+    *,
+    fused: bool,
+    tokens: PrefillTokens | None,
+    step: StepTokens | None = None,
 ) -> Ascend310pTarget | PortableTarget:
-    """The target of a prefill or decode graph."""
+    """The target of a prefill or decode graph; a `step` is one of several tokens."""
     types = options.float_type, options.cache_type
     if fused:
-        return Ascend310pTarget(graph, *types, tokens=tokens)
+        return Ascend310pTarget(graph, *types, tokens=tokens, step=step)
     return PortableTarget(graph, *types, tokens=tokens, longest=max(options.gears))
 
 
@@ -50,27 +56,26 @@ def rotary_angles(
 
 
 def logits(ctx: Context, config: TextConfig, table: StoredMatrix, last: ir.Value) -> ir.Value:
-    """Logits `[1, 1, V]` of the hidden state `last` `[1, H]`."""
+    """Logits `[1, N, V]` of the hidden states `last` `[N, H]`."""
     graph = ctx.graph
     with graph.scope("head"):
         gamma = final_norm(ctx, config)
         normed = ctx.target.rms_norm(last, gamma, config.eps)
         if not config.tied:
             table = ctx.target.store("lm_head", head(ctx, config), ctx.plan.head)
-        return graph.reshape(table.multiply(normed), 1, 1, config.vocab_size)
+        return graph.reshape(table.multiply(normed), 1, -1, config.vocab_size)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
     """`number` `[1]`, valid tokens; `order` `[1, T]`, valid tokens up to each; `last` `[1]`, the
     last valid one; `tail` `[K - 1]`, the last inputs of the convolution behind the past ones; all
-    int32. `valid` `[T, 1]` FP32, ones and zeros."""
+    int32."""
 
     number: ir.Value
     order: ir.Value
     last: ir.Value
     tail: ir.Value
-    valid: ir.Value
 
 
 def count_tokens(graph: Graph, mask: ir.Value, remembered: int) -> TokenCount:
@@ -83,8 +88,13 @@ def count_tokens(graph: Graph, mask: ir.Value, remembered: int) -> TokenCount:
             order=op("CumSum", mask, graph.scalar(1)),
             last=op("Sub", number, _int32(graph, [1])),
             tail=op("Add", number, _int32(graph, range(remembered))),
-            valid=graph.reshape(op("Cast", mask, to=int(FLOAT)), -1, 1),
         )
+
+
+def valid_tokens(graph: Graph, mask: ir.Value) -> ir.Value:
+    """Ones and zeros `[T, 1]` FP32 of `attention_mask` `[1, T]`."""
+    with graph.scope("tokens"):
+        return graph.reshape(graph.op("Cast", mask, to=int(FLOAT)), -1, 1)
 
 
 def prefill_slots(

@@ -4,7 +4,8 @@ Inputs, in order: `input_ids` `[1, T]`, `attention_mask` `[1, T]` (ones, then ze
 `position_ids` `[4, 1, T]`, all int32; `image_embeds` `[M, H]`, a row for each picture token of
 this call, in order, M at least 1; and, unless stateless, `past_conv_states`,
 `past_recurrent_states`, `past_kv_cache` and `past_len` `[1]` int32, the tokens before this call.
-Outputs: `logits` `[1, 1, V]` of the last valid token, and the `present_*` states.
+Outputs: `logits` `[1, N, V]` of the last N valid tokens, where there are as many, one unless
+several are tried in a step; and the `present_*` states.
 Padding changes nothing: its decay and beta are zero, convolution states and logits are those of
 the last valid token, and a stateful graph keeps none of its keys and values.
 """
@@ -18,11 +19,13 @@ import onnx_ir as ir
 
 from q35export.ascend.graphs.options import AscendOptions
 from q35export.ascend.graphs.parts import (
+    TokenCount,
     count_tokens,
     decoder_target,
     logits,
     prefill_slots,
     rotary_angles,
+    valid_tokens,
 )
 from q35export.ascend.graphs.states import (
     StateSpec,
@@ -65,7 +68,7 @@ def build_prefill_graph(
     graph = Graph("prefill", OPSET, sink)
     inputs = _declare_inputs(graph, config, options, specs)
     count = count_tokens(graph, inputs.mask, text.conv_kernel - 1)
-    tokens = PrefillTokens(count.valid, count.tail)
+    tokens = PrefillTokens(valid_tokens(graph, inputs.mask), count.tail)
     target = decoder_target(graph, options, fused=options.fused_prefill, tokens=tokens)
     cache_shape = (1, text.num_kv_heads, options.capacity, text.head_dim)
     ctx = Context(graph, target, source, FLOAT_PLAN)
@@ -81,14 +84,25 @@ def build_prefill_graph(
         states = empty_states(graph, target, text, specs)
     hidden, presents = decoder_layers(ctx, text, hidden, states, positions)
     flat = graph.reshape(hidden, -1, text.hidden_size)
-    last = graph.op("Gather", flat, count.last, axis=0)
+    last = graph.op("Gather", flat, _last_tokens(graph, count, options.prefill_rows), axis=0)
     result = logits(ctx, text, table, last)
-    graph.output(result, "logits", options.float_type, (1, 1, text.vocab_size))
+    shape = (1, options.prefill_rows, text.vocab_size)
+    graph.output(result, "logits", options.float_type, shape)
     pads = _cache_padding(graph, inputs, options)
     declare_presents(graph, target, specs, presents, pads)
     fused = str(options.fused_prefill).lower()
     extra = {"q35chat.fused": fused, **options.metadata()}
     return graph.model(graph_metadata("prefill") | extra)
+
+
+def _last_tokens(graph: Graph, count: TokenCount, rows: int) -> ir.Value:
+    """Where the last `rows` valid tokens lie, `[rows]` int32; the first one for those before it."""
+    if rows == 1:
+        return count.last
+    before, zero = (
+        graph.constant(np.array(numbers, np.int32)) for numbers in (range(1 - rows, 1), [0])
+    )
+    return graph.op("Max", graph.op("Add", count.last, before), zero)
 
 
 def _declare_inputs(

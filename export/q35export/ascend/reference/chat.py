@@ -70,24 +70,20 @@ class GraphChat:
         if any(info.name == "past_len" for info in graph.inputs):
             feeds |= self._pasts(graph)
             feeds["past_len"] = np.array([self.length], np.int32)
-        logits = self._run(graph, feeds, count)
+        logits: Array = self._run(graph, feeds, count)[-1]
         if self.capacity is None:
             self.states["kv_cache"] = self.states["kv_cache"][..., : self.length, :]
         return logits
 
     def step(self, token: int) -> Array:
         """Feed one token to the decode graph; its logits `[V]`. Raises CapacityError."""
-        self._check_room(1)
-        width = self.capacity or self.length + 1
-        place = self.length + self.delta
-        rows = np.array([self.length, place, place, place], np.int32)
-        feeds: dict[str, Array] = {
-            "input_ids": np.array([[token]], np.int32),
-            "attention_mask": (np.arange(width) <= self.length).astype(np.int32)[None],
-            "position_ids": rows.reshape(4, 1, 1),
-            **self._pasts(self.graphs["decode"]),
-        }
-        return self._run(self.graphs["decode"], feeds, 1)
+        logits: Array = self._decode([token])[0]
+        return logits
+
+    def steps(self, tokens: Sequence[int]) -> Array:
+        """Feed several tokens to the decode graph at once; the logits `[T, V]` after each. Raises
+        CapacityError."""
+        return self._decode(tokens)
 
     def layer_states(self, layer_types: Sequence[str]) -> dict[str, Array]:
         """The states by layer, named `conv_0`, `recurrent_0`, `key_3`, `value_3`, each with its
@@ -102,11 +98,27 @@ class GraphChat:
                 named |= {f"key_{index}": key, f"value_{index}": value}
         return named
 
+    def _decode(self, tokens: Sequence[int]) -> Array:
+        count = len(tokens)
+        self._check_room(count)
+        end = self.length + count
+        width = self.capacity or end
+        rows = np.tile(np.arange(self.length, end, dtype=np.int32), (4, 1))
+        rows[1:] += self.delta
+        feeds: dict[str, Array] = {
+            "input_ids": np.array([tokens], np.int32),
+            "attention_mask": (np.arange(width) < end).astype(np.int32)[None],
+            "position_ids": rows[:, None],
+            **self._pasts(self.graphs["decode"]),
+        }
+        return self._run(self.graphs["decode"], feeds, count)
+
     def _run(self, graph: GraphExecutor, feeds: Mapping[str, Array], count: int) -> Array:
+        """The logits `[N, V]` of the last tokens, as many as the graph gives, in FP32."""
         results = graph.run(feeds)
         self.states = {name: results[f"present_{name}"] for name in STATES}
         self.length += count
-        logits: Array = results["logits"][0, 0].astype(np.float32)
+        logits: Array = results["logits"][0].astype(np.float32)
         return logits
 
     def _pasts(self, graph: GraphExecutor) -> dict[str, Array]:

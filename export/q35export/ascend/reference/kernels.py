@@ -6,7 +6,7 @@ Inside, a kernel computes in FP32; what it returns is rounded to FP16.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from q35export.graph import Array
 Kernel = Callable[[CustomNode, Sequence[Array]], tuple[Array, ...]]
 HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
+MOST_TOKENS = 8  # of the recurrent rule
 
 
 def run_kernel(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
@@ -36,27 +37,39 @@ def chunk_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple
 
 
 def recurrent_gated_delta_rule(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
-    """One token of one sequence."""
+    """A few tokens of one sequence. The state after each is put into the slot that its index names;
+    the first is read from that of the last token that was accepted of the call before, by the
+    indices of this one: beyond them the kernel would read another slot without a word."""
     *given, lengths, index, decay, accepted = operands
-    tokens = _check_delta_operands(node, *given, decay)
-    for name, array, wanted in (
-        ("actual_seq_lengths", lengths, 1),
-        ("ssm_state_indices", index, 0),
-        ("num_accepted_tokens", accepted, 1),
+    state = given[-1]
+    slots = state.shape[0] if state.ndim == 4 else 1
+    tokens = _check_delta_operands(node, *given, decay, slots=slots)
+    _expect(node, "ssm_state_indices", index, INT32, (tokens,))
+    for name, array, least, most in (
+        ("actual_seq_lengths", lengths, tokens, min(tokens, MOST_TOKENS)),
+        ("num_accepted_tokens", accepted, 1, tokens),
     ):
         _expect(node, name, array, INT32, (1,))
-        if int(array[0]) != wanted:
-            raise ExportError(f"{_where(node)}: {name} must be {wanted}, found {array[0]}")
-    if tokens != 1:
-        raise ExportError(f"{_where(node)}: takes one token a call, found {tokens}")
-    _, heads, value_dim, key_dim = given[-1].shape
+        if not least <= int(array[0]) <= most:
+            raise ExportError(
+                f"{_where(node)}: {name} is {array[0]} for {tokens} tokens, of which it takes 1 to "
+                f"{MOST_TOKENS}"
+            )
+    if not ((index >= 0) & (index < slots)).all():
+        raise ExportError(f"{_where(node)}: ssm_state_indices {index} of {slots} slots")
+    _, heads, value_dim, key_dim = state.shape
     shape = f"3,-1,{heads},{value_dim},4,-1,{heads},{value_dim},{key_dim},"
     if node.attributes["outputs_shape"] != shape:
         raise ExportError(
             f"{_where(node)}: outputs_shape is {node.attributes['outputs_shape']!r}, the operands "
             f"give {shape!r}"
         )
-    return delta_rule((*given, decay), node.attributes["scale_value"])
+    first = state[index[accepted[0] - 1]][None]
+    out, states = np.empty(given[2].shape, HALF), state.copy()
+    scale = node.attributes["scale_value"]
+    for token, (row, memory) in enumerate(_tokens((*given[:-1], first, decay), scale)):
+        out[token], states[index[token]] = row, memory
+    return out, states
 
 
 def scatter(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
@@ -122,8 +135,8 @@ KERNELS: Mapping[str, Kernel] = {
 }
 
 
-def _check_delta_operands(node: CustomNode, *operands: Array) -> int:
-    """Check the operands of `delta_rule`; the number of tokens."""
+def _check_delta_operands(node: CustomNode, *operands: Array, slots: int = 1) -> int:
+    """Check the operands of `delta_rule`, of `slots` states; the number of tokens."""
     query, key, value, beta, state, decay = operands
     if query.ndim != 3 or value.ndim != 3:
         raise ExportError(
@@ -136,7 +149,7 @@ def _check_delta_operands(node: CustomNode, *operands: Array) -> int:
     _expect(node, "key", key, HALF, query.shape)
     _expect(node, "value", value, HALF, (tokens, heads, value_dim))
     _expect(node, "beta", beta, HALF, (tokens, heads))
-    _expect(node, "state", state, HALF, (1, heads, value_dim, key_dim))
+    _expect(node, "state", state, HALF, (slots, heads, value_dim, key_dim))
     _expect(node, "g", decay, SINGLE, (tokens, heads))
     if heads % key_heads:
         raise ExportError(f"{_where(node)}: {heads} value heads over {key_heads} key heads")
@@ -155,6 +168,15 @@ def delta_rule(operands: Iterable[Array], scale: float) -> tuple[Array, Array]:
     key `[T, NK, DK]`, value `[T, NV, DV]`, beta `[T, NV]`, state `[1, NV, DV, DK]` and decay
     `[T, NV]`; output and state are FP16.
     """
+    given = tuple(operands)
+    out, memory = np.empty(given[2].shape, SINGLE), given[4][0].astype(SINGLE)
+    for token, (row, after) in enumerate(_tokens(given, scale)):
+        out[token], memory = row, after
+    return out.astype(HALF), memory[None].astype(HALF)
+
+
+def _tokens(operands: Iterable[Array], scale: float) -> Iterator[tuple[Array, Array]]:
+    """What comes out `[NV, DV]` of each token, and the state `[NV, DV, DK]` after it, FP32."""
     query, key, value, beta, state, decay = operands
     heads = value.shape[1]
     shared = np.arange(heads) // (heads // key.shape[1])
@@ -162,14 +184,12 @@ def delta_rule(operands: Iterable[Array], scale: float) -> tuple[Array, Array]:
     keys, values = key.astype(SINGLE)[:, shared], value.astype(SINGLE)
     kept, rates = np.exp(decay), beta.astype(SINGLE)
     memory = state[0].astype(SINGLE)
-    out = np.empty(value.shape, SINGLE)
     for token in range(len(value)):
         memory = memory * kept[token, :, None, None]
         recalled = (memory @ keys[token, :, :, None])[..., 0]
         error = (values[token] - recalled) * rates[token, :, None]
         memory += error[:, :, None] * keys[token, :, None, :]
-        out[token] = (memory @ queries[token, :, :, None])[..., 0]
-    return out.astype(HALF), memory[None].astype(HALF)
+        yield (memory @ queries[token, :, :, None])[..., 0], memory
 
 
 def _expect(

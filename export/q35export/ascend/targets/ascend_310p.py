@@ -7,10 +7,13 @@ once on the way out. FP16 of a kernel never goes further than the next node.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import onnx_ir as ir
 
 from q35export.ascend.ops import (
+    StepTokens,
     chunk_gated_delta_rule,
     expand_heads,
     incre_flash_attention,
@@ -22,12 +25,15 @@ from q35export.graph import Array
 from q35export.targets.base import AttentionHeads, AttentionOperands, DeltaHeads, DeltaOperands
 
 
+@dataclass
 class Ascend310pTarget(StandardTarget):
     """Prefill: ChunkGatedDeltaRule. Decode, where there are no `tokens`: RecurrentGatedDeltaRule,
-    Scatter and IncreFlashAttention over a cache of fixed capacity."""
+    Scatter and IncreFlashAttention over a cache of fixed capacity. A `step` of several tokens:
+    RecurrentGatedDeltaRule alone, for the other two take one."""
 
+    step: StepTokens | None = None
     kernel_dtype = FLOAT16
-    _lengths: ir.Value | None = None
+    _lengths: ir.Value | None = field(default=None, init=False)
 
     @staticmethod
     def empty_recurrent(shape: tuple[int, ...]) -> Array:
@@ -50,8 +56,11 @@ class Ascend310pTarget(StandardTarget):
         """The output `[T, NV, DV]` and the state `[1, NV, DV, DK]`, FP16."""
         flat = self.graph.reshape(given.value, -1, heads.value, heads.value_dim)
         given = given._replace(value=self.cast(flat, self.dtype, FLOAT16))
+        step = self.step
         if self.tokens is None:
-            return recurrent_gated_delta_rule(self.graph, given, heads)
+            step = StepTokens.fixed(self.graph, 1)
+        if step is not None:
+            return recurrent_gated_delta_rule(self.graph, given, step, heads)
         return chunk_gated_delta_rule(self.graph, given, self._token_count(given.query), heads)
 
     def _token_count(self, query: ir.Value) -> ir.Value:

@@ -49,10 +49,11 @@ class PrefillTokens:
     """Which tokens of a prefill are real; the padding lies at the end.
 
     `valid` `[T, 1]` FP32, ones then zeros; `tail` `[K - 1]` int32, where the last inputs of the
-    convolution lie once the past ones are put in front.
+    convolution lie once the past ones are put in front. A step of several tokens has no padding and
+    `valid` None.
     """
 
-    valid: ir.Value
+    valid: ir.Value | None
     tail: ir.Value
 
 
@@ -222,7 +223,7 @@ class StandardTarget:
         soft = op("Softplus", op("Add", self._up(a), self.graph.weight("dt_bias", dt_bias)))
         decay = op("Mul", soft, self.graph.weight("rate", rate))
         beta = op("Sigmoid", b)
-        if self.tokens is None:
+        if self.tokens is None or self.tokens.valid is None:
             return decay, self.cast(beta, self.dtype, self.kernel_dtype)
         wide = op("Mul", self._up(beta), self.tokens.valid)
         return op("Mul", decay, self.tokens.valid), self.cast(wide, FLOAT, self.kernel_dtype)
