@@ -18,16 +18,20 @@ _STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
 
 @dataclass(frozen=True, slots=True)
 class GraphSize:
-    """Bytes of a graph with its weights: of the converted files, or of the ONNX file."""
+    """Bytes of a graph with its weights: of the converted files, or of the ONNX file. `in_gears` is
+    a decode whose steps have several tokens; what was published of one has fixed shapes."""
 
     name: str
     size: int
     converted: bool
+    in_gears: bool = False
 
     @property
     def likely(self) -> int:
-        """Bytes when it is converted; where it is not yet, as the published ones have grown."""
-        return self.size if self.converted else int(self.size * _GROWTH.get(self.name, 1.0))
+        """Bytes when it is converted; where it is not yet, as the published ones have grown, in
+        gears as the prefill."""
+        growth = _GROWTH.get("prefill" if self.in_gears else self.name, 1.0)
+        return self.size if self.converted else int(self.size * growth)
 
     def text(self) -> str:
         """Both numbers and where the second is from; one where the file is there."""
@@ -50,7 +54,8 @@ def _size(bundle: Bundle, name: str) -> GraphSize:
     converted = path.suffix == ".mindir"
     weights = beside.glob("*") if converted else path.parent.glob("model.bin")
     there = [file for file in (path, *weights) if file.is_file()]
-    return GraphSize(name, sum(file.stat().st_size for file in there), converted)
+    in_gears = name == "decode" and "step_tokens" in bundle.manifest.options.get(name, {})
+    return GraphSize(name, sum(file.stat().st_size for file in there), converted, in_gears)
 
 
 def needed(sizes: Sequence[GraphSize]) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from q35chat.commands import options as opt
 from q35chat.commands.console import Console
 from q35chat.errors import UsageError
+
+if TYPE_CHECKING:
+    from q35chat.ascend.kernel_trial import Place
 
 NO_CONVERTER = 3
 
@@ -40,9 +43,11 @@ def convert(
         typer.Option(help="MindSpore Lite's fused operators to use: All, BatchMatmulToMatmul, ..."),
     ] = "",
     kernels: Annotated[
-        str,
-        typer.Option(help="How kernels are to be written: what doctor --operators says."),
-    ] = "",
+        str | None,
+        typer.Option(
+            help="How kernels are to be written. Default: what doctor --operators found here."
+        ),
+    ] = None,
     drop_onnx: Annotated[
         bool, typer.Option("--drop-onnx", help="Delete the ONNX files of converted graphs.")
     ] = False,
@@ -50,6 +55,7 @@ def convert(
 ) -> int:
     """Make a bundle for ascend-310p ready for its NPU, or print the commands to do it there."""
     from q35chat.ascend.diagnosis import Places, cann_version
+    from q35chat.ascend.kernel_trial import Place
     from q35chat.ascend.memory import estimate, graph_sizes
     from q35chat.bundle.bundle import Bundle
     from q35chat.bundle.library import folder_of
@@ -69,13 +75,16 @@ def convert(
     if not re.fullmatch(r"(\w+(,\w+)*)?", plugin_custom_ops, re.ASCII):
         raise UsageError("--plugin-custom-ops takes names with commas between them")
     settings = CompilerSettings(precision_mode, mixed_list, plugin_custom_ops)
-    forms = KernelForms.parse(kernels)
-    console = Console.standard()
-    tool = find_converter(converter, python, cann_version(Places.here()))
+    forms = KernelForms.parse(kernels or "")
+    console, places = Console.standard(), Places.here()
+    tool = find_converter(converter, python, cann_version(places))
     for line in estimate(graph_sizes(Bundle.open(bundle, check="names"))):
         console.note(line)
     if tool is not None:
         console.note(f"converting with {tool.name}")
+    if tool is not None and kernels is None:
+        place = Place.here(places.environment, tool.cann, tool.name)
+        forms = KernelForms.parse(_found_here(place, console))
     with reporter_for(console.err) as reporter:
         result = convert_graphs(bundle, tool, reporter, settings, forms=forms, drop_onnx=drop_onnx)
     if result.status == "no-converter":
@@ -92,3 +101,23 @@ def convert(
         console.note(f"{bundle} is converted already")
     console.note(f"chat with it: {chat_command(bundle)}")
     return 0
+
+
+def _found_here(place: Place, console: Console) -> str:
+    """The ways of the kernels that a trial has found at `place`, said in one line; empty where
+    there was none, or with something else."""
+    from q35chat.ascend.kernel_trial import KernelTrial
+
+    trial = KernelTrial.kept()
+    if trial is None or trial.place.host != place.host:
+        return ""
+    again = "`doctor --operators` tries them again"
+    if trial.place != place:
+        console.note(f"the kernels were tried with another CANN, package or converter: {again}")
+    elif trial.kernels is None:
+        console.note(f"a kernel worked in no way, as {trial.report} says: {again}")
+    else:
+        ways = trial.kernels or "as exported"
+        console.note(f"kernels {ways}, as {trial.report} says; --kernels gives others")
+        return trial.kernels
+    return ""

@@ -267,10 +267,12 @@ def try_operators(
     3 without a converter, 1 where a kernel that the model needs does not work. Raises OutputError
     for a report that cannot be written."""
     from q35chat.ascend.diagnosis import Places, cann_version
+    from q35chat.ascend.kernel_trial import KernelTrial, Place
     from q35export.ascend.converter import find_converter
     from q35export.ascend.operator_cases import operator_cases, working_forms
 
-    tool = find_converter(converter, None, cann_version(Places.here()))
+    places = Places.here()
+    tool = find_converter(converter, None, cann_version(places))
     if tool is None:
         console.note("no converter here: put converter_lite on PATH, or set MSLITE_HOME")
         return 3
@@ -288,11 +290,11 @@ def try_operators(
                          f"{_numbers(outcome)}")  # fmt: skip
     forms = working_forms([(case, one.passed) for case, one in zip(tried, outcomes, strict=True)])
     console.note(_advised(forms))
-    facts: dict[str, object] = {
-        "kernels": None if forms is None else str(forms),
-        "gears": "started",
-    }
+    kernels = None if forms is None else str(forms)
+    facts: dict[str, object] = {"kernels": kernels, "gears": "started"}
     _write(path, _report(outcomes, groups, tool, facts))
+    place = Place.here(places.environment, tool.cann, tool.name)
+    KernelTrial(kernels, str(path.resolve()), place).keep()
     facts["gears"] = _gears(bundle, device_id, console)
     _write(path, _report(outcomes, groups, tool, facts))
     console.note(f"report: {path}")
@@ -337,7 +339,7 @@ def _advised(forms: KernelForms | None) -> str:
         )
     if not str(forms):
         return "the kernels work as bundles have them"
-    return f"convert with --kernels {forms}: the first way that works here"
+    return f"convert with --kernels {forms}, as it does here by itself: the first way that works"
 
 
 def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> Outcome:

@@ -19,6 +19,12 @@ def test_an_estimate_gives_the_weights_and_what_has_been_published() -> None:
     assert both == "all at once take 29.1 GiB of a chip with their states, one at a time 19.1 GiB"
 
 
+def test_a_decode_in_gears_is_taken_to_grow_as_the_prefill() -> None:
+    (line, _) = estimate([GraphSize("decode", 8 * GIB, False, in_gears=True)])
+
+    assert "17.4 GiB" in line
+
+
 def test_files_that_are_there_count_as_they_are() -> None:
     assert list(estimate(FILES)) == []
     assert (needed(FILES), largest_needed(FILES)) == (int(27.5 * GIB), int(17.6 * GIB))

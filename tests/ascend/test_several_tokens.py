@@ -174,6 +174,7 @@ def test_a_prompt_after_a_try_is_read_behind_what_was_accepted(graphs: Open) -> 
 def test_one_graph_at_a_time_and_refused_outputs_give_the_same_bits(graphs: Open, npu: Npu) -> None:
     first = opened(graphs)
     wanted = greedy(first, read(first, IDS), 24)
+    first.reset()
     followed(first, wanted, 0.3)
     swapping = opened(graphs, mode="swap")
     followed(swapping, wanted, 0.3)

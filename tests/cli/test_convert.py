@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from q35chat import cli
+from q35chat.ascend.kernel_trial import KernelTrial, Place
+from q35chat.bundle.bundle import Bundle
 from q35chat.commands.convert import NO_CONVERTER
 from tests.support.converter import install_converter
 from tests.support.exported import random_bundle
@@ -82,6 +87,71 @@ def test_with_one_its_progress_is_shown_and_the_end_says_what_next(
     code, _, err = run(capsys, bundle)
     assert code == 0
     assert "is converted already" in err
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The converter's stand-in, and a home without a trial."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return str(install_converter(tmp_path / "bin", monkeypatch))
+
+
+def keep_trial(tool: str, kernels: str | None = "ordered-inputs", **other: str) -> None:
+    place = replace(Place.here(os.environ, None, tool), **other)
+    KernelTrial(kernels, "/somewhere/report.json", place).keep()
+
+
+def way(bundle: Path) -> object:
+    return Bundle.open(bundle).manifest.options["decode"]["kernels"]
+
+
+def test_the_way_that_doctor_has_found_on_this_machine_is_taken_and_said_in_one_line(
+    bundle: Path, tool: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep_trial(tool)
+    code, _, err = run(capsys, bundle)
+
+    assert (code, way(bundle)) == (0, "ordered-inputs")
+    said = "kernels ordered-inputs, as /somewhere/report.json says; --kernels gives others"
+    assert said in err.splitlines()
+    assert run(capsys, bundle, "--kernels", "")[0] == 0
+    assert way(bundle) == ""
+
+
+@pytest.mark.parametrize(
+    ("trial", "said"),
+    [
+        ({"packages": "/other"}, "with another CANN, package or converter: `doctor --operators`"),
+        ({"cann": "7.0"}, "with another CANN, package or converter: `doctor --operators`"),
+        ({"kernels": None}, "a kernel worked in no way, as /somewhere/report.json says"),
+        ({"host": "another"}, None),
+    ],
+)
+def test_what_was_found_with_something_else_is_not_taken(
+    bundle: Path,
+    tool: str,
+    capsys: pytest.CaptureFixture[str],
+    trial: dict[str, Any],
+    said: str | None,
+) -> None:
+    keep_trial(tool, **trial)
+    code, _, err = run(capsys, bundle)
+
+    assert (code, way(bundle)) == (0, "")
+    assert said is None or said in err
+    assert (said is None) == ("kernel" not in err)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"kernels": 3}', '{"kernels": "", "report": "r"}'])
+def test_a_trial_that_cannot_be_read_is_none(
+    bundle: Path, tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    keep_trial(tool)
+    (file,) = (tmp_path / "state").rglob("npu-kernels.json")
+    file.write_text(content, encoding="utf-8")
+
+    assert run(capsys, bundle)[0] == 0
+    assert way(bundle) == ""
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from q35chat.ascend import diagnosis as ascend
+from q35chat.ascend.kernel_trial import KernelTrial
 from q35chat.ascend.native_log import native_log
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint
@@ -320,7 +321,10 @@ def test_the_way_that_works_is_said_and_can_be_given_to_convert(
     code, report, text = tried(tmp_path, cases)
 
     assert (code, report["kernels"]) == (0, "ordered-inputs")
-    assert "convert with --kernels ordered-inputs: the first way that works here" in text
+    trial = KernelTrial.kept()
+    assert trial is not None
+    assert (trial.kernels, trial.report) == ("ordered-inputs", str(tmp_path / "report.json"))
+    assert "convert with --kernels ordered-inputs, as it does here by itself" in text
 
 
 def first(name: str) -> OperatorCase:

@@ -128,10 +128,14 @@ def test_a_picture_a_prompt_and_a_step_give_the_numbers_of_transformers(lite: Li
     assert int(stepped["logits"][0, 0].argmax()) == case.tokens[1]
 
 
-@pytest.mark.parametrize("component", ["prefill", "decode"])
-def test_what_2_0_0_cannot_read_is_the_custom_operator(tmp_path: Path, component: str) -> None:
+@pytest.mark.parametrize(
+    ("component", "step_tokens"), [("prefill", 1), ("decode", 1), ("decode", 4)]
+)
+def test_what_2_0_0_cannot_read_is_the_custom_operator(
+    tmp_path: Path, component: str, step_tokens: int
+) -> None:
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=1)
-    settings = AscendOptions(capacity=64)
+    settings = AscendOptions(capacity=64, step_tokens=step_tokens)
     export_ascend(checkpoint, tmp_path / "graphs", settings, (component,))
     done = call("convert", tmp_path / "graphs" / component / "model.onnx", tmp_path / component)
     assert done.returncode != 0
@@ -139,11 +143,14 @@ def test_what_2_0_0_cannot_read_is_the_custom_operator(tmp_path: Path, component
     assert missing == ["Custom"]
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
-def test_a_prefill_from_states_without_kernels_is_converted(tmp_path: Path, dtype: DType) -> None:
+@pytest.mark.parametrize(("dtype", "step_tokens"), [("fp16", 1), ("fp32", 1), ("fp32", 4)])
+def test_a_prefill_from_states_without_kernels_is_converted(
+    tmp_path: Path, dtype: DType, step_tokens: int
+) -> None:
     """FP16 graphs are converted but end the process of the x86 runtime, which has no FP16."""
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=1)
-    settings = AscendOptions(capacity=64, fused_prefill=False, dtype=dtype)
+    gears = (1, 32) if step_tokens > 1 else (32,)
+    settings = AscendOptions(64, gears, dtype=dtype, fused_prefill=False, step_tokens=step_tokens)
     export_ascend(checkpoint, tmp_path / "graphs", settings, ("prefill",))
     done = call("convert", tmp_path / "graphs" / "prefill" / "model.onnx", tmp_path / "out")
     assert "CONVERT RESULT SUCCESS" in done.stdout, done.stderr

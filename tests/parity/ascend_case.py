@@ -9,15 +9,19 @@ import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
+from q35chat.ascend.decoder import GearedDecoder
+from q35chat.ascend.native_log import NativeLog
 from q35export.ascend.graphs import AscendOptions
 from q35export.verify.metrics import difference
 from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Reference
 from q35export.verify.samples import Sample
 from tests.support.ascend import Array, AscendChat, Exported, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint
+from tests.support.lite import GuessedCosts, LiteGraphs
 from tests.support.reference import LiveReference
 
 DEMO = Path(__file__).parents[2] / "assets" / "demo-model"
@@ -52,6 +56,23 @@ WAYS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How the engine runs a step: in the prefill, the `one` graph there is, or in decode; up to so
+    many tokens in one go."""
+
+    name: str
+    one: bool
+    step_tokens: int
+
+
+MODES = (
+    Mode("one graph", one=True, step_tokens=1),
+    Mode("several tokens", one=False, step_tokens=4),
+    Mode("several tokens in one graph", one=True, step_tokens=4),
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
     """A prompt with its mRoPE positions [3, T] and the rows of its pictures; None without."""
@@ -79,7 +100,7 @@ class Case:
         if shape != "demo":
             self._checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=11)
         self.reference = LiveReference(self._checkpoint, threads=1)  # two wait for one another
-        self._exported: dict[int, Exported] = {}
+        self._exported: dict[str, Exported] = {}
         self._questions: dict[str, Question] = {}
         self._wanted: dict[tuple[bytes, int], Wanted] = {}
 
@@ -90,15 +111,37 @@ class Case:
         half.model = copy.deepcopy(self.reference.model).half()
         return half
 
-    def exported(self, capacity: int = CAPACITY) -> Exported:
-        """The graphs of a capacity, made once; those of pictures at the usual one only."""
-        if capacity not in self._exported:
+    def exported(self, capacity: int = CAPACITY, mode: Mode | None = None) -> Exported:
+        """The graphs of a capacity, made once; those of pictures at the usual one only, and in no
+        `mode`."""
+        name = f"{capacity} {mode.name if mode else ''}"
+        if name not in self._exported:
             gears = tuple(gear for gear in GEARS if gear <= capacity) or (capacity,)
-            options = AscendOptions(capacity=capacity, gears=gears, image_gears=(16, 64))
-            components = ("prefill", "decode", *(["vision"] if capacity == CAPACITY else []))
-            out = self._folder / str(capacity)
-            self._exported[capacity] = export_ascend(self._checkpoint, out, options, components)
-        return self._exported[capacity]
+            one = (1,) if mode and mode.one else ()
+            options = AscendOptions(
+                capacity=capacity,
+                gears=(*one, *gears),
+                image_gears=(16, 64),
+                step_tokens=mode.step_tokens if mode else 1,
+            )
+            pictures = capacity == CAPACITY and mode is None
+            components = ("prefill", "decode", *(["vision"] if pictures else []))
+            out = self._folder / name
+            self._exported[name] = export_ascend(self._checkpoint, out, options, components)
+        return self._exported[name]
+
+    def decoder(self, mode: Mode, log: NativeLog, capacity: int = CAPACITY) -> GearedDecoder:
+        """The engine over the graphs of a mode, run by the stand-in."""
+        exported = self.exported(capacity, mode)
+        folder = exported.graphs["prefill"].path.parent.parent
+        made = LiteGraphs(folder, folder / "converted", log=log)
+        text, image = exported.config.text, exported.config.image_token_id
+        if not mode.one:
+            return made.decoder(image)
+        prefill, costs = made.session("prefill"), GuessedCosts()
+        return GearedDecoder(
+            None, prefill, image_token_id=image, costs=costs, vocab_size=text.vocab_size
+        )
 
     def question(self, sample: Sample) -> Question:
         """A sample as both sides read it."""
@@ -167,7 +210,14 @@ def assert_close(found: Array, wanted: Array, what: str) -> None:
     assert held, f"{what}: {apart}, allowed {LIMITS}"
 
 
-def follow(chat: AscendChat, logits: Array, wanted: Wanted) -> int:
+class Steps(Protocol):
+    """What goes on by one token."""
+
+    def step(self, token: int) -> Array:
+        """The logits [V] after `token`."""
+
+
+def follow(chat: Steps, logits: Array, wanted: Wanted) -> int:
     """Go on greedily beside PyTorch; the number of steps at which it was undecided.
 
     At every step the logits must be within the limits, and the choice must be PyTorch's wherever
