@@ -131,6 +131,7 @@ class GearedDecoder(SpeculativeDecoder):
         self._prefill_logits, rows = self._graph.logits, self._prefill_contract.rows
         if rows > 1:
             self._prefill_logits = Logits.allocated(sessions[0], contract, rows)
+        self._several: dict[int, Call] = {}
         self.most_tokens = self._most_tokens()
         self._ahead = LookAhead(contract, self._states, self._trial)
         self._empty = empty_states(prefill, self._prefill_contract)
@@ -331,12 +332,16 @@ class GearedDecoder(SpeculativeDecoder):
         return most if self._decode is not None else min(most, self._prefill_contract.rows)
 
     def _trial(self, tokens: int, rows: int) -> Trial:  # noqa: ARG002  (all have logits)
-        """A step of several tokens."""
+        """A step of several tokens, made once."""
         if self._decode is None or self._mask is None:
             gears = self._prefill_contract.gears
             return self._prefill_call(next(gear for gear in gears if gear.tokens == tokens))
-        logits = Logits.allocated(self._decode, self._contract, tokens)
-        return Call(self._graph, self._mask, tokens=tokens, image_rows=0, logits=logits)
+        if tokens not in self._several:
+            logits = Logits.allocated(self._decode, self._contract, tokens)
+            self._several[tokens] = Call(
+                self._graph, self._mask, tokens=tokens, image_rows=0, logits=logits
+            )
+        return self._several[tokens]
 
     def _catch_up(self) -> None:
         """Bring the states up to the last token read."""

@@ -27,6 +27,7 @@ from q35chat.errors import PictureError, Remedy, RuntimeFailure
 from q35chat.processes import program
 
 _MASK = "patch_mask"
+_MOST_STEP_TOKENS = 8
 
 
 class NpuRuntime:
@@ -99,9 +100,15 @@ def prefill_decodes(manifest: Manifest) -> bool:
 
 def _lengths(options: Mapping[str, OptionValue], kind: str) -> str:
     """The lengths that a graph was exported for, separated by commas."""
-    if kind == "decode" and "step_tokens" in options:
-        return ",".join(map(str, range(1, int(options["step_tokens"]) + 1)))
+    if kind == "decode" and (most := _step_tokens(options)) > 1:
+        return ",".join(map(str, range(1, most + 1)))
     return str(options.get("gears", ""))
+
+
+def _step_tokens(options: Mapping[str, OptionValue]) -> int:
+    """How many tokens a step of a graph may have, as far as its manifest tells what can be."""
+    most = options.get("step_tokens", 1)
+    return most if isinstance(most, int) and 1 <= most <= _MOST_STEP_TOKENS else 1
 
 
 def _told(manifest: Manifest, kind: str) -> Mapping[str, str]:
@@ -113,8 +120,8 @@ def _told(manifest: Manifest, kind: str) -> Mapping[str, str]:
     if kind == "decode":
         return told
     told["q35chat.logits"] = "last"
-    if "step_tokens" in options:
-        told[ROWS] = str(options["step_tokens"])
+    if (rows := _step_tokens(options)) > 1:
+        told[ROWS] = str(rows)
     if options.get("cache") == "fixed":
         told["q35chat.capacity"] = str(options.get("max_seq_len", ""))
     return told
