@@ -152,7 +152,7 @@ def _service(options: ServeOptions, console: Console) -> Service:
     defaults = ChatSettings(
         sampling=engine.sampling_defaults,
         thinking=thinking,
-        thinking_budget=options.thinking_budget,
+        thinking_budget=options.thinking_budget or settings.thinking_budget,
         max_image_tokens=options.max_image_tokens or settings.max_image_tokens,
     )
     return Service.over(

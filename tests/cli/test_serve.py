@@ -7,14 +7,23 @@ import signal
 import socket
 import sys
 import urllib.request
+from dataclasses import replace
 from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from q35chat import cli
+from q35chat.chat.values import ChatSettings, SamplingSettings
+from q35chat.commands import model
 from q35chat.commands.console import Console
+from q35chat.commands.serve import ServeOptions, _service
+from q35chat.server.service import Service
+from q35chat.settings import Settings
 from tests.campaigns.server import address
 from tests.cli.processes import running
+from tests.cli.scripted import recorded
 from tests.support.exported import random_bundle
 
 
@@ -33,6 +42,22 @@ def without_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_machines_need_a_key() -> None:
     assert "needs a key" in refused("--host", "0.0.0.0")
     assert "empty" in refused("--api-key", " ")
+
+
+def test_requests_reason_as_the_settings_say_unless_an_option_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[ChatSettings] = []
+    settings = Settings(thinking=True, thinking_budget=90)
+    monkeypatch.setattr("q35chat.settings.load_settings", lambda: settings)
+    engine = SimpleNamespace(sampling_defaults=SamplingSettings())
+    monkeypatch.setattr(model, "load_engine", lambda *_: engine)
+    monkeypatch.setattr(Service, "over", lambda _, defaults, **__: begun.append(defaults))
+    for options in (ServeOptions(), ServeOptions(thinking_budget=7), ServeOptions(thinking=False)):
+        _service(replace(options, model_dir=Path("m")), recorded().console)
+    assert [(it.thinking, it.thinking_budget) for it in begun] == [
+        (True, 90), (True, 7), (False, 90)
+    ]  # fmt: skip
 
 
 def test_a_port_that_is_taken_is_told() -> None:
