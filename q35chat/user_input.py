@@ -73,9 +73,10 @@ def typed_path(text: str) -> Path:
     file managers and Windows write one.
 
     Understands quotes, escaped spaces, `file://` addresses, `~`, and a name that differs from that
-    of the file in kinds of spaces or in how its accents are composed.
+    of the file in kinds of spaces or in how its accents are composed. A null byte, which no name
+    has, is shown.
     """
-    readings = [_at_home(reading) for reading in _readings(text)]
+    readings = [_at_home(reading) for reading in _readings(text.replace("\0", "\u2400"))]
     return next((found for found in map(_found, readings) if found), readings[-1])
 
 

@@ -52,6 +52,11 @@ def written(path: Path) -> list[str]:
     ]  # fmt: skip
 
 
+def test_a_null_byte_names_nothing_and_can_be_asked_for() -> None:
+    assert typed_path("a\0b") == Path("a\u2400b")
+    assert not typed_path("a\0b").exists()
+
+
 def test_a_path_is_understood_however_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "my house (1).png"
     path.touch()

@@ -106,8 +106,9 @@ def read_text_file(path: Path) -> TextFile:
             )
         with path.open("rb") as file:
             data = file.read(MOST_BYTES)
-    except OSError as error:
-        raise FileError(f"{name} cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # no name has a null byte
+        why = getattr(error, "strerror", None) or error
+        raise FileError(f"{name} cannot be read: {why}") from error
     text = _decoded(data, name, whole=size <= MOST_BYTES)
     found = TextFile(name, text, path)
     if size > MOST_BYTES:

@@ -66,6 +66,8 @@ def test_a_folder_and_a_file_that_is_not_there_are_refused(tmp_path: Path) -> No
         read_text_file(tmp_path)
     with pytest.raises(FileError, match=r"gone\.txt cannot be read"):
         read_text_file(tmp_path / "gone.txt")
+    with pytest.raises(FileError, match="cannot be read: embedded null byte"):
+        read_text_file(Path("a\0.txt"))
 
 
 def test_of_a_text_that_no_bundle_has_room_for_the_beginning_is_read(
