@@ -22,7 +22,7 @@ from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.recorder import AnswerRecorder
 from q35chat.chat.history.records import TurnRecord, new_id
 from q35chat.chat.history.tree import ids_are_ours, in_prompt, oldest, prompt_turns, steps_of
-from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step
+from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Place, Step
 from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser
 from q35chat.chat.text_files import TextFile, read_text_file
@@ -223,6 +223,15 @@ class Conversation:
             raise UsageError(f"This chat has no version {branch + 1}, only {len(ends)}.")
         self._journal.read_to(ends[branch])
         self._slots.count_soon()
+
+    def places(self) -> tuple[Place, ...]:
+        """All turns of all versions, each before what follows it."""
+        view = self._journal.view
+        shown = {turn.id for turn in view.path()}
+        return tuple(
+            Place(record.id, record.turn.role, record.turn.text, forks, record.id in shown)
+            for record, forks in view.tree.walk()
+        )
 
     def choose_turn(self, step_id: str) -> None:
         """Read the branch of the turn `step_id`, to its end; one that is gone changes nothing."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from q35chat.chat.events import Usage
-from q35chat.chat.values import TemplateOffers, Turn
+from q35chat.chat.values import Role, TemplateOffers, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,18 @@ class Step:
     usage: Usage | None = None
     left_out: bool = False
     model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A turn in the tree of all versions of a conversation: behind how many `forks` it stands, and
+    whether the branch being read has it."""
+
+    id: str
+    role: Role
+    text: str
+    forks: int
+    shown: bool
 
 
 @dataclass(frozen=True, slots=True)

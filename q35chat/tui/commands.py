@@ -54,6 +54,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
             CONVERSATION, "alt+left", "earlier", when="idle"),
     Command("branch_forward", "Later version", "Show the version after this one",
             CONVERSATION, "alt+right", "later", when="idle"),
+    Command("versions", "All versions", "The whole chat as a tree; Enter shows the version of a "
+            "turn", CONVERSATION, "alt+up", "versions", when="idle"),
     Command("drop_oldest", "Leave out the oldest turns", "The model no longer reads the oldest "
             "question and answer, or N of them; that frees slots", CONVERSATION, "", "drop", "N",
             when="idle"),

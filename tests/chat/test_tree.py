@@ -37,6 +37,14 @@ def test_the_first_turn_under_another_goes_on_with_its_branch() -> None:
     assert [tree.end_of(ident) for ident in ("q", "on", "again")] == ["further", "further", "again"]
 
 
+def test_a_walk_meets_every_turn_before_what_is_under_it_and_counts_the_forks() -> None:
+    tree = tree_of(("q", None), ("a", "q"), ("again", "q"), ("on", "a"), ("more", "on"))
+    walked = [(turn.id, forks) for turn, forks in tree.walk()]
+    assert walked == [("q", 0), ("a", 1), ("on", 1), ("more", 1), ("again", 1)]
+    roots = tree_of(("q", None), ("other", None))
+    assert [(turn.id, forks) for turn, forks in roots.walk()] == [("q", 1), ("other", 1)]
+
+
 def test_a_tree_with_more_turns_has_their_branches_and_the_one_before_has_not() -> None:
     before = tree_of(("q", None), ("a", "q"))
     assert before.ends == ("a",)

@@ -20,6 +20,7 @@ SAYS: dict[str, tuple[str, str]] = {
     "continue": (_LOADING, "The last answer is complete"),
     "earlier": (_LOADING, "There is only one version"),
     "later": (_LOADING, "There is only one version"),
+    "versions": (_LOADING, "All versions of this chat"),
     "drop": (_LOADING, "There is only one turn"),
     "summarise": (_LOADING, "This chat starts from the summary"),
     "new": (_LOADING, "q35chat · New chat"),

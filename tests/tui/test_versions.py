@@ -297,3 +297,17 @@ async def test_an_earlier_answer_is_changed_too_and_none_is_empty(tmp_path: Path
         assert [step.turn.text for step in chat.screen.session.steps] == ["one", "/help"]
         await chat.press("alt+a", "escape")
         await chat.until(lambda: "editing" not in chat.flat)
+
+
+async def test_a_version_is_chosen_from_the_tree_of_all(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as chat:
+        await ask(chat, "first")
+        await ask(chat, "second")
+        await turn(chat, "alt+r")
+        await chat.press("alt+up")
+        await chat.see("All versions of this chat")
+        for words in ("you first", "model no. 1", "you second", "model no. no. 2"):
+            assert words in chat.flat
+        await chat.press("up", "enter")
+        await chat.until(lambda: chat.screen.session.steps[-1].turn.text == "no. no. 2")
+        await chat.see("version 1 of 2")

@@ -53,6 +53,19 @@ class TurnTree:
             head = record.parent
         return tuple(reversed(found))
 
+    def walk(self) -> Iterator[tuple[TurnRecord, int]]:
+        """All turns, each before what is under it, with the number of forks above it."""
+        waiting = self._under(None, 0)
+        while waiting:
+            ident, forks = waiting.pop()
+            yield self._records[ident], forks
+            waiting += self._under(ident, forks)
+
+    def _under(self, ident: str | None, forks: int) -> list[tuple[str, int]]:
+        """What was put under a turn, the last one first; several are a fork more."""
+        children = self._children.get(ident, ())
+        return [(child, forks + (len(children) > 1)) for child in reversed(children)]
+
     @cached_property
     def ends(self) -> tuple[str, ...]:
         """The last turns of all branches, in the order in which the branches were begun."""

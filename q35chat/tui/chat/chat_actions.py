@@ -77,6 +77,22 @@ class ChatActions:
         )
         self.application().push_screen(dialog, opened)
 
+    async def do_versions(self, _: str) -> None:
+        """Choose among all turns of all versions of this chat."""
+        from q35chat.tui.screens.versions import VersionsScreen  # noqa: PLC0415
+
+        conversation = self.session.current
+
+        def chosen(turn: str | None) -> None:
+            if turn is not None and self._can("versions"):
+                self.loader.open(conversation.id, turn)
+
+        places = conversation.places()
+        if places:
+            self.application().push_screen(VersionsScreen(places), chosen)
+        else:
+            self.host.say("There is no turn yet")
+
     def _delete_for_good(self, chats: Sequence[str]) -> None:
         """Delete chats with their drafts; that takes seconds where there are many."""
 
