@@ -6,7 +6,7 @@ The only module that knows which graph builder makes which component.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 
 import numpy as np
@@ -17,14 +17,15 @@ from q35chat.errors import Option, Remedy, UsageError
 from q35export.ascend.graphs.options import AscendOptions
 from q35export.config import ModelConfig, TextConfig
 from q35export.matrix import TensorSource
-from q35export.precision import PrecisionPlan, StoredAs, precision_plan
-from q35export.request import COMPONENTS, ExportRequest
+from q35export.precision import FLOAT_PLAN, PrecisionPlan, StoredAs, precision_plan
+from q35export.request import COMPONENTS, W8A8, ExportRequest
 from q35export.weights import WeightSink
 
 # What components have that were exported before there was such an option.
 OLDER_OPTIONS: dict[str, str | int] = {
     "mtp": "none", "block_size": 32, "rounding": "nearest", "bits": "auto"
 }  # fmt: skip
+_NPU = "ascend-310p"
 # Fields of a request that only one target reads.
 _OPTIONS_OF = {
     "cpu": {
@@ -36,7 +37,7 @@ _OPTIONS_OF = {
         "bits": Option.BITS,
         "stream": Option.STREAM,
     },
-    "ascend-310p": {
+    _NPU: {
         "dtype": Option.DTYPE,
         "gears": Option.GEARS,
         "image_gears": Option.IMAGE_GEARS,
@@ -46,6 +47,7 @@ _OPTIONS_OF = {
         "step_tokens": Option.STEP_TOKENS,
     },
 }
+_OF_W8A8 = {"precision", "calibration"}  # which an NPU reads, too
 GRAPH_FILE = "model.onnx"
 WEIGHTS_FILE = "model.bin"
 
@@ -66,19 +68,31 @@ def builders_for(request: ExportRequest) -> Builders:
     Raises UsageError for options that the target cannot honour: those of another target, unless
     they have their defaults, and impossible ones.
     """
-    target, default = request.runs_on, ExportRequest()
+    target = request.runs_on
+    if found := next(_of_others(request, target), None):
+        option, owner = found
+        raise UsageError(
+            f"{option} is for {Option.TARGET} {owner}, found {target}:",
+            Remedy.ANOTHER_TARGET,
+            target=owner,
+        )
+    if target == _NPU:
+        ascend_options(request)
+        return {name: ascend_builder(name) for name in COMPONENTS[target]}
+    return {"vision": _vision, "text": text_builder()}
+
+
+def _of_others(request: ExportRequest, target: str) -> Iterator[tuple[str, str]]:
+    """What is asked for that `target` does not have, and the target that has it."""
+    default = ExportRequest()
+    in_int8 = request.w8a8 and target == _NPU
+    if request.w8a8 and not in_int8:
+        yield f"{Option.PRECISION} {W8A8}", _NPU
     for owner, options in _OPTIONS_OF.items():
         for name, option in options.items():
-            if owner != target and getattr(request, name) != getattr(default, name):
-                raise UsageError(
-                    f"{option} is for {Option.TARGET} {owner}, found {target}:",
-                    Remedy.ANOTHER_TARGET,
-                    target=owner,
-                )
-    if request.target == "ascend-310p":
-        ascend_options(request)
-        return {name: _ascend(name) for name in COMPONENTS[request.target]}
-    return {"vision": _vision, "text": text_builder()}
+            given = getattr(request, name) != getattr(default, name)
+            if given and owner != target and not (in_int8 and name in _OF_W8A8):
+                yield str(option), owner
 
 
 def ascend_options(request: ExportRequest) -> AscendOptions:
@@ -89,8 +103,8 @@ def ascend_options(request: ExportRequest) -> AscendOptions:
 
 def component_options(request: ExportRequest, component: str) -> dict[str, str | int]:
     """What of the request shapes this component; equal options give an equal component."""
-    if request.target == "ascend-310p":
-        return _ascend_options(ascend_options(request), component)
+    if request.target == _NPU:
+        return _ascend_options(request, ascend_options(request), component)
     weights: dict[str, str | int] = {"precision": request.stored_as}
     if request.stored_as != "fp32":
         weights["block_size"] = request.block_size or "auto"
@@ -114,7 +128,9 @@ def shared_options(options: Mapping[str, str | int]) -> dict[str, str | int]:
     return {name: options[name] for name in shared} if "cache" in options else {}
 
 
-def _ascend_options(options: AscendOptions, component: str) -> dict[str, str | int]:
+def _ascend_options(
+    request: ExportRequest, options: AscendOptions, component: str
+) -> dict[str, str | int]:
     gears, image_gears = (",".join(map(str, each)) for each in (options.gears, options.image_gears))
     if component == "vision":
         return {"precision": options.dtype, "image_gears": image_gears}
@@ -123,6 +139,11 @@ def _ascend_options(options: AscendOptions, component: str) -> dict[str, str | i
         "max_seq_len": options.capacity,
         "cache": "fixed" if options.fixed_cache else "growing",
     }
+    if options.w8a8:
+        from q35export.calibration.text import text_digest  # noqa: PLC0415
+
+        told = {"precision": W8A8, "dtype": options.dtype, "rounding": request.rounding}
+        shaped |= {**told, "calibration": text_digest(request.calibration)}
     rows = options.step_tokens if component == "decode" else options.prefill_rows
     if rows > 1:
         shaped["step_tokens"] = rows
@@ -137,13 +158,23 @@ def _ascend_options(options: AscendOptions, component: str) -> dict[str, str | i
     }
 
 
-def _ascend(component: str) -> Builder:
+def ascend_builder(component: str, steps: Mapping[str, float] | None = None) -> Builder:
+    """The builder of one of an NPU's graphs; `steps` are those of the matrices in int8, where a
+    calibration has found them."""
+
     def build(
         request: ExportRequest, config: ModelConfig, source: TensorSource, sink: WeightSink
     ) -> Built:
         from q35export.ascend.graphs import BUILDERS  # noqa: PLC0415
 
-        return {component: BUILDERS[component](config, source, sink, ascend_options(request))}
+        plan = FLOAT_PLAN
+        if request.w8a8 and component != "vision":
+            from q35export.calibration.int8_steps import planned_steps  # noqa: PLC0415
+
+            plan = text_plan(request)
+            plan = replace(plan, steps=steps or planned_steps(config.text, plan))
+        options = ascend_options(request)
+        return {component: BUILDERS[component](config, source, sink, options, plan)}
 
     return build
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from q35chat import __version__
 from q35chat.bundle.bundle import Bundle
@@ -20,6 +21,7 @@ from q35chat.user_input import MIN_CAPACITY
 from q35export.checkpoint import Checkpoint, refuse_quantised
 from q35export.components import (
     Builders,
+    ascend_builder,
     budgeted_plan,
     builders_for,
     component_options,
@@ -58,6 +60,10 @@ from q35export.staging import (
     staging_folder,
 )
 from q35export.write import Ingredients, write_bundle
+
+if TYPE_CHECKING:
+    from q35export.calibration.calibrate import Texts
+    from q35export.precision import PrecisionPlan
 
 _LOOKED_AT = 6
 """Windows of the calibration text that tell where more bits count."""
@@ -195,7 +201,7 @@ def _write(
             _rounded(made_of, plan, reporter) as rounded,
             staging_folder(request.out) as folder,
         ):
-            if request.budget:  # planned before anybody knew where the bits would go
+            if request.budget or request.w8a8:  # planned before anybody knew where bits would go
                 plan = make_plan(request, rounded.config, rounded.builders, rounded.processor, keep)
             write_bundle(folder, rounded, keep, plan, reporter)
             publish(folder, request.out)
@@ -214,12 +220,15 @@ def _rounded(
     """With the builder of a decoder whose matrices are rounded and measured, where they are to be
     quantised."""
     request, config = made_of.request, made_of.config.text
+    if request.w8a8 and request.components != ("vision",):
+        with _in_int8(made_of, planned, reporter) as fitted:
+            yield fitted
+        return
     if request.runs_on != "cpu" or request.stored_as == "fp32" or "text" not in request.components:
         yield made_of
         return
     from q35export.calibration.allocation import described  # noqa: PLC0415
     from q35export.calibration.calibrate import calibrate, work_bytes  # noqa: PLC0415
-    from q35export.calibration.pictures import picture_windows  # noqa: PLC0415
     from q35export.calibration.sensitivity import sensitivity  # noqa: PLC0415
     from q35export.calibration.text import read_texts  # noqa: PLC0415
 
@@ -237,10 +246,7 @@ def _rounded(
     with folder as work:
         consumed = _consumed(made_of, work) if request.stream else None
         weights = consumed or weights
-        if texts.calibration and request.calibration is None and made_of.config.vision:
-            with suppress(CheckpointError), written(made_of.processor) as read:  # half a tower
-                shown = picture_windows(made_of.config, weights, plan, read, work)
-                texts = replace(texts, calibration=[*texts.calibration, *shown])
+        texts = _with_pictures(texts, replace(made_of, weights=weights), plan, work)
         told: dict[str, str] = {}
         if request.budget:
             some = texts.calibration[:_LOOKED_AT]
@@ -249,15 +255,52 @@ def _rounded(
             told["formats"] = described({name: one.fmt for name, one in plan.matrices.items()})
             reporter.note(f"more than 4 bits in blocks of 128: {told['formats'] or 'nowhere'}")
         plan, kept = calibrate(config, weights, plan, texts, work, reporter, consumed)
-        reporter.note(
-            f"keeps {kept.top_1 * 100:.0f} % of first choices (KLD {kept.divergence:.3f}, "
-            f"perplexity × {kept.perplexity:.3f})"
-        )
+        reporter.note(kept.said())
         if request.rounding == "nearest":
             reporter.note(f"{Option.NO_CALIBRATE}: {request.stored_as} keeps more when calibrated")
         builders = {**made_of.builders, "text": text_builder(plan.matrices, made_of.drafts)}
         told |= kept.options()
         yield replace(made_of, builders=builders, weights=weights, kept=told)
+
+
+@contextmanager
+def _in_int8(
+    made_of: Ingredients, planned: ExportPlan, reporter: Reporter
+) -> Iterator[Ingredients]:
+    """With the builders of an NPU's decoder that multiplies in int8 what a calibration has found
+    to bear it."""
+    from q35export.calibration.calibrate import work_bytes  # noqa: PLC0415
+    from q35export.calibration.int8_steps import calibrate_int8  # noqa: PLC0415
+    from q35export.calibration.text import read_texts  # noqa: PLC0415
+
+    request, config, plan = made_of.request, made_of.config.text, text_plan(made_of.request)
+    with written(made_of.processor) as read:
+        texts = read_texts(request, read, config)
+    check_space(planned, work_bytes(config, plan, texts))
+    options = component_options(request, "decode") | {"max_seq_len": 0, "cache": ""}
+    key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
+    with resumable_folder(request.out, key) as work:
+        texts = _with_pictures(texts, made_of, plan, work)
+        plan, kept, floats = calibrate_int8(config, made_of.weights, plan, texts, work, reporter)
+        reporter.note(f"not in int8, which would cost too much: {floats or 'nothing'}")
+        reporter.note(kept.said())
+        decoder = [name for name in made_of.builders if name != "vision"]
+        builders = {name: ascend_builder(name, plan.steps) for name in decoder}
+        told = kept.options() | ({"floats": floats} if floats else {})
+        yield replace(made_of, builders={**made_of.builders, **builders}, kept=told)
+
+
+def _with_pictures(texts: Texts, made_of: Ingredients, plan: PrecisionPlan, work: Path) -> Texts:
+    """With windows of our own pictures where our own text is read by a model that sees them."""
+    from q35export.calibration.pictures import picture_windows  # noqa: PLC0415
+
+    request, config = made_of.request, made_of.config
+    if not texts.calibration or request.calibration is not None or config.vision is None:
+        return texts
+    with suppress(CheckpointError), written(made_of.processor) as read:  # half a tower
+        shown = picture_windows(config, made_of.weights, plan, read, work)
+        return replace(texts, calibration=[*texts.calibration, *shown])
+    return texts
 
 
 def _consumed(made_of: Ingredients, work: Path) -> ConsumedCheckpoint:

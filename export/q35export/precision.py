@@ -50,7 +50,9 @@ class PrecisionPlan:
     """How each group of weights is quantised; None keeps FP32.
 
     With `turned` the residual stream is turned (`q35export.calibration.rotation`); `matrices` are
-    those of the decoder that a calibration decided on, by their names in the graph.
+    those of the decoder that a calibration decided on, by their names in the graph. `steps` has the
+    matrices of the decoder that an NPU multiplies in int8, and what the codes of their inputs are
+    worth (`q35export.int8_rows`); all others are floats there.
     """
 
     decoder: Quantisation | None = None
@@ -58,6 +60,7 @@ class PrecisionPlan:
     vision: Quantisation | None = None
     turned: bool = False
     matrices: Mapping[str, StoredAs] = field(default_factory=dict)
+    steps: Mapping[str, float] = field(default_factory=dict)
 
     def format_of(self, name: str, n: int, k: int, quantised: Quantisation) -> BlockFormat:
         """The format of a matrix `[n, k]` of a group, by its name in the graph."""
@@ -76,5 +79,6 @@ def precision_plan(precision: Precision, block_size: int | None = None) -> Preci
         "int8": PrecisionPlan(decoder=eight, head=eight, vision=eight),
         "int4": PrecisionPlan(decoder=four, head=four, vision=eight),
         "int4-exact": PrecisionPlan(decoder=four, head=four, vision=eight),
+        "w8a8": PrecisionPlan(decoder=eight, head=eight),
     }
     return plans[precision]

@@ -10,7 +10,7 @@ from typing import Literal
 from q35chat.errors import Option, Remedy, UsageError
 from q35chat.user_input import MIN_CAPACITY
 
-Precision = Literal["fp32", "int8", "int4", "int4-exact"]
+Precision = Literal["fp32", "int8", "int4", "int4-exact", "w8a8"]
 DType = Literal["fp16", "fp32"]
 Rounding = Literal["nearest", "turned", "calibrated"]
 Status = Literal["exported", "up-to-date", "planned"]
@@ -29,6 +29,8 @@ COMPONENT_CHOICES = ("all", *dict.fromkeys(name for names in COMPONENTS.values()
 DTYPES: tuple[DType, ...] = ("fp16", "fp32")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
 PRESETS: tuple[Precision, ...] = ("fp32", "int8", "int4-exact", "int4")
+W8A8: Precision = "w8a8"
+"""Weights and inputs of projections in int8, which an NPU multiplies."""
 EXACT_BITS = 4.75
 FEWEST_BITS, MOST_BITS = 4.25, 8.0
 BLOCK_SIZES = (32, 64, 128)
@@ -41,15 +43,16 @@ class ExportRequest:
     """The options of `q35chat export`.
 
     `model` is a folder or a hub id; `target` None means: the best for this machine;
-    `max_seq_len` is the capacity in KV slots. For "cpu" are `precision` (None: the default),
-    `block_size` (weights that share a scale where they are quantised; None: as suits each matrix),
-    `mtp` (export the checkpoint's head for drafts, too), `calibrate` (quantise for the inputs that
-    the model really sees, in minutes instead of seconds), `calibration` (the text to do it with;
-    None: our own), `bits` (what a weight of the decoder takes on average, its scale included,
+    `max_seq_len` is the capacity in KV slots. `precision` None is the default of the target:
+    "ascend-310p" has `dtype` then and no other but "w8a8", which the others lack. `calibration` is
+    the text to calibrate with (None: our own). For "cpu" are `block_size` (weights that share a
+    scale where they are quantised; None: as suits each matrix), `mtp` (export the checkpoint's head
+    for drafts, too), `calibrate` (quantise for the inputs that the model really sees, in minutes
+    instead of seconds), `bits` (what a weight of the decoder takes on average, its scale included,
     where some take more than others; None: as the precision has it) and `stream` (delete the
-    checkpoint's weight files once they are consumed); for "ascend-310p" the options
-    from `dtype` to `step_tokens`, as its `AscendOptions` describe them. No option: `pictures`
-    is False where the model sees none.
+    checkpoint's weight files once they are consumed); for "ascend-310p" the options from `dtype` to
+    `step_tokens`, as its `AscendOptions` describe them. No option: `pictures` is False where the
+    model sees none.
     """
 
     model: str = DEFAULT_MODEL
@@ -79,8 +82,17 @@ class ExportRequest:
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
+        self._check_choices()
+        self._check_weights()
+        if self.max_seq_len < MIN_CAPACITY:
+            raise UsageError(
+                f"{Option.MAX_SEQ_LEN} must be at least {MIN_CAPACITY}, found {self.max_seq_len}: "
+                "a question of one word takes up to 16 slots, and the answer its own"
+            )
+
+    def _check_choices(self) -> None:
         _one_of(Option.SOURCE, self.source, SOURCES)
-        _one_of(Option.PRECISION, self.stored_as, PRESETS)
+        _one_of(Option.PRECISION, self.stored_as, (*PRESETS, W8A8))
         _one_of(Option.DTYPE, self.dtype, DTYPES)
         choices = COMPONENT_CHOICES
         if self.target is not None:
@@ -92,6 +104,9 @@ class ExportRequest:
             raise UsageError(
                 f"{Option.MTP} belongs to the text component, found {Option.COMPONENT} vision"
             )
+
+    def _check_weights(self) -> None:
+        """How they are to be stored."""
         if self.block_size not in {None, *BLOCK_SIZES}:
             sizes = ", ".join(map(str, BLOCK_SIZES))
             raise UsageError(f"{Option.BLOCK_SIZE} must be one of {sizes}, found {self.block_size}")
@@ -101,9 +116,15 @@ class ExportRequest:
                 "no scale:",
                 Remedy.ANOTHER_PRECISION,
             )
+        if self.w8a8 and not self.calibrate:
+            raise UsageError(
+                f"{W8A8} takes the scales of its inputs from a calibration; drop "
+                f"{Option.NO_CALIBRATE}"
+            )
         if self.calibration is not None and self.rounding != "calibrated":
             raise UsageError(
-                f"{Option.CALIBRATION} is for int4 that is calibrated, found {self.stored_as} that "
+                f"{Option.CALIBRATION} is for {W8A8}, and for int4 that is calibrated, found "
+                f"{self.stored_as} that "
                 f"is {'not rounded' if self.stored_as == 'fp32' else 'rounded to nearest'}:",
                 Remedy.ANOTHER_PRECISION,
             )
@@ -121,16 +142,16 @@ class ExportRequest:
                 f"{Option.STREAM} is for int8 and int4, which are made layer by layer, found fp32:",
                 Remedy.ANOTHER_PRECISION,
             )
-        if self.max_seq_len < MIN_CAPACITY:
-            raise UsageError(
-                f"{Option.MAX_SEQ_LEN} must be at least {MIN_CAPACITY}, found {self.max_seq_len}: "
-                "a question of one word takes up to 16 slots, and the answer its own"
-            )
 
     @property
     def stored_as(self) -> Precision:
-        """The precision of a bundle for the CPU."""
+        """The precision of a bundle for the CPU, or that of the NPU's in int8."""
         return self.precision or DEFAULT_PRECISION
+
+    @property
+    def w8a8(self) -> bool:
+        """Whether an NPU is to multiply in int8."""
+        return self.precision == W8A8
 
     @property
     def budget(self) -> float | None:
@@ -140,7 +161,7 @@ class ExportRequest:
     @property
     def rounding(self) -> Rounding:
         """How the decoder's weights are rounded: "turned" to nearest in a turned residual stream,
-        "calibrated" in it with errors fed on."""
+        "calibrated" in it with errors fed on or, of an NPU in int8, with inputs that were seen."""
         if self.stored_as == "fp32" or not self.calibrate:
             return "nearest"
         return "turned" if self.stored_as == "int8" else "calibrated"

@@ -122,8 +122,9 @@ def _manifest(
     request = made_of.request
     options = dict(keep.manifest.options) if keep else {}
     options |= {name: component_options(request, name) for name in request.components}
-    if made_of.kept:
-        options["text"] = {**options["text"], **made_of.kept}
+    for name in request.components if made_of.kept else ():
+        if name != "vision":
+            options[name] = {**options[name], **made_of.kept}
     if keep is not None:
         kept = {name: path for name, path in keep.manifest.graphs.items() if path in files}
         graphs = kept | graphs

@@ -13,6 +13,7 @@ _GROWTH = {"vision": 683 / 637, "prefill": 21 / 9.68, "decode": 11 / 9.68}
 """Converted bytes for each exported one, from the sizes in section 2 and 3 of the README of
 examples/base_models/qwen3.5_4b in mindspore-ai/mindspore-lite at 2e8a3e30."""
 _SOURCE = "published for Qwen3.5-4B with MindSpore Lite 2.9.0"
+_IN_INT8 = ", which are FP16; nobody has published how weights in int8 grow"
 _STATES_SHARE = 1.1  # graphs, and the states and buffers beside them
 
 
@@ -25,6 +26,7 @@ class GraphSize:
     size: int
     converted: bool
     in_gears: bool = False
+    in_int8: bool = False
 
     @property
     def likely(self) -> int:
@@ -39,7 +41,7 @@ class GraphSize:
             return f"{self.name} {readable_size(self.size)}"
         return (
             f"{self.name} {readable_size(self.size)} of weights, {readable_size(self.likely)} "
-            f"if it grows as those {_SOURCE}"
+            f"if it grows as those {_SOURCE}{_IN_INT8 if self.in_int8 else ''}"
         )
 
 
@@ -54,8 +56,12 @@ def _size(bundle: Bundle, name: str) -> GraphSize:
     converted = path.suffix == ".mindir"
     weights = beside.glob("*") if converted else path.parent.glob("model.bin")
     there = [file for file in (path, *weights) if file.is_file()]
-    in_gears = name == "decode" and "step_tokens" in bundle.manifest.options.get(name, {})
-    return GraphSize(name, sum(file.stat().st_size for file in there), converted, in_gears)
+    options, size = (
+        bundle.manifest.options.get(name, {}),
+        sum(file.stat().st_size for file in there),
+    )
+    in_gears = name == "decode" and "step_tokens" in options
+    return GraphSize(name, size, converted, in_gears, options.get("precision") == "w8a8")
 
 
 def needed(sizes: Sequence[GraphSize]) -> int:

@@ -97,9 +97,14 @@ class Manifest:
         return int(stored * PACKED_EXPERTS) if packed else stored
 
     @property
+    def measured(self) -> Mapping[str, OptionValue]:
+        """What a calibration measured of the decoder, beside the options it was exported with."""
+        return self.options.get("text", self.options.get("decode", {}))
+
+    @property
     def kept(self) -> str:
         """What rounding left of the model, as its calibration measured; empty where none did."""
-        top_1 = self.options.get("text", {}).get("top_1")
+        top_1 = self.measured.get("top_1")
         try:
             return "" if top_1 is None else f"keeps {float(top_1) * 100:.0f} % of first choices"
         except ValueError:

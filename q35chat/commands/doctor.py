@@ -357,7 +357,8 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> O
         case.save(folder / "model.onnx")
         (folder / "converter.ini").write_text(DEFAULT_SETTINGS.text(), encoding="ascii")
         made = folder / "operator"
-        job = Job(case.name, folder / "model.onnx", folder / "converter.ini", made, log)
+        graph, config = folder / "model.onnx", folder / "converter.ini"
+        job = Job(case.name, graph, config, made, log, keeps_int64=case.in_int8)
         run_converter(tool, job, lambda: None)
         convert_ms = (perf_counter() - started) * 1e3
         stage = "run"

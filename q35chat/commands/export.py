@@ -38,10 +38,10 @@ class ExportOptions:
         str | None, typer.Option(help="What will run it. Default: the best that is found.")
     ] = None
     precision: Annotated[
-        Literal["fp32", "int8", "int4", "int4-exact"] | None,
+        Literal["fp32", "int8", "int4", "int4-exact", "w8a8"] | None,
         typer.Option(
             help="cpu: how the weights are stored. Default: int4. int4-exact has more bits where "
-            "they count."
+            "they count. ascend-310p: w8a8 multiplies in int8. Default: as --dtype says."
         ),
     ] = None
     block_size: Annotated[
@@ -69,7 +69,8 @@ class ExportOptions:
     calibration: Annotated[
         Path | None,
         typer.Option(
-            parser=opt.path, help="cpu: a text to calibrate with. Default: one that comes along."
+            parser=opt.path,
+            help="int4, w8a8: a text to calibrate with. Default: one that comes along.",
         ),
     ] = None
     stream: Annotated[
@@ -177,6 +178,7 @@ def _with_one_token(options: ExportOptions, gears: tuple[int, ...]) -> tuple[int
     """The gears, the usual ones where none were asked for, and that of one token. Raises UsageError
     for a prefill that could not decode."""
     from q35export.ascend.graphs.options import default_gears
+    from q35export.request import W8A8
 
     for option, given in (
         ("--stateless-prefill", options.stateless_prefill),
@@ -188,7 +190,8 @@ def _with_one_token(options: ExportOptions, gears: tuple[int, ...]) -> tuple[int
                 "--one-graph is for a prefill of ascend-310p that goes on from states; "
                 f"drop it or {option}"
             )
-    return tuple(sorted({1, *(gears or default_gears(options.max_seq_len))}))
+    usual = default_gears(options.max_seq_len, w8a8=options.precision == W8A8)
+    return tuple(sorted({1, *(gears or usual)}))
 
 
 def export_model(request: ExportRequest, console: Console, *, verify: bool | None) -> int:

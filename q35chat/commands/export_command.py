@@ -84,7 +84,9 @@ def _is_nearest(manifest: Manifest) -> bool:
 
 
 def _npu_options(precision: str, options: Mapping[str, OptionValue]) -> Iterator[str]:
-    yield f"--dtype {precision}"
+    if precision == "w8a8":
+        yield f"--precision {precision}"
+    yield f"--dtype {options.get('dtype', precision)}"
     for name in ("gears", "image_gears"):
         if options.get(name):
             yield f"--{name.replace('_', '-')} {options[name]}"

@@ -163,11 +163,13 @@ def estimate(request: ExportRequest) -> dict[str, Any]:
 
 
 def _offers(request: ExportRequest) -> list[tuple[str, ExportRequest]]:
-    """The precisions that the target has, smallest first."""
-    from q35export.request import DTYPES, PRESETS
+    """The precisions that the target has, smallest first; an NPU's usual one before that in int8,
+    which nobody has run on one."""
+    from q35export.request import DTYPES, PRESETS, W8A8
 
     if request.target != "cpu":
-        return [(DTYPES[0], replace(request, precision=None))]
+        usual = (DTYPES[0], replace(request, precision=None))
+        return [usual, (W8A8, replace(request, precision=W8A8))]
     return [(name, replace(request, precision=name)) for name in reversed(PRESETS)]
 
 

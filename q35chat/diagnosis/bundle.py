@@ -44,7 +44,7 @@ def bundle(
     name = f"{manifest.source.name} for {manifest.target}, {manifest.precision}"
     yield Check("bundle", "ok", f"{path}: {name}")
     if manifest.kept:
-        measured = manifest.options["text"]
+        measured = manifest.measured
         yield Check(
             "exactness",
             "info",

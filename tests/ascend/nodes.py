@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import onnx_ir as ir
 from q35export.ascend.forms import KernelForms, rewrite
 from q35export.ascend.graphs import AscendOptions
 from q35export.ascend.reference import GraphExecutor
+from q35export.calibration.int8_steps import planned_steps
+from q35export.config import load_config
+from q35export.precision import PrecisionPlan, precision_plan
 from tests.support.ascend import export_ascend
 from tests.support.checkpoints import make_checkpoint
 
@@ -27,7 +31,10 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "decode-unfused": ("decode", {"fused_decode": False}),
     "prefill-several": ("prefill", {"gears": (1, 32), "step_tokens": 4}),
     "decode-several": ("decode", {"step_tokens": 4}),
+    "prefill-int8": ("prefill", {"w8a8": True}),
+    "decode-int8": ("decode", {"w8a8": True}),
 }
+_STEP = 0.03125
 
 
 REWRITTEN = "decode-rewritten"
@@ -73,7 +80,8 @@ def graphs_of(folder: Path) -> dict[str, GraphExecutor]:
     graphs = {}
     for name, (component, options) in KINDS.items():
         settings = AscendOptions(capacity=64, image_gears=(4, 16), **options)
-        exported = export_ascend(checkpoint, folder / name, settings, (component,))
+        plan = _plan(checkpoint) if settings.w8a8 else None
+        exported = export_ascend(checkpoint, folder / name, settings, (component,), plan)
         graphs[name] = exported.graphs[component]
     path = graphs["decode"].path
     model = ir.load(path)
@@ -81,6 +89,13 @@ def graphs_of(folder: Path) -> dict[str, GraphExecutor]:
     ir.save(model, path.with_name("kernels.onnx"))
     graphs[REWRITTEN] = GraphExecutor(path.with_name("kernels.onnx"))
     return graphs
+
+
+def _plan(checkpoint: Path) -> PrecisionPlan:
+    """All matrices in int8 that there will be at least, with a step of no meaning."""
+    plan = replace(precision_plan("w8a8"), turned=True)
+    names = planned_steps(load_config(checkpoint).text, plan)
+    return replace(plan, steps=dict.fromkeys(names, _STEP))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ def test_a_decode_in_gears_is_taken_to_grow_as_the_prefill() -> None:
     assert "17.4 GiB" in line
 
 
+def test_of_weights_in_int8_it_is_said_that_nobody_knows_how_they_grow() -> None:
+    (line, _) = estimate([GraphSize("decode", 4 * GIB, converted=False, in_int8=True)])
+    assert "which are FP16; nobody has published how weights in int8 grow" in line
+    assert "nobody" not in next(iter(estimate(WEIGHTS)))
+
+
 def test_files_that_are_there_count_as_they_are() -> None:
     assert list(estimate(FILES)) == []
     assert (needed(FILES), largest_needed(FILES)) == (int(27.5 * GIB), int(17.6 * GIB))

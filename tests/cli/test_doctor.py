@@ -273,6 +273,9 @@ NAMES = [
     "ChunkGatedDeltaRule, 128 tokens, fresh",
     "ChunkGatedDeltaRule, 128 tokens, continued",
     "ChunkGatedDeltaRule, 128 tokens, padded",
+    "QuantBatchMatmul, 1 token",
+    "QuantBatchMatmul, 128 tokens",
+    "QuantBatchMatmul, 512 tokens",
 ]
 
 

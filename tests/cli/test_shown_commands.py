@@ -145,6 +145,10 @@ def test_damage_is_repaired_by_an_export_of_the_same_model_into_the_same_folder(
             manifest({"cache": "fixed", "step_tokens": 4}, target="ascend-310p", precision="fp16"),
             ["--target ascend-310p --dtype fp16 --step-tokens 4 "],
         ),
+        (
+            manifest({"dtype": "fp16", "cache": "fixed"}, target="ascend-310p", precision="w8a8"),
+            ["--target ascend-310p --precision w8a8 --dtype fp16 "],
+        ),
     ],
 )  # fmt: skip
 def test_the_options_that_a_bundle_has_are_named(known: Manifest, wanted: list[str]) -> None:

@@ -9,7 +9,7 @@ import socket
 import sys
 
 if __name__ == "__main__":
-    read = ("FAKE_", "ASCEND_CUSTOM_OPP_PATH")
+    read = ("FAKE_", "ASCEND_CUSTOM_OPP_PATH", "KEEP_ORIGIN_DTYPE")
     fakes = {name: value for name, value in os.environ.items() if name.startswith(read)}
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(sys.argv[1])

@@ -2,7 +2,8 @@
 
 Writes files of the MindSpore Lite stand-in. `FAKE_CONVERTER_FAILS` names a failure of the real one
 by its log; `FAKE_CONVERTER_ONLY` fails every graph but that one; with `FAKE_CONVERTER_RENAMES`
-tensors lose their names; with `FAKE_CONVERTER_BINDS` "position" it binds the inputs of a kernel one
+tensors lose their names; without `KEEP_ORIGIN_DTYPE` constants of 64 bits become such of 32, as in
+the real one; with `FAKE_CONVERTER_BINDS` "position" it binds the inputs of a kernel one
 after the other, as the converter of 2.7, which reads no `input_index`. The kernels of the delta
 rules are those that the packages on `ASCEND_CUSTOM_OPP_PATH` list.
 """
@@ -34,6 +35,9 @@ FAILURES = {
     "no-memory": "terminate called after throwing an instance of 'std::bad_alloc'",
     "silent": "",
 }
+
+
+IN_INT8 = ("AscendQuant", "QuantBatchMatmul")
 
 
 def sections(path: Path) -> dict[str, dict[str, str]]:
@@ -71,7 +75,7 @@ def checked_shapes(model: Path, options: dict[str, str]) -> tuple[str, str]:
 def refused(model: Path, fakes: Mapping[str, str]) -> str:
     """What of the Custom nodes has no kernel, or another type than the input that it is bound to; a
     line of the log, empty where all are good."""
-    listed: set[str] = {"Scatter", "IncreFlashAttention"}  # CANN's own
+    listed: set[str] = {"Scatter", "IncreFlashAttention", *IN_INT8}  # CANN's own
     for folder in filter(None, fakes.get("ASCEND_CUSTOM_OPP_PATH", "").split(":")):
         for file in Path(folder).rglob("aic-*-ops-info.json"):
             listed |= set(json.loads(file.read_text(encoding="utf-8")))
@@ -82,8 +86,10 @@ def refused(model: Path, fakes: Mapping[str, str]) -> str:
         kind = told["type"].decode()
         if kind not in listed:
             return FAILURES["no-vendor"].replace("RecurrentGatedDeltaRule", kind)
+        if kind == IN_INT8[1] and fakes.get("KEEP_ORIGIN_DTYPE") != "1":
+            return f"[ERROR] GE(1,x):t [a.cc:1] Infer] {kind}: input scale does not take DT_INT32"
         gap = told["input_index"] != list(range(len(node.input)))
-        if gap and fakes.get("FAKE_CONVERTER_BINDS") == "position":
+        if gap and kind not in IN_INT8 and fakes.get("FAKE_CONVERTER_BINDS") == "position":
             name = told["input_names"][len(node.input) - 1].decode()
             return f"[ERROR] GE(1,x):t [a.cc:1] Infer] {kind}: input {name} does not take DT_INT32"
     return ""

@@ -106,4 +106,4 @@ def test_the_setup_screens_estimate_works_where_an_npu_is_found(
     checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain")
     request = ExportRequest(str(checkpoint), tmp_path / "out", precision="int4", max_seq_len=64)
     costs = estimate(request)["costs"]
-    assert [cost["precision"] for cost in costs] == ["fp16"]
+    assert [cost["precision"] for cost in costs] == ["fp16", "w8a8"]

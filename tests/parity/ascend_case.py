@@ -92,10 +92,11 @@ class Wanted:
 
 
 class Case:
-    """The checkpoint of a shape; "demo" is the model that comes along."""
+    """The checkpoint of a shape; "demo" is the model that comes along. With `w8a8` its graphs
+    multiply in int8."""
 
-    def __init__(self, folder: Path, shape: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, shape: str, *, w8a8: bool = False) -> None:
+        self._folder, self._w8a8 = folder, w8a8
         self._checkpoint = DEMO
         if shape != "demo":
             self._checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=11)
@@ -123,6 +124,7 @@ class Case:
                 gears=(*one, *gears),
                 image_gears=(16, 64),
                 step_tokens=mode.step_tokens if mode else 1,
+                w8a8=self._w8a8,
             )
             pictures = capacity == CAPACITY and mode is None
             components = ("prefill", "decode", *(["vision"] if pictures else []))

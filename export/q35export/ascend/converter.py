@@ -12,8 +12,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from q35chat.errors import ExportError, Option, UsageError
@@ -27,6 +27,7 @@ TOOL = "converter_lite"
 SUCCESS = "CONVERT RESULT SUCCESS"
 _IN_PACKAGE = Path("tools/converter/converter") / TOOL
 _POLL_S = 0.05
+_KEEPS_INT64 = {"KEEP_ORIGIN_DTYPE": "1"}
 _FULL_BYTES = 1 << 20
 DISK_FULL = "the disk is full: free space beside the bundle and run the command again"
 
@@ -86,13 +87,15 @@ _MORE = "; for CANN's own messages set ASCEND_SLOG_PRINT_TO_STDOUT=1 and run it 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One graph to convert; all paths absolute. `output` is without a suffix."""
+    """One graph to convert; all paths absolute. `output` is without a suffix. With `keeps_int64`
+    constants of 64 bits stay so wide, of which the converter else makes 32."""
 
     name: str
     graph: Path
     config: Path
     output: Path
     log: Path
+    keeps_int64: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +168,14 @@ def find_converter(
     return None
 
 
-def command_text(graph: str, config: str, output: str) -> str:
+def command_text(graph: str, config: str, output: str, *, keeps_int64: bool = False) -> str:
     """What to type on the NPU host, in the bundle's folder."""
     line = Converter((TOOL,), TOOL).arguments(Path(graph), Path(config), Path(output))
-    return _typed(line)
+    return _typed(line, _KEEPS_INT64 if keeps_int64 else {})
 
 
-def _typed(line: Iterable[str]) -> str:
-    return " ".join(map(quoted, line))
+def _typed(line: Iterable[str], variables: Mapping[str, str]) -> str:
+    return " ".join([f"{name}={value}" for name, value in variables.items()] + [*map(quoted, line)])
 
 
 def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -> None:
@@ -192,9 +195,10 @@ def run_converter(converter: Converter, job: Job, on_poll: Callable[[], None]) -
 def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
     """The exit code of the converter's process, which does not outlive this call."""
     line = converter.arguments(job.graph, job.config, job.output)
+    variables = _KEEPS_INT64 if job.keeps_int64 else {}
     process: subprocess.Popen[bytes] | None = None
     with sigterm_raises(), job.log.open("wb") as log:
-        log.write((_typed(line) + "\n").encode())
+        log.write((_typed(line, variables) + "\n").encode())
         log.flush()
         try:
             with undisturbed():  # in a group of its own, so that what it starts ends with it
@@ -203,7 +207,7 @@ def _run(converter: Converter, job: Job, on_poll: Callable[[], None]) -> int:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=converter.environment(),
+                    env=converter.environment() | variables,
                     process_group=0,
                 )
             while process.poll() is None:

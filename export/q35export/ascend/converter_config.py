@@ -50,6 +50,11 @@ class GraphInputs:
     metadata: Mapping[str, str]
 
     @property
+    def in_int8(self) -> bool:
+        """Whether it multiplies in int8, by scales that the converter must leave 64 bits wide."""
+        return self.metadata.get("q35chat.weights") == "int8"
+
+    @property
     def free_axes(self) -> list[str]:
         """The name of every free axis, input by input, in order."""
         return [axis for shape in self.shapes.values() for axis in shape if isinstance(axis, str)]

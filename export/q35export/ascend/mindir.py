@@ -21,6 +21,7 @@ from q35export.ascend.converter import Converter, Job, command_text, run_convert
 from q35export.ascend.converter_config import (
     DEFAULT_SETTINGS,
     CompilerSettings,
+    GraphInputs,
     config_text,
     read_inputs,
 )
@@ -144,14 +145,16 @@ def _converted(
             continue
         if is_converted(bundle.manifest, name) and not way.compiled(bundle.manifest, name):
             _forget(path, name)
-        config = _write_config(bundle, name, way.settings)
+        inputs = read_inputs(bundle.path / _onnx(name))
+        config = _write_config(bundle, name, inputs, way.settings)
         if converted_graph(path / name, name) is None:
             way.write_graph(path, name)
             graph = way.graph(name)
             if converter is None:
-                commands.append(command_text(graph, f"{name}/{CONFIG_FILE}", f"{name}/{name}"))
+                made = f"{name}/{CONFIG_FILE}", f"{name}/{name}"
+                commands.append(command_text(graph, *made, keeps_int64=inputs.in_int8))
                 continue
-            _convert(bundle, name, graph, config, converter, reporter)
+            _convert(bundle, name, graph, config, converter, reporter, in_int8=inputs.in_int8)
         _record(path, name, way, reporter)
         converted.append(name)
     if drop_onnx:
@@ -191,8 +194,9 @@ def _exported(name: str) -> tuple[str, ...]:
     return (_onnx(name), f"{name}/{_REWRITTEN}", f"{name}/model.bin")
 
 
-def _write_config(bundle: Bundle, name: str, settings: CompilerSettings) -> Path:
-    inputs = read_inputs(bundle.path / _onnx(name))
+def _write_config(
+    bundle: Bundle, name: str, inputs: GraphInputs, settings: CompilerSettings
+) -> Path:
     text = config_text(inputs, bundle.manifest.model.spatial_merge_size**2, settings)
     config = bundle.path / name / CONFIG_FILE
     config.write_text(text, encoding="ascii")
@@ -206,6 +210,8 @@ def _convert(
     config: Path,
     converter: Converter,
     reporter: Reporter,
+    *,
+    in_int8: bool,
 ) -> None:
     folder = (bundle.path / name).resolve()
     size = _graph_size(bundle.manifest, name)
@@ -229,6 +235,7 @@ def _convert(
         config=config.resolve(),
         output=staging / name,
         log=folder / "convert.log",
+        keeps_int64=in_int8,
     )
     reporter.begin(name, size)
     shown = 0

@@ -13,11 +13,14 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from q35chat.text import pluralise
 from q35export.ascend import ops
 from q35export.ascend.forms import AS_EXPORTED, RECURRENT, RECURRENT_310P, KernelForms, rewrite
+from q35export.ascend.graphs.options import LONGEST_INT8
 from q35export.ascend.reference.kernels import attention, delta_rule, scattered
-from q35export.ascend.targets.standard import OPSET
-from q35export.graph import Array, Graph
+from q35export.ascend.targets.standard import FLOAT16, OPSET
+from q35export.graph import Array, Dim, Graph
+from q35export.int8_rows import packed, rounded_inputs, rounded_rows, row_codes
 from q35export.targets.base import AttentionHeads, DeltaHeads, DeltaOperands, Values
 from q35export.weights import WeightSink
 
@@ -25,6 +28,8 @@ ATTENTION = AttentionHeads(query=16, kv=4, dim=256)
 DELTA = DeltaHeads(key=16, value=32, key_dim=128, value_dim=128)
 TOKENS, VALID = 128, 100
 STEP_TOKENS = 4
+_ROWS, _WIDTH = 1024, 2560
+_STEP = 1 / 32
 
 _INSTEAD = {
     "continued": KernelForms(fresh_prefill=True),
@@ -40,7 +45,8 @@ class OperatorCase:
 
     `required` False marks what the model does not use: a failure there is news, not an error. The
     node is written in `forms`. Of the cases of one `choice`, those of one form have to work;
-    `instead` is what helps where none of the cases with it does.
+    `instead` is what helps where none of the cases with it does. One `in_int8` has scales that must
+    stay 64 bits wide.
     """
 
     name: str
@@ -50,6 +56,7 @@ class OperatorCase:
     required: bool = True
     forms: KernelForms = AS_EXPORTED
     choice: str = ""
+    in_int8: bool = False
     instead: KernelForms | None = None
 
     def save(self, path: Path) -> None:
@@ -105,6 +112,8 @@ def operator_cases() -> Iterator[OperatorCase]:
     yield from _several_tokens()
     for kind in ("fresh", "continued", "padded"):
         yield _delta_rule(f"ChunkGatedDeltaRule, {TOKENS} tokens", kind, TOKENS, valid=VALID)
+    for tokens in (1, TOKENS, LONGEST_INT8):
+        yield _int8_product(tokens)
 
 
 def _other_recurrent_forms() -> Iterator[OperatorCase]:
@@ -213,6 +222,31 @@ def _delta_rule(name: str, kind: str, tokens: int, valid: int) -> OperatorCase:
         build=build,
         choice="recurrent" if tokens == 1 else "",
         instead=_INSTEAD.get(kind) if chunked else None,
+    )
+
+
+def _int8_product(tokens: int) -> OperatorCase:
+    """A projection in int8, which only bundles of that precision have."""
+    random = np.random.default_rng(tokens)
+    x = _half(random, 1, tokens, _WIDTH)
+    weights = random.standard_normal((_ROWS, _WIDTH)).astype(np.float32)
+    codes, scales = row_codes(weights, _STEP)
+
+    def build(graph: Graph, inputs: Mapping[str, ir.Value]) -> Values:
+        shape: list[Dim] = [1, tokens]
+        rounded = ops.ascend_quant(graph, inputs["x"], FLOAT16, _STEP, [*shape, _WIDTH])
+        stored = graph.constant(codes), graph.constant(packed(scales))
+        return (ops.quant_batch_matmul(graph, rounded, *stored, [*shape, _ROWS]),)
+
+    inputs = rounded_inputs(x.astype(np.float32), _STEP).astype(np.float64)
+    product = inputs @ rounded_rows(weights, _STEP).astype(np.float64).T
+    return OperatorCase(
+        name=f"QuantBatchMatmul, {pluralise(tokens, 'token')}",
+        inputs={"x": x},
+        outputs=(product.astype(np.float16),),
+        build=build,
+        required=False,
+        in_int8=True,
     )
 
 

@@ -1,7 +1,8 @@
 """The fused operators of the 310P as nodes of type `Custom` in the default domain.
 
 A node carries a contract that the converter hands to the kernel: names and their order are the
-kernel's own. Everything at a kernel's boundary is FP16, except the decay: it runs through `exp`.
+kernel's own. Everything at a kernel's boundary is FP16, except the decay, which runs through `exp`,
+and the codes of int8 multiplications.
 What a kernel computes, the executor knows (`reference.kernels`), which is written apart from this.
 """
 
@@ -18,6 +19,7 @@ from q35export.graph import Dim, Graph
 from q35export.targets.base import AttentionHeads, DeltaHeads, DeltaOperands
 
 _ONNX_FLOAT16, _MINDSPORE_FLOAT16 = 10, 42
+_ONNX_INT8 = 3
 _HIGH_PERFORMANCE = 1  # 0 is high precision, on 310P too
 _UNPAGED = 0
 _TOKEN_AXIS = 2
@@ -29,10 +31,11 @@ def custom_node(
     inputs: Mapping[str, ir.Value | None],
     outputs: Mapping[str, Sequence[Dim]],
     optional: Sequence[str] = (),
+    output_type: ir.DataType = ir.DataType.FLOAT16,
     **attributes: Any,
 ) -> tuple[ir.Value, ...]:
     """Add a node of the kernel `kind`: all of its inputs by name in its order, None for one that is
-    not connected; its FP16 outputs by name, with names for open axes.
+    not connected; its outputs of `output_type` by name, with names for open axes.
 
     The list of optional names is typed even when it is empty: the converter refuses it otherwise.
     """
@@ -50,7 +53,7 @@ def custom_node(
             **attributes,
         )
     for value, shape in zip(values, outputs.values(), strict=True):
-        value.type, value.shape = ir.TensorType(ir.DataType.FLOAT16), ir.Shape(shape)
+        value.type, value.shape = ir.TensorType(output_type), ir.Shape(shape)
     return values
 
 
@@ -189,3 +192,47 @@ def expand_heads(graph: Graph, cache: ir.Value, heads: AttentionHeads, capacity:
     apart = graph.op("Unsqueeze", cache, graph.ints(2))
     wide = graph.op("Expand", apart, graph.ints(1, heads.kv, each, capacity, heads.dim))
     return graph.reshape(wide, 1, heads.query, capacity, heads.dim)
+
+
+def ascend_quant(
+    graph: Graph, x: ir.Value, dtype: ir.DataType, step: float, shape: Sequence[Dim]
+) -> ir.Value:
+    """`x` of `dtype` and `shape` in int8: the nearest multiples of `step`.
+
+    The kernel multiplies by its scale. Types are ONNX's numbers, as the scripts for Qwen3-1.7B have
+    them.
+    """
+    return custom_node(
+        graph,
+        "AscendQuant",
+        {"x": x},
+        {"y": shape},
+        output_type=ir.DataType.INT8,
+        output_num=1,
+        src_t=int(dtype),
+        dst_t=_ONNX_INT8,
+        scale=1 / step,
+        offset=0.0,
+    )[0]
+
+
+def quant_batch_matmul(
+    graph: Graph, x: ir.Value, weights: ir.Value, scales: ir.Value, shape: Sequence[Dim]
+) -> ir.Value:
+    """`x @ weights.T` of codes, each column times its scale, FP16 of `shape`.
+
+    `x` is `[..., K]` int8, `weights` `[N, K]` int8, and `scales` `[N]` int64 hold the bits of a
+    float each. Booleans are texts, which the converter reads as such.
+    """
+    inputs = {"x1": x, "x2": weights, "scale": scales}
+    return custom_node(
+        graph,
+        "QuantBatchMatmul",
+        {**inputs, "offset": None, "bias": None, "pertoken_scale": None},
+        {"y": shape},
+        optional=("offset", "bias", "pertoken_scale"),
+        output_num=1,
+        transpose_x1="false",
+        transpose_x2="true",
+        dtype=_ONNX_FLOAT16,
+    )[0]

@@ -5,7 +5,7 @@ Knows matrices by name, size and what their rounding costs; who measured that is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from q35export.calibration.layers import Projection
@@ -66,17 +66,23 @@ def _steps(one: Projection, costs: Mapping[str, float]) -> Iterator[_Step]:
 
 def described(formats: Mapping[str, BlockFormat]) -> str:
     """The formats in one line: "8 bits in blocks of 128: down of layers 0 1 5, embed_tokens; …"."""
-    kinds: dict[BlockFormat, dict[str, list[str]]] = {}
+    names: dict[BlockFormat, list[str]] = {}
     for name, fmt in formats.items():
+        names.setdefault(fmt, []).append(name)
+    return "; ".join(
+        f"{fmt.bits} bits in blocks of {fmt.block}: {listed(names[fmt])}"
+        for fmt in sorted(names, key=lambda fmt: (-fmt.bits, fmt.block))
+    )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Matrices by their names in the graph: "down of layers 0 1 5, embed_tokens"."""
+    kinds: dict[str, list[str]] = {}
+    for name in names:
         place, _, kind = name.rpartition("/")
         layer = place.removeprefix("layer_")
-        found = kinds.setdefault(fmt, {}).setdefault(kind, [])
-        found += [layer] if layer.isdecimal() else []
-    lines = []
-    for fmt in sorted(kinds, key=lambda fmt: (-fmt.bits, fmt.block)):
-        parts = [
-            kind + (f" of layers {' '.join(sorted(layers, key=int))}" if layers else "")
-            for kind, layers in sorted(kinds[fmt].items())
-        ]
-        lines.append(f"{fmt.bits} bits in blocks of {fmt.block}: {', '.join(parts)}")
-    return "; ".join(lines)
+        kinds.setdefault(kind, []).extend([layer] if layer.isdecimal() else [])
+    return ", ".join(
+        kind + (f" of layers {' '.join(sorted(layers, key=int))}" if layers else "")
+        for kind, layers in sorted(kinds.items())
+    )

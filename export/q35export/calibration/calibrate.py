@@ -289,12 +289,19 @@ def _embedded(
     """What goes into the first layer: embeddings, exact and rounded, and pictures."""
     exact = looked_up(embedding, texts.held_out)
     calibration = looked_up_rounded(embedding, texts.calibration)
-    for window, rows in zip(texts.calibration, calibration, strict=True):
-        if window.places is not None and window.pictures is not None:
-            rotation = rotation_of(config.hidden_size)
-            pictures = window.pictures
-            rows[window.places] = rotation.turn(pictures) if plan.turned else pictures
+    calibration = shown_in(texts.calibration, calibration, config, turned=plan.turned)
     return _Streams(calibration, looked_up_rounded(embedding, texts.held_out), exact)
+
+
+def shown_in(
+    windows: Sequence[Window], hidden: list[Float32], config: TextConfig, *, turned: bool
+) -> list[Float32]:
+    """The embeddings `[T, H]` of windows with their pictures put in their places."""
+    rotation = rotation_of(config.hidden_size)
+    for window, rows in zip(windows, hidden, strict=True):
+        if window.places is not None and window.pictures is not None:
+            rows[window.places] = rotation.turn(window.pictures) if turned else window.pictures
+    return hidden
 
 
 def looked_up(embedding: Projection, windows: Sequence[Window]) -> list[Float32]:

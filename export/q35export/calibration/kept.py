@@ -26,6 +26,13 @@ class Kept:
     top_1: float
     perplexity: float
 
+    def said(self) -> str:
+        """As an export tells it."""
+        return (
+            f"keeps {self.top_1 * 100:.0f} % of first choices (KLD {self.divergence:.3f}, "
+            f"perplexity × {self.perplexity:.3f})"
+        )
+
     def options(self) -> dict[str, str]:
         """As a manifest has it."""
         return {

@@ -22,6 +22,7 @@ from q35export.blocks.rotary import rotary_tables
 from q35export.calibration.mixture import Mixture, Routed
 from q35export.config import TextConfig
 from q35export.graph import Graph
+from q35export.int8_rows import LARGEST, rounded_matrix
 from q35export.inventory import Inventory
 from q35export.matrix import Float32, Matrix, TensorSource
 from q35export.precision import PrecisionPlan, Quantisation, StoredAs
@@ -66,12 +67,18 @@ class Seen:
 
 class TappingTarget(CpuTarget):
     """Remembers what each projection multiplies that is to be quantised; multiplies in FP32 by
-    those that are not `stored` yet. Experts are remembered and left out: their sum is added to the
-    layer's output afterwards."""
+    those that are not `stored` yet, and as an NPU does in int8 where `steps` says so. Experts are
+    remembered and left out: their sum is added to the layer's output afterwards."""
 
-    def __init__(self, graph: Graph, plan: PrecisionPlan, stored: Mapping[str, StoredAs]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: PrecisionPlan,
+        stored: Mapping[str, StoredAs],
+        steps: Mapping[str, float],
+    ) -> None:
         super().__init__(graph, stored)
-        self._plan = plan
+        self._plan, self._steps = plan, steps
         self.inputs: dict[str, ir.Value] = {}
         self.projections: list[Projection] = []
         self.routed: tuple[ir.Value, ir.Value] | None = None
@@ -91,8 +98,18 @@ class TappingTarget(CpuTarget):
             self.inputs[full] = x
             fmt = self._plan.format_of(full, weights.n, weights.k, quantised)
             self.projections.append(Projection(full, weights, fmt))
+        if step := self._steps.get(full):
+            x, weights = self._rounded(x, step), rounded_matrix(weights, step)
         stored = quantised if full in self.matrices else None
         return super().project(x, name, weights, stored, bias)
+
+    def _rounded(self, x: ir.Value, step: float) -> ir.Value:
+        """`x` as `int8_rows.rounded_inputs` has it."""
+        op, numbers = self.graph.op, (1 / step, -LARGEST - 1, LARGEST, step)
+        factor, least, most, back = (
+            self.graph.constant(np.array(number, np.float32)) for number in numbers
+        )
+        return op("Mul", op("Clip", op("Round", op("Mul", x, factor)), least, most), back)
 
     def experts(
         self,
@@ -119,7 +136,7 @@ class TappingTarget(CpuTarget):
 def projections(config: TextConfig, plan: PrecisionPlan, index: int) -> list[Projection]:
     """The matrices of a layer that are to be quantised, by their shapes alone."""
     graph = Graph("layer", OPSET, WeightSink())
-    target = TappingTarget(graph, plan, {})
+    target = TappingTarget(graph, plan, {}, {})
     _build(Context(graph, target, Inventory(), plan), config, index, longest=1)
     return target.projections
 
@@ -127,7 +144,8 @@ def projections(config: TextConfig, plan: PrecisionPlan, index: int) -> list[Pro
 class Layer:
     """Layer `index` of the decoder, its weights read from `source` and kept in `folder`.
 
-    The matrices that are `stored` are multiplied so, the others in FP32. With `taps` a run tells
+    The matrices that are `stored` are multiplied so, those that `steps` names as an NPU multiplies
+    in int8, the others in FP32. With `taps` a run tells
     the inputs of its matrices. A window has at most `longest` tokens.
     """
 
@@ -141,12 +159,13 @@ class Layer:
         *,
         longest: int,
         stored: Mapping[str, StoredAs] | None = None,
+        steps: Mapping[str, float] | None = None,
         taps: bool = False,
     ) -> None:
         self._config = config
         with FileSink(folder / _WEIGHTS, lambda _: None) as sink:
             graph = Graph("layer", OPSET, sink)
-            target = TappingTarget(graph, plan, stored or {})
+            target = TappingTarget(graph, plan, stored or {}, steps or {})
             _build(Context(graph, target, source, plan), config, index, longest)
             self._names = list(target.inputs) if taps else []
             self.mixture = _mixture(config, target, stored or {})

@@ -39,7 +39,8 @@ from q35export.progress import Reporter
 MEASURING = "measuring"
 """What a reporter is told that advances by bytes of rounded matrices."""
 _KEPT = "sensitivity.json"
-_MEASURED_ON = 2
+MEASURED_ON = 2
+"""Windows that costs are measured on; steps and codes are not set by them."""
 
 
 def budgeted(config: TextConfig, source: TensorSource, plan: PrecisionPlan) -> list[Projection]:
@@ -71,8 +72,8 @@ def sensitivity(
     codes = CodesFolder(work)
     embedding = end_matrices(config, source, plan)[0]
     longest = max(len(window.ids) for window in windows)
-    read = windows[_MEASURED_ON:] or windows
-    windows = windows[:_MEASURED_ON]
+    read = windows[MEASURED_ON:] or windows
+    windows = windows[:MEASURED_ON]
     exact, exact_read = looked_up(embedding, windows), looked_up(embedding, read)
     tokens = sum(len(window.ids) for window in read)
     streams: dict[str, list[Float32]] = {}

@@ -123,14 +123,17 @@ def turned(
     *,
     back: bool = False,
     shape: tuple[int, ...] = (1, -1),
+    dtype: ir.DataType = FLOAT,
 ) -> ir.Value:
-    """`rows` `[*shape, H]` times the rotation's Q, or `back` times its transpose; without one as
-    they are."""
+    """`rows` `[*shape, H]` times the rotation's Q, or `back` times its transpose, in `dtype`;
+    without a rotation as they are."""
     if rotation is None:
         return rows
     left, right = rotation.left, rotation.right
     factors = (left, right.T) if back else (left.T, right)
-    first, second = (graph.constant(np.ascontiguousarray(factor)) for factor in factors)
+    first, second = (
+        graph.constant(np.ascontiguousarray(factor, dtype.numpy())) for factor in factors
+    )
     with graph.scope("turn"):
         grid = graph.reshape(rows, -1, len(left), len(right))
         product = graph.op("MatMul", first, graph.op("MatMul", grid, second))

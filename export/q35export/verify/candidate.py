@@ -97,12 +97,17 @@ class Candidate:
 
 
 class AscendCandidate:
-    """A bundle with its graphs opened: three, or two of a model that sees no pictures."""
+    """A bundle with its graphs opened: three, or two of a model that sees no pictures. Without
+    `rounds_inputs` what is left of multiplications in int8 are their weights."""
 
-    def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
+    def __init__(
+        self, bundle: Bundle, *, threads: int | None = None, rounds_inputs: bool = True
+    ) -> None:
         self._facts = bundle.manifest.model
         self._graphs = {
-            name: GraphExecutor(bundle.graph_path(name), threads=threads or 0)
+            name: GraphExecutor(
+                bundle.graph_path(name), threads=threads or 0, rounds_inputs=rounds_inputs
+            )
             for name in COMPONENTS["ascend-310p"]
             if name in bundle.manifest.graphs
         }

@@ -12,6 +12,7 @@ from q35chat.bundle.bundle import Bundle
 from q35export.calibration.rotation import folded
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
+from q35export.request import W8A8
 from q35export.verify.candidate import AscendCandidate, Candidate, exact_copy
 from q35export.verify.metrics import GRAPH, RUNNING, WEIGHTS, Limits, difference
 from q35export.verify.reference import EncodedPrompt, Encoder, Float32, Reference
@@ -53,7 +54,7 @@ def verify(
     check_sight(opened, config, model)
     pictures, precision = sees(opened), opened.manifest.precision
     on_npu = opened.manifest.target == "ascend-310p"
-    is_quantised = not on_npu and precision != "fp32"
+    is_quantised = precision == W8A8 if on_npu else precision != "fp32"
     check_memory(opened, config, opened=2 if is_quantised else 1)
     encoder = Encoder(model, pictures=pictures)
     samples = [sample for sample in SAMPLES if pictures or not sample.drawings]
@@ -63,7 +64,9 @@ def verify(
         note("the head for guessing tokens is not compared: transformers has none")
     note("loading the checkpoint into transformers")
     reference = Reference(model, threads=threads, pictures=pictures)
-    if on_npu:
+    if on_npu and is_quantised:
+        _compare_in_int8(rows, reference, opened, threads, config)
+    elif on_npu:
         _compare_on_npu(rows, reference, opened, threads)
     elif is_quantised:
         _compare_quantised(rows, reference, opened, threads, config)
@@ -79,6 +82,32 @@ def _compare_on_npu(rows: Rows, reference: Reference, bundle: Bundle, threads: i
     candidate.close()
 
 
+def _compare_in_int8(
+    rows: Rows, reference: Reference, bundle: Bundle, threads: int | None, config: ModelConfig
+) -> None:
+    """As `_compare_quantised`; no tokens are required, as in FP16."""
+    running = AscendCandidate(bundle, threads=threads)
+    rows.compare(reference, [Side("quantisation", running, None)])
+    reference.untie()
+    _load_stored(rows, reference, bundle, config)
+    exact = AscendCandidate(bundle, threads=threads, rounds_inputs=False)
+    sides = [Side("graph", exact, GRAPH, every=True), Side("running", running, RUNNING)]
+    rows.compare(reference, sides)
+    exact.close()
+    running.close()
+
+
+def _load_stored(rows: Rows, reference: Reference, bundle: Bundle, config: ModelConfig) -> None:
+    """Put the weights that the bundle stores into the reference, and compare each."""
+    if is_turned(bundle):
+        for name, values in folded(config.text, reference.weight):
+            reference.load({name: values})
+    for name, tensor in stored_weights(bundle, config):
+        rows.compare_weight(reference, name, tensor)
+        reference.load({name: tensor.values})
+        del tensor  # before the next is read
+
+
 def _compare_exact(rows: Rows, reference: Reference, bundle: Bundle, threads: int | None) -> None:
     candidate = Candidate(bundle, threads=threads)
     rows.compare(reference, [Side("graph", candidate, GRAPH, every=True, exact_tokens=True)])
@@ -92,13 +121,7 @@ def _compare_quantised(
     their places in the reference one by one."""
     running = Candidate(bundle, threads=threads)
     rows.compare(reference, [Side("quantisation", running, None)])
-    if is_turned(bundle):
-        for name, values in folded(config.text, reference.weight):
-            reference.load({name: values})
-    for name, tensor in stored_weights(bundle, config):
-        rows.compare_weight(reference, name, tensor)
-        reference.load({name: tensor.values})
-        del tensor  # before the next is read
+    _load_stored(rows, reference, bundle, config)
     with exact_copy(bundle) as copy:
         exact = Candidate(copy, threads=threads)
         sides = [

@@ -88,12 +88,14 @@ GRAPH = Limits(cosine=0.999, nrmse=0.02, max_abs=1.0)
 # does a cosine of sqrt(1 - 0.0446**2); 0.0065 is usual for a bell curve (0.0053 in blocks of 32).
 # At 4 bits half a step is peak / 16, and clipping is only chosen where it lowers the error: 0.58
 # holds for any weights, 0.0974 is usual for a bell curve (0.084 in blocks of 32), 0.19 for tails as
-# heavy as those of Student's t with 3 degrees of freedom; the limit has room for these.
+# heavy as those of Student's t with 3 degrees of freedom; the limit has room for these. A row that
+# an NPU multiplies in int8 has one scale: 0.010 is usual for a bell curve of some thousand values.
 WEIGHTS = {8: Limits(cosine=0.999, nrmse=0.0446), 4: Limits(cosine=0.973, nrmse=0.23)}
 
 # What the runtime's own rounding may add: the same weights, with inputs rounded to int8 in blocks
-# of 32 (0.54 % of each). How such noise grows is a property of the model: in random weights of the
-# 0.8B shape it reaches an NRMSE of 0.13 in the logits. A kernel that computes nonsense reaches 1.
+# of 32 (0.54 % of each), or on an NPU with one step for all. How such noise grows is a property of
+# the model: in random weights of the 0.8B shape it reaches an NRMSE of 0.13 in the logits. A kernel
+# that computes nonsense reaches 1.
 RUNNING = Limits(cosine=0.9, nrmse=0.5)
 
 # Against the checkpoint's own weights nothing is limited: what 4 bits cost is the model's affair.

@@ -173,6 +173,12 @@ class Reference:
         parameter = self.model.get_parameter(self._name_here(name))
         return np.asarray(parameter.detach().numpy(), np.float32)
 
+    def untie(self) -> None:
+        """Give a tied head weights of its own."""
+        head = self.model.get_output_embeddings()
+        own = head.weight.detach().clone()
+        head.weight = self._torch.nn.Parameter(own, requires_grad=False)
+
     def load(self, weights: Mapping[str, Float32]) -> None:
         """Replace weights by name, for instance by those that a bundle really stores."""
         parameters = dict(self.model.named_parameters())

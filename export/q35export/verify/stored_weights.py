@@ -16,10 +16,12 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from q35chat.bundle.bundle import Bundle
+from q35export.calibration.int8_steps import LM_HEAD
 from q35export.calibration.rotation import turned_back
 from q35export.config import ModelConfig
+from q35export.int8_rows import decoded, unpacked
 from q35export.inventory import Inventory, build_unquantised, expected_tensors
-from q35export.matrix import Float32, Shape
+from q35export.matrix import HEAD, Float32, Shape
 from q35export.verify.metrics import PIECE_VALUES
 from q35export.weights import Pieces, Stored, WeightSink
 
@@ -65,37 +67,65 @@ class StoredMatrix:
             yield start, dequantised(codes[rows], scales[rows], bits=self.bits)[:, : self.k]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedRows:
+    """A matrix that an NPU multiplies in int8, unread: codes `[n, k]`, what products of them are
+    worth `[n]`, and the step of its inputs."""
+
+    codes: ir.ExternalTensor
+    scales: ir.TensorProtocol
+    step: float
+    bits: int = 8
+
+    def pieces(self) -> Iterator[tuple[int, Float32]]:
+        """As `StoredMatrix.pieces`."""
+        codes, scales = self.codes.numpy(), unpacked(self.scales.numpy())
+        some = max(1, PIECE_VALUES // codes.shape[1])
+        for start in range(0, len(codes), some):
+            rows = slice(start, start + some)
+            yield start, decoded(codes[rows], scales[rows], self.step)
+
+
 def stored_weights(bundle: Bundle, config: ModelConfig) -> Iterator[tuple[str, StoredTensor]]:
     """Every quantised tensor of the bundle that transformers has, too, by the checkpoint's name;
-    none for FP32. Those for a turned residual stream are turned back; the norms stay folded.
+    none for FP32. Those for a turned residual stream are turned back; the norms stay folded. A head
+    in int8 is one of its own, where the checkpoint's is tied, too.
 
     One stored matrix is in memory at a time: each tensor comes whole from one. ValueError for a
-    graph in which one does not.
+    graph in which one does not. Of an NPU's prefill and decode, which store the same, one is read.
     """
-    for graph in (name for name in bundle.manifest.graphs if name != "mtp"):
+    for graph in (name for name in bundle.manifest.graphs if name not in {"mtp", "prefill"}):
         shapes = expected_tensors(config, graph)
         sources: dict[str, Origin] | None = None
         for name, matrix in quantised_matrices(bundle.graph_path(graph)):
             sources = origins(config, graph) if sources is None else sources
-            for tensor, stored in _tensors(name, matrix, sources[name], shapes):
+            if name == LM_HEAD and name not in sources:
+                values = np.concatenate([rows for _, rows in matrix.pieces()])
+                found = iter([(HEAD, StoredTensor(values, matrix.bits))])
+            else:
+                found = _tensors(name, matrix, sources[name], shapes)
+            for tensor, stored in found:
                 values = stored.values
-                if is_turned(bundle) and graph == "text":
+                if is_turned(bundle) and graph in {"text", "decode"}:
                     values = turned_back(tensor, values)
                 yield tensor, replace(stored, values=values)
 
 
 def is_turned(bundle: Bundle) -> bool:
     """Whether the decoder of the bundle has a turned residual stream."""
-    return bundle.manifest.options["text"].get("rounding", "nearest") != "nearest"
+    return bundle.manifest.measured.get("rounding", "nearest") != "nearest"
 
 
-def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix]]:
-    """Name and contents of each block-quantised matrix of an ONNX file.
+def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRows]]:
+    """Name and contents of each quantised matrix of an ONNX file.
 
     Bytes that several nodes share are one matrix, named by the first.
     """
     seen: set[int] = set()
     for node in ir.load(path).graph:
+        if node.op_type == "Custom" and node.attributes.get_string("type") == "QuantBatchMatmul":
+            rows = _coded_rows(node)
+            yield str(rows.codes.name), rows
         for codes, scales in _OPERANDS.get(node.op_type, ()):
             packed = _initializer(node, codes)
             assert isinstance(packed, ir.ExternalTensor)
@@ -104,6 +134,16 @@ def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix]]:
             if packed.offset not in seen:
                 seen.add(packed.offset)
                 yield packed.name.removesuffix(".rows"), _matrix(node, packed, scales)
+
+
+def _coded_rows(node: ir.Node) -> CodedRows:
+    codes, rounded = _initializer(node, 1), node.inputs[0]
+    assert isinstance(codes, ir.ExternalTensor)
+    assert rounded is not None
+    rounding = rounded.producer()
+    assert rounding is not None
+    step = 1 / rounding.attributes["scale"].as_float()
+    return CodedRows(codes, _initializer(node, 2), step)
 
 
 def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) -> Float32:
@@ -145,7 +185,7 @@ def _int(node: ir.Node, name: str) -> int:
 
 
 def _tensors(
-    matrix: str, stored: StoredMatrix, origin: Origin, shapes: Mapping[str, Shape]
+    matrix: str, stored: StoredMatrix | CodedRows, origin: Origin, shapes: Mapping[str, Shape]
 ) -> Iterator[tuple[str, StoredTensor]]:
     """The tensors whose rows a stored matrix holds."""
     tensors = {number: origin.tensors[number] for number in np.unique(origin.tensor).tolist()}

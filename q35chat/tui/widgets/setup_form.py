@@ -274,7 +274,7 @@ class SetupForm(Vertical):
         memory = readable_size(cost.memory_with(capacity))
         if self.size.width < _ROOMY:
             return f"{readable_size(cost.disk):>10} · {memory:>10} RAM"
-        word = _WORDS.get(cost.precision, "")
+        word = {**_WORDS, "w8a8": "smaller"}.get(cost.precision, "")
         return f"{readable_size(cost.disk):>10} on disk {memory:>10} RAM  {word}"
 
     def _capacity(self) -> int:

@@ -14,5 +14,5 @@ BUILDERS = {
     "prefill": build_prefill_graph,
     "decode": build_decode_graph,
 }
-"""Each builds one graph; its weights go to the sink on the way. They raise ExportError for a model
-that the graphs cannot hold."""
+"""Each builds one graph, as its plan has the weights; they go to the sink on the way. They raise
+ExportError for a model that the graphs cannot hold."""

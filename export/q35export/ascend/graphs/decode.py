@@ -18,6 +18,8 @@ from q35export.ascend.graphs.parts import (
     count_tokens,
     decoder_target,
     logits,
+    metadata_of,
+    planned,
     prefill_slots,
     rotary_angles,
 )
@@ -36,7 +38,7 @@ from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Dim, Graph
 from q35export.graphs import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import FLOAT_PLAN
+from q35export.precision import FLOAT_PLAN, PrecisionPlan
 from q35export.targets.base import Values
 from q35export.weights import WeightSink
 
@@ -45,7 +47,11 @@ PAST, TOTAL = "past", "past + 1"
 
 
 def build_decode_graph(
-    config: ModelConfig, source: TensorSource, sink: WeightSink, options: AscendOptions
+    config: ModelConfig,
+    source: TensorSource,
+    sink: WeightSink,
+    options: AscendOptions,
+    plan: PrecisionPlan = FLOAT_PLAN,
 ) -> ir.Model:
     """Build the decode graph; weights go to `sink` on the way."""
     text = config.text
@@ -61,18 +67,21 @@ def build_decode_graph(
     tokens, step, slots = None, None, None
     if options.step_tokens > 1:
         tokens, step, slots = _several(graph, text, ids, mask, options.capacity)
-    target = decoder_target(graph, options, fused=options.fused_decode, tokens=tokens, step=step)
-    ctx = Context(graph, target, source, FLOAT_PLAN)
+    target = decoder_target(
+        graph, options, plan, fused=options.fused_decode, tokens=tokens, step=step
+    )
+    ctx = Context(graph, target, planned(source, plan, text), plan)
     table = target.store("embed_tokens", embedding(ctx, text), None)
     positions = Positions(
         rotary_angles(graph, text, position_ids, target), slots or _slots(graph, mask, options)
     )
     states = layer_states(graph, target, text, pasts, stacks)
     hidden, after_states = decoder_layers(ctx, text, table.rows(ids), states, positions)
-    result = logits(ctx, text, table, graph.reshape(hidden, -1, text.hidden_size))
+    result = logits(ctx, target, text, table, graph.reshape(hidden, -1, text.hidden_size))
     graph.output(result, "logits", options.float_type, (1, length, text.vocab_size))
     declare_presents(graph, target, presents, after_states)
-    extra = {"q35chat.fused": str(options.fused_decode).lower(), **options.metadata()}
+    fused = str(options.fused_decode).lower()
+    extra = {"q35chat.fused": fused, **options.metadata(), **metadata_of(plan)}
     if options.step_tokens > 1:
         extra["q35chat.gears"] = ",".join(map(str, range(1, options.step_tokens + 1)))
     return graph.model(graph_metadata("decode") | extra)

@@ -14,11 +14,16 @@ from q35export.ascend.ops import MOST_STEP_TOKENS
 from q35export.request import DEFAULT_CAPACITY, DEFAULT_IMAGE_GEARS, DTYPES, DType, check_gears
 
 DEFAULT_GEARS = (32, 512, 1024, 2048)
+LONGEST_INT8 = 512
+"""Rows of an int8 multiplication: with 1024 and more its kernel has been seen to crash (the scripts
+for Qwen3-8B in mindspore-ai/mindspore-lite at 7608e3b3)."""
 
 
-def default_gears(capacity: int) -> tuple[int, ...]:
-    """The usual prefill lengths that fit; the capacity itself where none does."""
-    return tuple(gear for gear in DEFAULT_GEARS if gear <= capacity) or (capacity,)
+def default_gears(capacity: int, *, w8a8: bool = False) -> tuple[int, ...]:
+    """The usual prefill lengths that fit; the capacity itself where none does. In int8 only those
+    that its kernel takes."""
+    longest = min(capacity, LONGEST_INT8) if w8a8 else capacity
+    return tuple(gear for gear in DEFAULT_GEARS if gear <= longest) or (longest,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +31,17 @@ class AscendOptions:
     """Options of the three graphs; wrong ones raise UsageError.
 
     `capacity` is the number of KV slots; `gears` are prefill lengths (none given: the usual ones
-    that fit), `image_gears` picture tokens; `dtype` holds outside the kernels. Without
-    `fused_decode` the KV cache grows, and a prefill takes no states. A step takes up to
-    `step_tokens`, and so does a prefill that decodes, which then has their gears, too.
+    that fit, with `w8a8` those that an int8 multiplication takes), `image_gears` picture tokens;
+    `dtype` holds outside the kernels. Without `fused_decode` the KV cache grows, and a prefill
+    takes no states. A step takes up to `step_tokens`, and so does a prefill that decodes, which
+    then has their gears, too.
     """
 
     capacity: int = DEFAULT_CAPACITY
     gears: tuple[int, ...] = ()
     image_gears: tuple[int, ...] = DEFAULT_IMAGE_GEARS
     dtype: DType = "fp16"
+    w8a8: bool = False
     fused_prefill: bool = True
     fused_decode: bool = True
     stateless_prefill: bool = False
@@ -50,7 +57,7 @@ class AscendOptions:
             raise UsageError(f"{Option.IMAGE_GEARS} names no length; give at least one, such as 16")
         self._check_step()
         if not self.gears:
-            object.__setattr__(self, "gears", default_gears(self.capacity))
+            object.__setattr__(self, "gears", default_gears(self.capacity, w8a8=self.w8a8))
         check_gears(Option.GEARS, self.gears)
         if self.prefill_rows > 1:
             several = {*self.gears, *range(1, self.step_tokens + 1)}

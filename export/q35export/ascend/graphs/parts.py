@@ -12,18 +12,46 @@ from q35export.ascend.graphs.options import AscendOptions
 from q35export.ascend.ops import StepTokens
 from q35export.ascend.targets.ascend_310p import Ascend310pTarget
 from q35export.ascend.targets.portable import PortableTarget
-from q35export.ascend.targets.standard import BLOCKED, FLOAT, PrefillTokens, StandardTarget
+from q35export.ascend.targets.standard import (
+    BLOCKED,
+    FLOAT,
+    PrefillTokens,
+    RowMatrix,
+    StandardTarget,
+)
 from q35export.blocks.context import Context
-from q35export.blocks.decoder import final_norm, head
+from q35export.blocks.decoder import embedding, final_norm, head
 from q35export.blocks.rotary import signed_frequencies
+from q35export.calibration.rotation import Rotation, TurnedWeights, rotation_of
 from q35export.config import TextConfig
 from q35export.graph import Graph
-from q35export.targets.base import StoredMatrix, Values
+from q35export.graphs.text import turned
+from q35export.matrix import TensorSource
+from q35export.precision import PrecisionPlan
+from q35export.targets.base import Values
+
+LM_HEAD = "lm_head"
+
+
+def planned(source: TensorSource, plan: PrecisionPlan, config: TextConfig) -> TensorSource:
+    """The decoder's weights, for a turned residual stream where the plan has one."""
+    return TurnedWeights(source, config) if plan.turned else source
+
+
+def rotation_in(plan: PrecisionPlan, config: TextConfig) -> Rotation | None:
+    """What the residual stream is turned by, if it is."""
+    return rotation_of(config.hidden_size) if plan.turned else None
+
+
+def metadata_of(plan: PrecisionPlan) -> dict[str, str]:
+    """What a graph says of its weights."""
+    return {"q35chat.weights": "int8"} if plan.steps else {}
 
 
 def decoder_target(
     graph: Graph,
     options: AscendOptions,
+    plan: PrecisionPlan,
     *,
     fused: bool,
     tokens: PrefillTokens | None,
@@ -32,8 +60,9 @@ def decoder_target(
     """The target of a prefill or decode graph; a `step` is one of several tokens."""
     types = options.float_type, options.cache_type
     if fused:
-        return Ascend310pTarget(graph, *types, tokens=tokens, step=step)
-    return PortableTarget(graph, *types, tokens=tokens, longest=max(options.gears))
+        return Ascend310pTarget(graph, *types, tokens=tokens, step=step, steps=plan.steps)
+    longest = max(options.gears)
+    return PortableTarget(graph, *types, tokens=tokens, longest=longest, steps=plan.steps)
 
 
 def rotary_angles(
@@ -55,15 +84,25 @@ def rotary_angles(
         return target.cast(cos, FLOAT, target.dtype), target.cast(sin, FLOAT, target.dtype)
 
 
-def logits(ctx: Context, config: TextConfig, table: StoredMatrix, last: ir.Value) -> ir.Value:
-    """Logits `[1, N, V]` of the hidden states `last` `[N, H]`."""
-    graph = ctx.graph
+def logits(
+    ctx: Context, target: StandardTarget, config: TextConfig, table: RowMatrix, last: ir.Value
+) -> ir.Value:
+    """Logits `[1, N, V]` of the hidden states `last` `[N, H]`. A head in int8 is a matrix of its
+    own, for rows of a tied one are looked up as floats."""
+    graph, rotation = ctx.graph, rotation_in(ctx.plan, config)
     with graph.scope("head"):
         gamma = final_norm(ctx, config)
-        normed = ctx.target.rms_norm(last, gamma, config.eps)
-        if not config.tied:
-            table = ctx.target.store("lm_head", head(ctx, config), ctx.plan.head)
-        return graph.reshape(table.multiply(normed), 1, -1, config.vocab_size)
+        ahead = turned(graph, last, rotation, back=True, shape=(-1,), dtype=target.dtype)
+        normed = target.rms_norm(ahead, gamma, config.eps)
+        read = turned(graph, normed, rotation, shape=(-1,), dtype=target.dtype)
+        if graph.scoped(LM_HEAD) in target.steps:
+            weights = embedding(ctx, config) if config.tied else head(ctx, config)
+            product = target.multiply_codes(read, ("N",), LM_HEAD, weights)
+        else:
+            if not config.tied:
+                table = target.store(LM_HEAD, head(ctx, config), ctx.plan.head)
+            product = table.multiply(read)
+        return graph.reshape(product, 1, -1, config.vocab_size)
 
 
 @dataclass(frozen=True, slots=True)

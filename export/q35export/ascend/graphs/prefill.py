@@ -23,8 +23,11 @@ from q35export.ascend.graphs.parts import (
     count_tokens,
     decoder_target,
     logits,
+    metadata_of,
+    planned,
     prefill_slots,
     rotary_angles,
+    rotation_in,
     valid_tokens,
 )
 from q35export.ascend.graphs.states import (
@@ -42,8 +45,9 @@ from q35export.blocks.full_attention import Positions
 from q35export.config import ModelConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
+from q35export.graphs.text import turned
 from q35export.matrix import TensorSource
-from q35export.precision import FLOAT_PLAN
+from q35export.precision import FLOAT_PLAN, PrecisionPlan
 from q35export.weights import WeightSink
 
 
@@ -60,7 +64,11 @@ class _Inputs:
 
 
 def build_prefill_graph(
-    config: ModelConfig, source: TensorSource, sink: WeightSink, options: AscendOptions
+    config: ModelConfig,
+    source: TensorSource,
+    sink: WeightSink,
+    options: AscendOptions,
+    plan: PrecisionPlan = FLOAT_PLAN,
 ) -> ir.Model:
     """Build the prefill graph; weights go to `sink` on the way."""
     text = config.text
@@ -69,11 +77,13 @@ def build_prefill_graph(
     inputs = _declare_inputs(graph, config, options, specs)
     count = count_tokens(graph, inputs.mask, text.conv_kernel - 1)
     tokens = PrefillTokens(valid_tokens(graph, inputs.mask), count.tail)
-    target = decoder_target(graph, options, fused=options.fused_prefill, tokens=tokens)
+    target = decoder_target(graph, options, plan, fused=options.fused_prefill, tokens=tokens)
     cache_shape = (1, text.num_kv_heads, options.capacity, text.head_dim)
-    ctx = Context(graph, target, source, FLOAT_PLAN)
+    ctx = Context(graph, target, planned(source, plan, text), plan)
     table = target.store("embed_tokens", embedding(ctx, text), None)
-    hidden = _inject_pictures(graph, config, inputs, table.rows(inputs.ids))
+    rotation = rotation_in(plan, text)
+    pictures = turned(graph, inputs.images, rotation, shape=(-1,), dtype=target.dtype)
+    hidden = _inject_pictures(graph, config, inputs.ids, pictures, table.rows(inputs.ids))
     positions = Positions(
         rotary_angles(graph, text, inputs.positions, target),
         prefill_slots(graph, inputs.mask, count, inputs.past_len, cache_shape),
@@ -85,13 +95,13 @@ def build_prefill_graph(
     hidden, presents = decoder_layers(ctx, text, hidden, states, positions)
     flat = graph.reshape(hidden, -1, text.hidden_size)
     last = graph.op("Gather", flat, _last_tokens(graph, count, options.prefill_rows), axis=0)
-    result = logits(ctx, text, table, last)
+    result = logits(ctx, target, text, table, last)
     shape = (1, options.prefill_rows, text.vocab_size)
     graph.output(result, "logits", options.float_type, shape)
     pads = _cache_padding(graph, inputs, options)
     declare_presents(graph, target, specs, presents, pads)
     fused = str(options.fused_prefill).lower()
-    extra = {"q35chat.fused": fused, **options.metadata()}
+    extra = {"q35chat.fused": fused, **options.metadata(), **metadata_of(plan)}
     return graph.model(graph_metadata("prefill") | extra)
 
 
@@ -119,21 +129,19 @@ def _declare_inputs(
 
 
 def _inject_pictures(
-    graph: Graph, config: ModelConfig, inputs: _Inputs, embeddings: ir.Value
+    graph: Graph, config: ModelConfig, ids: ir.Value, pictures: ir.Value, embeddings: ir.Value
 ) -> ir.Value:
-    """Put row k of `image_embeds` at the k-th picture token, by index.
+    """Put row k of `pictures` at the k-th picture token, by index.
 
     Any other token reads a legal row, which is then not taken.
     """
     op, width = graph.op, config.text.hidden_size
     one = graph.constant(np.array([1], np.int32))
     with graph.scope("pictures"):
-        is_image = op(
-            "Equal", inputs.ids, graph.constant(np.array([config.image_token_id], np.int32))
-        )
+        is_image = op("Equal", ids, graph.constant(np.array([config.image_token_id], np.int32)))
         order = op("CumSum", op("Cast", is_image, to=int(INT32)), graph.scalar(1))
         index = op("Sub", op("Max", order, one), one)
-        rows = op("Gather", inputs.images, index, axis=0)
+        rows = op("Gather", pictures, index, axis=0)
         taken = op("Expand", op("Unsqueeze", is_image, graph.ints(-1)), graph.ints(1, 1, width))
         return op("Where", taken, rows, embeddings)
 

@@ -22,13 +22,17 @@ from q35export.config import ModelConfig, VisionConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import FLOAT_PLAN
+from q35export.precision import FLOAT_PLAN, PrecisionPlan
 from q35export.targets.base import Values
 from q35export.weights import WeightSink
 
 
 def build_padded_vision_graph(
-    config: ModelConfig, source: TensorSource, sink: WeightSink, options: AscendOptions
+    config: ModelConfig,
+    source: TensorSource,
+    sink: WeightSink,
+    options: AscendOptions,
+    plan: PrecisionPlan = FLOAT_PLAN,
 ) -> ir.Model:
     """Build the vision tower; weights go to `sink` on the way."""
     vision, dtype = config.tower, options.float_type
@@ -39,7 +43,7 @@ def build_padded_vision_graph(
     place = graph.input("patch_position", INT32, ("P", 2))
     mask = graph.input("patch_mask", INT32, (1, "P"))
     target = PortableTarget(graph, dtype, dtype, patch_mask=_patch_mask(graph, mask))
-    ctx = Context(graph, target, source, FLOAT_PLAN)
+    ctx = Context(graph, target, source, plan)
     embedded = embedded_patches(ctx, vision, pixels)
     learned = _learned_positions(ctx, vision, index, weight)
     hidden = graph.op("Unsqueeze", graph.op("Add", embedded, learned), graph.ints(0))

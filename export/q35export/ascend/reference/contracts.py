@@ -1,4 +1,4 @@
-"""What a `Custom` node of the 310P must say, attribute by attribute, for each of four kernels and
+"""What a `Custom` node of the 310P must say, attribute by attribute, for each of six kernels and
 in each way that sources have it; and what arrays must be at a graph's boundary.
 
 A node passes only with exactly these attributes: same names, same types, same values. Numbers that
@@ -114,6 +114,33 @@ DEFINITIONS: dict[str, tuple[Definition, ...]] = {
             input_layout=(STRING, "BNSD"),
             block_size=(INT, 0),
             inner_precise=(INT, 1),
+        ),
+    ),
+    "AscendQuant": (
+        _definition(
+            "x",
+            "",
+            "y",
+            [0],
+            (1,),
+            output_num=(INT, 1),
+            src_t=(INT, OPEN),
+            dst_t=(INT, 3),
+            scale=(FLOAT, OPEN),
+            offset=(FLOAT, 0.0),
+        ),
+    ),
+    "QuantBatchMatmul": (
+        _definition(
+            "x1 x2 scale offset bias pertoken_scale",
+            "offset bias pertoken_scale",
+            "y",
+            [0, 1, 2],
+            (3,),
+            output_num=(INT, 1),
+            transpose_x1=(STRING, "false"),
+            transpose_x2=(STRING, "true"),
+            dtype=(INT, 10),
         ),
     ),
 }

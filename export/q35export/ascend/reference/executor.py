@@ -43,10 +43,10 @@ class _Stage:
 class GraphExecutor:
     """One opened graph. `run` may be called from any thread, one at a time.
 
-    `threads` is the number of threads of ONNX Runtime.
+    `threads` is the number of threads of ONNX Runtime; `rounds_inputs` as `run_kernel` has it.
     """
 
-    def __init__(self, path: Path, *, threads: int = 1) -> None:
+    def __init__(self, path: Path, *, threads: int = 1, rounds_inputs: bool = True) -> None:
         model = onnx.load(str(path), load_external_data=False)
         _check_opset(model)
         self.path = path
@@ -56,6 +56,7 @@ class GraphExecutor:
         self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self._stages = _stages(model.graph, self._weights.keys())
         self._threads = threads
+        self._rounds_inputs = rounds_inputs
         self._lock = threading.Lock()
 
     @property
@@ -83,10 +84,13 @@ class GraphExecutor:
             values.update(zip(stage.outputs, results, strict=True))
         for node in stage.customs:
             operands = [
-                values[name] if name in values else onnx.numpy_helper.to_array(self._weights[name])
-                for name in node.inputs
+                values[name] if name in values else self._weight(name) for name in node.inputs
             ]
-            values.update(zip(node.outputs, run_kernel(node, operands), strict=True))
+            results = run_kernel(node, operands, rounds_inputs=self._rounds_inputs)
+            values.update(zip(node.outputs, results, strict=True))
+
+    def _weight(self, name: str) -> Array:
+        return onnx.numpy_helper.to_array(self._weights[name], str(self.path.parent))
 
     def _open(self, stage: _Stage, values: Mapping[str, Array]) -> ort.InferenceSession:
         """A session over the stage's nodes; its inputs get the dtypes that have arrived."""

@@ -1,6 +1,6 @@
-"""The four kernels in numpy, from their definitions: operands checked, FP16 at the boundary.
+"""The six kernels in numpy, from their definitions: operands checked, FP16 at the boundary.
 
-Inside, a kernel computes in FP32; what it returns is rounded to FP16.
+Inside, a kernel computes in FP32, with codes in int8 exactly; what it returns is rounded to FP16.
 """
 
 from __future__ import annotations
@@ -17,12 +17,24 @@ from q35export.graph import Array
 
 Kernel = Callable[[CustomNode, Sequence[Array]], tuple[Array, ...]]
 HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
-INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
+INT8, BOOL = np.dtype(np.int8), np.dtype(np.bool_)
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 MOST_TOKENS = 8  # of the recurrent rule
+_LEFT_OUT = (1 << 13) - 1  # of a scale's 32 bits
+_WIDEST = 65535
+_PIECE_VALUES = 1 << 22
 
 
-def run_kernel(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
-    """Run a checked node; ExportError for operands that its kernel would refuse or misread."""
+def run_kernel(
+    node: CustomNode, operands: Sequence[Array], *, rounds_inputs: bool = True
+) -> tuple[Array, ...]:
+    """Run a checked node; ExportError for operands that its kernel would refuse or misread.
+
+    Without `rounds_inputs` an input of an int8 multiplication is divided by its step and not
+    rounded: what is left of a graph then is its weights.
+    """
+    if not rounds_inputs and node.kind in _UNROUNDED:
+        return _UNROUNDED[node.kind](node, operands)
     return KERNELS[node.kind](node, operands)
 
 
@@ -126,12 +138,63 @@ def attention(query: Array, key: Array, value: Array, blocked: Array, scale: flo
     return out[None, :, None].astype(HALF)
 
 
+def ascend_quant(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """`x * scale` rounded to the nearest code, ties to even, no code past the ends of int8."""
+    (scaled,) = _scaled(node, operands)
+    return (np.clip(np.rint(scaled), -128, 127).astype(INT8),)
+
+
+def quant_batch_matmul(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """The product of codes, each column times the float whose upper 19 bits `scale` holds."""
+    return _product_of_codes(node, operands, INT8)
+
+
 KERNELS: Mapping[str, Kernel] = {
     "ChunkGatedDeltaRule": chunk_gated_delta_rule,
     "RecurrentGatedDeltaRule": recurrent_gated_delta_rule,
     "RecurrentGatedDeltaRule310P": recurrent_gated_delta_rule,
     "Scatter": scatter,
     "IncreFlashAttention": incre_flash_attention,
+    "AscendQuant": ascend_quant,
+    "QuantBatchMatmul": quant_batch_matmul,
+}
+
+
+def _scaled(node: CustomNode, operands: Sequence[Array]) -> tuple[Array, ...]:
+    (x,) = operands
+    told, factor = node.attributes["src_t"], node.attributes["scale"]
+    if x.dtype != {10: HALF, 1: SINGLE}.get(told):
+        raise ExportError(f"{_where(node)}: src_t is {told}, x is {x.dtype}")
+    if not 0 < factor < np.inf:
+        raise ExportError(f"{_where(node)}: scale must be positive, found {factor}")
+    return (x.astype(SINGLE) * np.float32(factor),)
+
+
+def _product_of_codes(
+    node: CustomNode, operands: Sequence[Array], dtype: np.dtype[Any]
+) -> tuple[Array, ...]:
+    x, weights, scales = operands
+    count, width = weights.shape if weights.ndim == 2 else (0, 0)
+    _expect(node, "x2", weights, INT8, (count, width))
+    _expect(node, "x1", x, dtype, (*x.shape[:-1], width))
+    _expect(node, "scale", scales, INT64, (count,))
+    if width > _WIDEST:
+        raise ExportError(f"{_where(node)}: rows of {width}, the kernel takes {_WIDEST}")
+    if (scales < 0).any() or (scales >> 32).any() or (scales & _LEFT_OUT).any():
+        raise ExportError(f"{_where(node)}: a scale is no float of 19 bits in the lower half of 64")
+    rows = x.reshape(-1, width).astype(np.float64)
+    sums = np.empty((len(rows), count))
+    some = max(1, _PIECE_VALUES // width)
+    for start in range(0, count, some):
+        piece = slice(start, start + some)
+        sums[:, piece] = rows @ weights[piece].astype(np.float64).T
+    worth = scales.astype(np.uint32).view(SINGLE)
+    return ((sums.astype(SINGLE) * worth).astype(HALF).reshape(*x.shape[:-1], count),)
+
+
+_UNROUNDED: Mapping[str, Kernel] = {
+    "AscendQuant": _scaled,
+    "QuantBatchMatmul": lambda node, operands: _product_of_codes(node, operands, SINGLE),
 }
 
 

@@ -1,4 +1,5 @@
-"""Operators of ONNX opset 14's default domain, and no other: what every 310P graph is made of.
+"""Operators of ONNX opset 14's default domain, and no other: what every 310P graph is made of; and
+its projections in int8.
 
 Only operators that MindSpore Lite's ONNX reader knows (`mslite_operators.txt`). Activations are
 FP16 or FP32; norms, decays and softmax are computed in FP32. Token mixers are left to the targets
@@ -7,8 +8,8 @@ built on this one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import ClassVar
@@ -17,8 +18,10 @@ import numpy as np
 import onnx_ir as ir
 
 from q35chat.errors import ExportError, Remedy
+from q35export.ascend.ops import ascend_quant, quant_batch_matmul
 from q35export.config import Rope
-from q35export.graph import Array, Graph
+from q35export.graph import Array, Dim, Graph
+from q35export.int8_rows import packed, row_codes
 from q35export.matrix import Matrix
 from q35export.precision import Quantisation
 from q35export.targets.base import (
@@ -63,7 +66,7 @@ class StandardTarget:
 
     `tokens` None means a graph of one token, `longest` bounds those of one call. `kernel_dtype` is
     that of the delta rule's query, key, value and beta. `patch_mask` `[1, 1, P]` FP32 is added to
-    the scores of the vision tower.
+    the scores of the vision tower. `steps` are those of a `PrecisionPlan`.
     """
 
     graph: Graph
@@ -72,6 +75,7 @@ class StandardTarget:
     tokens: PrefillTokens | None = None
     patch_mask: ir.Value | None = None
     longest: int = 1
+    steps: Mapping[str, float] = field(default_factory=dict)
     kernel_dtype: ClassVar = FLOAT
 
     def cast(self, x: ir.Value, source: ir.DataType, to: ir.DataType) -> ir.Value:
@@ -92,12 +96,26 @@ class StandardTarget:
         quantised: Quantisation | None,  # noqa: ARG002
         bias: Float32 | None = None,
     ) -> ir.Value:
-        """`x @ weights.T + bias`, the weights transposed in the file."""
-        stored = store_transposed(self.graph, name, weights, self.dtype)
-        product = self.graph.op("MatMul", x, stored)
+        """`x @ weights.T + bias`, the weights transposed in the file or, in int8, as they are."""
+        step = self.steps.get(self.graph.scoped(name))
+        if step is None:
+            stored = store_transposed(self.graph, name, weights, self.dtype)
+            product = self.graph.op("MatMul", x, stored)
+        else:
+            product = self.multiply_codes(x, (1, 1 if self.tokens is None else "T"), name, weights)
         if bias is None:
             return product
         return self.graph.op("Add", product, self._weight(f"{name}.bias", bias))
+
+    def multiply_codes(
+        self, x: ir.Value, rows: tuple[Dim, ...], name: str, weights: Matrix
+    ) -> ir.Value:
+        """`x @ weights.T` in int8, `x` being `[*rows, k]` and `steps` having the matrix."""
+        step = self.steps[self.graph.scoped(name)]
+        codes = ascend_quant(self.graph, x, self.dtype, step, (*rows, weights.k))
+        stored = store_codes(self.graph, name, weights, step)
+        product = quant_batch_matmul(self.graph, codes, *stored, (*rows, weights.n))
+        return self.cast(product, FLOAT16, self.dtype)
 
     # Norms -----------------------------------------------------------------------------------
 
@@ -395,6 +413,22 @@ def store_transposed(graph: Graph, name: str, weights: Matrix, dtype: ir.DataTyp
         yield whole
 
     return graph.streamed(name, (weights.k, weights.n), dtype, pieces)
+
+
+def store_codes(graph: Graph, name: str, weights: Matrix, step: float) -> tuple[ir.Value, ir.Value]:
+    """Write codes `[n, k]` and what a product of each row's is worth, `[n]` (`int8_rows`)."""
+    found: list[Array] = []
+
+    def pieces() -> Iterator[Array]:
+        for start, stop in weights.spans():
+            codes, scales = row_codes(weights.rows(start, stop), step)
+            found.append(packed(scales))
+            yield codes
+
+    int8, int64 = ir.DataType.INT8, ir.DataType.INT64
+    codes = graph.streamed(name, (weights.n, weights.k), int8, pieces)
+    scales = graph.streamed(f"{name}.scales", (weights.n,), int64, lambda: iter(found))
+    return codes, scales
 
 
 def _converted(name: str, values: Array, dtype: ir.DataType) -> Array:
