@@ -49,6 +49,8 @@ async def test_a_command_of_the_application_stays_what_it_is() -> None:
 async def test_the_help_lists_the_users_own_commands() -> None:
     async with opened(size=(120, 100)) as chat:
         await chat.press("f1")
+        await chat.see("Keys and commands")
+        await chat.press("end")
         await chat.see("YOUR OWN")
         await chat.see("/haiku TEXT Write a haiku on $input!")
         assert "Not this" not in chat.flat
