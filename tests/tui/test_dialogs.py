@@ -186,6 +186,7 @@ async def test_help_names_every_command_with_its_key() -> None:
     async with opened(size=(120, 100)) as chat:
         await chat.press("f1")
         await chat.see("Keys and commands")
+        await chat.settled()
         page = chat.flat.replace("│ │", "")
         for command in COMMANDS:
             assert command.help[:30] in page
