@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from q35chat import json_reader
 from q35chat.errors import BundleError
-from q35chat.json_reader import Fields, parse_json, read_json
+from q35chat.json_reader import MOST_BYTES, Fields, parse_json, read_bytes, read_json
 
 INFINITE = float("inf")
 VALUES: list[object] = [
@@ -106,12 +105,14 @@ def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
             read_json(tmp_path / name)
 
 
-def test_a_large_file_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_reader, "MOST_BYTES", 4)
+def test_a_large_file_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[  ]")
-    assert read_json(tmp_path / "a.json") == []
-    (tmp_path / "a.json").write_text("[   ]")
+    assert read_bytes(tmp_path / "a.json", most=4) == b"[  ]"
+    with (tmp_path / "a.json").open("ab") as file:
+        file.truncate(MOST_BYTES + 1)
     with pytest.raises(ValueError, match="more than 4 bytes"):
+        read_bytes(tmp_path / "a.json", most=4)
+    with pytest.raises(ValueError, match=f"more than {MOST_BYTES:,} bytes"):
         read_json(tmp_path / "a.json")
 
 

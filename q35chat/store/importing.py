@@ -37,7 +37,7 @@ ReadPicture = Callable[[str], bytes | None]
 
 _MOST_BYTES: Final = 1 << 30
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{8,64}")
-_ROLES: Final[Mapping[object, Role]] = {"user": "user", "assistant": "assistant"}
+_ROLES: Final[Mapping[str | None, Role]] = {"user": "user", "assistant": "assistant"}
 _MOST_TITLE: Final = 200
 _MOST_ID: Final = 2**32 - 1
 
@@ -74,7 +74,7 @@ def _chats(found: object, picture: ReadPicture) -> Iterator[Chat]:
 def _of_ours(value: Mapping[str, Any], picture: ReadPicture) -> Chat:
     chat = _Chat(value, _at(value, "id"), _at(value, "title"))
     for turn in _objects(value["turns"]):
-        role = _ROLES.get(_at(turn, "role"))
+        role = _ROLES.get(_word(turn, "role"))
         if role is not None:
             ids = _at(turn, "token_ids")
             whole = isinstance(ids, list) and all(
@@ -86,9 +86,9 @@ def _of_ours(value: Mapping[str, Any], picture: ReadPicture) -> Chat:
                 tuple(_pictures(turn, picture)),
                 _text(turn, "reasoning"),
                 tuple(ids) if whole and isinstance(ids, list) else (),
-                REASONS.get(_at(turn, "finish_reason")),
+                REASONS.get(_word(turn, "finish_reason") or ""),
             )
-            chat.add(_at(turn, "id"), _at(turn, "parent"), said, turn)
+            chat.add(_word(turn, "id"), _word(turn, "parent"), said, turn)
     active = _at(value, "active")
     head = active[-1] if isinstance(active, list) and active else None
     settings = settings_from_text(json.dumps(_at(value, "settings")), Damage())
@@ -100,20 +100,21 @@ def _of_chatgpt(value: Mapping[str, Any]) -> Chat:
     several messages becomes one."""
     nodes: Mapping[str, Any] = value["mapping"]
     chat = _Chat(value, _at(value, "conversation_id") or _at(value, "id"), _at(value, "title"))
-    waiting = [key for key, node in nodes.items() if _at(node, "parent") not in nodes]
+    waiting = [key for key, node in nodes.items() if _word(node, "parent") not in nodes]
     seen: set[str] = set()
     while waiting:
         key = waiting.pop()
         if key in seen or key not in nodes:
             continue
         seen.add(key)
-        parent, message = _at(nodes[key], "parent"), _at(nodes[key], "message")
+        parent, message = _word(nodes[key], "parent"), _at(nodes[key], "message")
         children = _at(nodes[key], "children")
-        waiting += [it for it in reversed(children) if isinstance(it, str)] if children else []
-        role = _ROLES.get(_at(message, "author", "role"))
+        listed = children if isinstance(children, list) else []
+        waiting += [it for it in reversed(listed) if isinstance(it, str)]
+        role = _ROLES.get(_word(message, "author", "role"))
         text = _joined(_at(message, "content", "parts"))
         hidden = _at(message, "metadata", "is_visually_hidden_from_conversation")
-        if role is None or not text or hidden or _at(message, "recipient") not in {None, "all"}:
+        if role is None or not text or hidden or _at(message, "recipient") not in (None, "all"):
             chat.pass_by(key, parent)
         else:
             model = _text(_at(message, "metadata"), "model_slug")
@@ -125,7 +126,7 @@ def _of_chatgpt(value: Mapping[str, Any]) -> Chat:
 def _of_lm_studio(value: Mapping[str, Any]) -> Chat:
     """Each message has versions, of which one was chosen and went on."""
     created = _at(value, "createdAt")
-    seconds = created / 1000 if isinstance(created, int | float) else None
+    seconds = _time(created, 0.0, 1000.0) or None
     title = _text(value, "name")
     named = hashlib.sha256(f"{title} {created}".encode("utf-8", "replace")).hexdigest()[:16]
     chat = _Chat({"created": seconds, "updated": seconds}, named, title)
@@ -135,7 +136,7 @@ def _of_lm_studio(value: Mapping[str, Any]) -> Chat:
         chosen = _at(message, "currentlySelected")
         following = parent
         for place, version in enumerate(versions):
-            role = _ROLES.get(_at(version, "role"))
+            role = _ROLES.get(_word(version, "role"))
             steps = [version, *_objects(_at(version, "steps"))]
             said = {
                 thought: "\n\n".join(
@@ -170,12 +171,12 @@ class _Chat:
     ident: object
     title: object
     _turns: dict[str, TurnRecord] = field(default_factory=dict)
-    _named: dict[object, str | None] = field(default_factory=dict)
+    _named: dict[str | None, str | None] = field(default_factory=dict)
 
     def add(
         self,
-        key: object,
-        parent: object,
+        key: str | None,
+        parent: str | None,
         turn: Turn,
         facts: Mapping[str, Any],
         *,
@@ -205,7 +206,7 @@ class _Chat:
         )
         self._turns[record.id], self._named[key] = record, record.id
 
-    def pass_by(self, key: object, parent: object) -> None:
+    def pass_by(self, key: str, parent: str | None) -> None:
         """What stands under this, which is no turn, stands under what is above it."""
         self._named[key] = self._named.get(parent)
 
@@ -243,6 +244,12 @@ def _at(value: object, *names: str) -> Any:  # noqa: ANN401  (whatever stands th
     return value
 
 
+def _word(value: object, *names: str) -> str | None:
+    """The text below `value`, None where there is none."""
+    found = _at(value, *names)
+    return found if isinstance(found, str) else None
+
+
 def _objects(value: object) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
@@ -263,9 +270,11 @@ def _joined(parts: object) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def _time(value: object, else_: float) -> float:
-    sound = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if sound and 0 <= value <= LATEST_TIME else else_  # type: ignore[operator,arg-type]
+def _time(value: object, else_: float, per_second: float = 1.0) -> float:
+    """A time in seconds, of which `value` counts so many a second; `else_` where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return else_
+    return value / per_second if 0 <= value <= LATEST_TIME * per_second else else_
 
 
 def _name(ident: object) -> str:

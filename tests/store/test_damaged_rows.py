@@ -212,7 +212,9 @@ def test_a_table_refuses_what_is_no_value_of_its_column(tmp_path: Path, statemen
 COLUMNS = [
     (table, column)
     for table, columns in {
-        "conversations": "id title created updated head settings revision summary",
+        "conversations": """
+            id title created updated head settings revision summary pinned tags trashed
+        """,
         "turns": """
             id conversation parent role text reasoning token_ids finish note left_out model
             tokenizer settings usage step_times created
