@@ -254,7 +254,7 @@ async def test_completions_follow_the_cursor(tmp_path: Path) -> None:
 async def test_enter_runs_the_command_that_the_palette_finds(chat: Chat) -> None:
     await chat.press("ctrl+p")
     await chat.see("Search for commands")
-    await chat.see("Stop the answer")
+    await chat.see("or stop the answer")
     await chat.at_once(*"settings", "enter")
     await chat.see("Temperature")
 
