@@ -89,7 +89,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("details", "Show or hide what a step is made of", "The meters also tell the time "
             "inside the runtime and outside of it; stays as it is left", LOOKING, "alt+s",
             "details"),
-    Command("copy_answer", "Copy the answer", "Copy the last answer", LOOKING, "f3", "copy"),
+    Command("copy_answer", "Copy the answer", "The last answer as Markdown, to the clipboard",
+            LOOKING, "f3", "copy"),
     Command("copy_code", "Copy a code block", "Choose one of the code blocks; the newest answer's "
             "come first", LOOKING, "f4", "code", "N"),
     Command("copy_chat", "Copy the chat", "Copy the whole chat as Markdown",
@@ -107,7 +108,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("settings", "Settings", "Sampling, system prompt, limits, theme",
             APPLICATION, "f2", "settings", when="chat"),
     Command("help", "Help", "All keys and commands", APPLICATION, "f1", "help"),
-    Command("palette", "Command palette", "Find any command by name", APPLICATION, "ctrl+p"),
+    Command("palette", "Command palette", "Find any command, setting or theme by name",
+            APPLICATION, "ctrl+p"),
     Command("quit", "Quit", "Everything is already saved", APPLICATION, "ctrl+q", "quit"),
 )  # fmt: skip
 

@@ -220,3 +220,22 @@ async def test_what_a_step_is_made_of_opens_with_a_key_and_stays_as_it_was_left(
         await chat.press("alt+s")
         await chat.until(lambda: "predict" not in chat.text)
     assert not load_settings().details
+
+
+# -- the palette
+
+
+async def test_the_palette_finds_a_setting_and_goes_to_its_field(chat: Chat) -> None:
+    await chat.press("ctrl+p", *"repetition")
+    await chat.see("A setting of this chat: against repeating; 1 is off")
+    await chat.press("enter", "enter")
+    await chat.see("Keep for all new chats")
+    await chat.until(lambda: getattr(chat.app.focused, "id", "") == "repetition_penalty")
+
+
+async def test_the_palette_finds_a_theme_and_wears_it_from_then_on(chat: Chat) -> None:
+    await chat.press("ctrl+p", *"theme q35-light")
+    await chat.see("Light colours, from now on in all chats")
+    await chat.press("enter", "enter")
+    await chat.until(lambda: chat.app.theme == "q35-light")
+    assert load_settings().theme == "q35-light"

@@ -281,8 +281,8 @@ class ChatActions:
         when = " from the next answer on" if self.session.running else ""
         self.host.say(f"{persona.name}: {persona.words}{when}", about="persona")
 
-    async def do_settings(self, _: str) -> None:
-        """Change how answers are made and how the screen looks."""
+    async def do_settings(self, argument: str) -> None:
+        """Change how answers are made and how the screen looks, beginning at the named field."""
         from q35chat.tui.screens.settings import SettingsScreen  # noqa: PLC0415
 
         def closed(not_taken: str | None) -> None:
@@ -290,7 +290,7 @@ class ChatActions:
             if not_taken:
                 self.host.say(not_taken, "error", about="settings")
 
-        dialog = SettingsScreen(self.session.workspace, self.session.current)
+        dialog = SettingsScreen(self.session.workspace, self.session.current, argument)
         self.application().push_screen(dialog, closed)
 
     # -- what goes in and out

@@ -1,9 +1,10 @@
-"""The command palette: the command table and the code blocks in it, and what Enter takes there."""
+"""The command palette: commands, code blocks, settings and themes by name, and what Enter takes."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import cast
 
 from textual import events, on, work
@@ -14,8 +15,9 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
 from q35chat.text import pluralise
-from q35chat.tui.application import key_of
+from q35chat.tui.application import application, key_of
 from q35chat.tui.commands import COMMANDS
+from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, thinking_fields
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.screens.chat import ChatScreen
 from q35chat.tui.text import one_line
@@ -38,10 +40,11 @@ class CommandTable(Provider):
             yield DiscoveryHit(shown, run, title, words)
 
     async def search(self, query: str) -> Hits:
-        """Commands and code blocks whose title matches."""
+        """Commands, code blocks, settings and themes whose title matches."""
         matcher = self.matcher(query)
         blocks = await self._chat.chats.code_blocks()
-        for title, _, words, run in (*self._commands(), *self._blocks(blocks)):
+        lines = chain(self._commands(), self._blocks(blocks), self._settings(), self._themes())
+        for title, _, words, run in lines:
             score = matcher.match(title)
             if score > 0:
                 yield Hit(score, matcher.highlight(title), run, title, words)
@@ -62,6 +65,23 @@ class CommandTable(Provider):
             words = escape(one_line(f"{facts} · {block.first_line}", 60))
             run = partial(self._chat.run_command, "copy_code", str(number))
             yield title, title, words, run
+
+    def _settings(self) -> Iterator[Line]:
+        model = self._chat.session.model
+        offered = () if model is None else thinking_fields(model.offers)
+        for field in (*SAMPLING_FIELDS, *LIMIT_FIELDS, *offered):
+            run = partial(self._chat.run_command, "settings", field.id)
+            yield field.label, field.label, escape(f"A setting of this chat: {field.help}"), run
+
+    def _themes(self) -> Iterator[Line]:
+        for name in sorted(self.app.available_themes):
+            title = f"Theme {name}"
+            dark = self.app.available_themes[name].dark
+            words = f"{'Dark' if dark else 'Light'} colours, from now on in all chats"
+            yield title, title, words, partial(self._wear, name)
+
+    async def _wear(self, theme: str) -> None:
+        application(self._chat).choose_theme(theme)
 
 
 class _Search(CommandInput):

@@ -37,7 +37,7 @@ _PROGRAM: Final = "· ALL CHATS"
 
 class SettingsScreen(Dialog[str]):
     """Every valid change is applied at once; a wrong one says why and changes nothing. Gives what
-    was typed and not taken, in words; empty if all was."""
+    was typed and not taken, in words; empty if all was. `first` names the field to begin at."""
 
     TITLE = "Settings"
     FOOT = "Saved as you type · Ctrl+S keeps it for all new chats · Esc closes"
@@ -46,8 +46,9 @@ class SettingsScreen(Dialog[str]):
         Binding("ctrl+s", "keep", "Keep for all new chats", show=False),
     ]
 
-    def __init__(self, workspace: Workspace, conversation: Conversation) -> None:
+    def __init__(self, workspace: Workspace, conversation: Conversation, first: str = "") -> None:
         super().__init__()
+        self._first = first
         self.messages = Messages()
         self._workspace = workspace
         self._conversation = conversation
@@ -95,6 +96,8 @@ class SettingsScreen(Dialog[str]):
         """No blinking cursors."""
         for box in self.query(Input):
             box.cursor_blink = False
+            if box.id == self._first:
+                box.focus()
         self.query_one(TextArea).cursor_blink = False
 
     @on(Input.Changed)
