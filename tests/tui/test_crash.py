@@ -29,7 +29,7 @@ match sys.argv[1]:
         ChatScreen.on_resize = lambda self: self.run_worker(lambda: broken(self), thread=True)
     case "terminal":
         PatientDriver.run_input_thread = broken
-chat._screen = lambda options, settings: app.run(ScriptedWorkspace())
+chat._screen = lambda _, settings, problems: app.run(ScriptedWorkspace(), settings)
 sys.exit(cli.run(sys.argv[2:]))
 """
 

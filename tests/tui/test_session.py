@@ -26,10 +26,12 @@ def loaded() -> Session:
     return session
 
 
-def written(forecast: Forecast | None, editing: str | None = None) -> Any:
+def written(
+    forecast: Forecast | None, editing: str | None = None, *, rewrites: bool = False
+) -> Any:
     """A draft, as far as it is shown."""
     composer = SimpleNamespace(empty=forecast is None)
-    return SimpleNamespace(forecast=forecast, composer=composer, editing=editing)
+    return SimpleNamespace(forecast=forecast, composer=composer, editing=editing, rewrites=rewrites)
 
 
 def said(session: Session, draft: Any = None) -> str:
@@ -150,5 +152,6 @@ def test_hints_are_for_what_can_be_done_next() -> None:
     editing = written(None, editing="1")
     assert hint(session) == ("Enter", "send")
     assert hint(session, editing) == ("Enter", "resend")
+    assert hint(session, written(None, editing="1", rewrites=True)) == ("Enter", "keep")
     assert hint(session, ways=2) == ("F5–F6", "choose")
     assert hint(session, ways=0) == ("Esc", "close")

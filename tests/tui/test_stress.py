@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -61,9 +62,9 @@ def work_per_frame(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     lay_out, frame = markdown_layout.lay_out, RunningTurn.frame
     counts = [0]
 
-    def counting(source: str, width: int) -> object:
+    def counting(source: str, width: int, *, inside_code: bool = False) -> object:
         counts[-1] += len(source)
-        return lay_out(source, width)
+        return lay_out(source, width, inside_code=inside_code)
 
     def framing(turn: RunningTurn) -> Batch | None:
         counts.append(0)
@@ -169,3 +170,19 @@ async def test_no_collection_of_garbage_walks_what_was_there_before_the_answer()
         gate.open()
         await chat.idle()
         assert gc.get_freeze_count() == 0
+
+
+async def test_nothing_that_a_former_chat_has_drawn_stays_in_memory() -> None:
+    async with opened(ScriptedWorkspace([Reply(answer="Yes.")])) as chat:
+        for question in ("One?", "Two?"):
+            await chat.ask(question)
+        views = chat.screen.query(AnswerView).results()
+        drawn = [weakref.ref(view._styles_cache) for view in views]
+        assert len(drawn) == 2
+        del views
+        for question in ("Three?", "Four?"):
+            await chat.new()
+            await chat.ask(question)
+        await chat.settled()
+        gc.collect()
+        assert [one() for one in drawn if one() is not None] == []

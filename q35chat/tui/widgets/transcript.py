@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from textual._styles_cache import StylesCache
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
@@ -256,6 +257,7 @@ class Transcript(FollowScroll):
     async def _unmount(self, views: Sequence[TurnView]) -> None:
         for view in views:
             await view.remove()
+        StylesCache.get_inner_outer.cache_clear()  # it keeps what removed widgets have drawn
 
     def _view(self, step: Step) -> TurnView:
         from q35chat.tui.widgets.turns import AnswerView, Question  # noqa: PLC0415
