@@ -27,9 +27,10 @@ _ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import sys
 from pathlib import Path
+from q35chat.settings import Settings
 from q35chat.tui.app import run
 from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
-sys.exit(run(ScriptedWorkspace([Reply("It is a house.")]), images=[Path(sys.argv[1])]))
+sys.exit(run(ScriptedWorkspace([Reply("It is a house.")]), Settings(), images=[Path(sys.argv[1])]))
 """
 _KITTY = b"\x1bP>|kitty(0.35.2)\x1b\\\x1b[6;20;10t\x1b[?62;52c"
 CTRL_Q = b"\x11"

@@ -295,7 +295,9 @@ async def test_an_earlier_answer_is_changed_too_and_none_is_empty(tmp_path: Path
         await chat.write("/help")
         await turn(chat, "enter")
         assert [step.turn.text for step in chat.screen.session.steps] == ["one", "/help"]
-        await chat.press("alt+a", "escape")
+        await chat.press("alt+a")
+        await chat.see("editing answer 1 of 1")
+        await chat.press("escape")
         await chat.until(lambda: "editing" not in chat.flat)
 
 

@@ -450,7 +450,8 @@ class Draft:
         self.composer.show_mode(
             ""
             if index is None
-            else f"✎ editing {what} {index + 1} of {len(ids)} · the old one stays as a version"
+            else f"✎ editing {what} {index + 1} of {len(ids)} · the old one stays as a version",
+            commands=not self.rewrites,
         )
 
     # -- what sending would take

@@ -165,6 +165,7 @@ class Composer(Vertical):
         self._latest = LatestQuery()
         self._seen = ""
         self._suggesting = False
+        self._takes_commands = True
         self._search: FileSearch | None = None
         self._walking = False
 
@@ -211,8 +212,10 @@ class Composer(Vertical):
         """The line under the text: the first wording that fits on it, else the last, wrapped."""
         self.query_one(FittingLine).wordings = wordings
 
-    def show_mode(self, text: str) -> None:
-        """The line above the text, for editing; empty hides it."""
+    def show_mode(self, text: str, *, commands: bool = True) -> None:
+        """The line above the text, for editing; empty hides it. Without `commands` a text that
+        looks like one is none."""
+        self._takes_commands = commands
         mode = self.query_one("#mode", Static)
         mode.update(Content(text))
         mode.display = bool(text)
@@ -328,7 +331,8 @@ class Composer(Vertical):
         before = self.editor.before_cursor
         single_line = self.editor.document.line_count == 1
         text = self.editor.text
-        typed = single_line and not self.editor.pasted and text.startswith("/")
+        written = self._takes_commands and not self.editor.pasted
+        typed = written and single_line and text.startswith("/")
         commands = slash_choices(text, templates()) if typed else ()
         word = path_word(before)
         if word is None:
