@@ -24,6 +24,7 @@ HEAD = "lm_head.weight"
 MTP = "mtp."
 
 _PIECE_VALUES = 1 << 22
+_MATRIX_AXES = 2
 
 
 class TensorSource(Protocol):
@@ -37,6 +38,33 @@ class TensorSource(Protocol):
 
     def rows(self, name: str, start: int, stop: int) -> Float32:
         """`tensor[start:stop]` along the first axis."""
+
+
+class HeldTensors:
+    """A source whose matrices stay in memory once they are read; those of experts are too large."""
+
+    def __init__(self, source: TensorSource) -> None:
+        self._source = source
+        self._shapes: dict[str, Shape] = {}
+        self._held: dict[str, Float32] = {}
+
+    def expect(self, name: str, shape: Shape) -> None:
+        """Hear, before the tensor is read, that the model has one of this name and shape."""
+        self._shapes[name] = shape
+        self._source.expect(name, shape)
+
+    def read(self, name: str) -> Float32:
+        """The whole tensor."""
+        return self._source.read(name)
+
+    def rows(self, name: str, start: int, stop: int) -> Float32:
+        """`tensor[start:stop]` along the first axis."""
+        shape = self._shapes[name]
+        if len(shape) != _MATRIX_AXES:
+            return self._source.rows(name, start, stop)
+        if name not in self._held:
+            self._held[name] = self._source.rows(name, 0, shape[0])
+        return self._held[name][start:stop]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,9 @@ def gather(
     if local.complete:
         weights = checkpoint = Checkpoint.open(local.folder, consumed=request.stream)
         config, remarks = checkpoint.fit(config)
-    request = replace(request, pictures=config.vision is not None)
+    request = replace(
+        request, pictures=config.vision is not None, dense=config.text.experts is None
+    )
     if not request.components:
         raise CheckpointError(
             f"{local.folder} has no vision tower, the model sees no pictures:", Remedy.WHOLE_BUNDLE
@@ -227,9 +229,9 @@ def _rounded(
     if request.runs_on != "cpu" or request.stored_as == "fp32" or "text" not in request.components:
         yield made_of
         return
-    from q35export.calibration.allocation import described  # noqa: PLC0415
+    from q35export.calibration.allocation import described, has_room  # noqa: PLC0415
     from q35export.calibration.calibrate import calibrate, work_bytes  # noqa: PLC0415
-    from q35export.calibration.sensitivity import sensitivity  # noqa: PLC0415
+    from q35export.calibration.sensitivity import budgeted, sensitivity  # noqa: PLC0415
     from q35export.calibration.text import read_texts  # noqa: PLC0415
 
     weights, plan = made_of.weights, text_plan(request)
@@ -250,6 +252,8 @@ def _rounded(
         told: dict[str, str] = {}
         if request.budget:
             some = texts.calibration[:_LOOKED_AT]
+            if not has_room(budgeted(config, weights, plan), request.budget):
+                some = []
             costs = sensitivity(config, weights, plan, some, work, reporter) if some else {}
             plan = budgeted_plan(plan, config, weights, costs, request.budget)
             told["formats"] = described({name: one.fmt for name, one in plan.matrices.items()})

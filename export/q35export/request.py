@@ -31,7 +31,7 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
 PRESETS: tuple[Precision, ...] = ("fp32", "int8", "int4-exact", "int4")
 W8A8: Precision = "w8a8"
 """Weights and inputs of projections in int8, which an NPU multiplies."""
-EXACT_BITS = 4.75
+USUAL_BITS, EXACT_BITS = 4.75, 6.0
 FEWEST_BITS, MOST_BITS = 4.25, 8.0
 BLOCK_SIZES = (32, 64, 128)
 SOURCES = ("huggingface", "modelscope")
@@ -48,11 +48,11 @@ class ExportRequest:
     the text to calibrate with (None: our own). For "cpu" are `block_size` (weights that share a
     scale where they are quantised; None: as suits each matrix), `mtp` (export the checkpoint's head
     for drafts, too), `calibrate` (quantise for the inputs that the model really sees, in minutes
-    instead of seconds), `bits` (what a weight of the decoder takes on average, its scale included,
-    where some take more than others; None: as the precision has it) and `stream` (delete the
-    checkpoint's weight files once they are consumed); for "ascend-310p" the options from `dtype` to
-    `step_tokens`, as its `AscendOptions` describe them. No option: `pictures` is False where the
-    model sees none.
+    instead of seconds), `bits` (what a weight of the layers takes on average, its scale included,
+    where some take more than others; None: as the precision or `block_size` has it) and `stream`
+    (delete the checkpoint's weight files once they are consumed); for "ascend-310p" the options
+    from `dtype` to `step_tokens`, as its `AscendOptions` describe them. No option: `pictures` is
+    False where the model sees none, `dense` where it has experts.
     """
 
     model: str = DEFAULT_MODEL
@@ -79,6 +79,7 @@ class ExportRequest:
     bits: float | None = None
     stream: bool = False
     pictures: bool = True
+    dense: bool = True
 
     def __post_init__(self) -> None:
         """Raise UsageError for a choice that does not exist."""
@@ -156,7 +157,12 @@ class ExportRequest:
     @property
     def budget(self) -> float | None:
         """Bits that a weight may take on average, where they are spent where they count."""
-        return EXACT_BITS if self.stored_as == "int4-exact" else self.bits
+        if self.stored_as == "int4-exact":
+            return EXACT_BITS
+        is_told = self.bits is not None or self.block_size is not None
+        if is_told or self.stored_as != "int4" or self.rounding != "calibrated" or not self.dense:
+            return self.bits
+        return USUAL_BITS
 
     @property
     def rounding(self) -> Rounding:

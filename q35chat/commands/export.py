@@ -54,8 +54,8 @@ class ExportOptions:
     bits: Annotated[
         float | None,
         typer.Option(
-            help="cpu: what a weight of int4 takes on average, 4.25 to 8. What is more than 4.25 "
-            "goes where this checkpoint needs it most. Default: 4.25, of int4-exact 4.75."
+            help="cpu: what a weight of a layer takes in int4, 4.25 to 8. What is more than 4.25 "
+            "goes where this checkpoint needs it most. Default: 4.75, of int4-exact 6."
         ),
     ] = None
     calibrate: Annotated[

@@ -26,7 +26,7 @@ from q35export.config import ModelConfig, load_config
 from q35export.graphs.text import build_text_graph
 from q35export.matrix import Matrix
 from q35export.pipeline import export
-from q35export.precision import FLOAT_PLAN, PrecisionPlan, Quantisation, precision_plan
+from q35export.precision import FLOAT_PLAN, LOGIT_GROUP, PrecisionPlan, Quantisation, precision_plan
 from q35export.quantize import BlockFormat, dequantize, quantize
 from q35export.request import ExportRequest
 from q35export.verify.stored_weights import quantised_matrices
@@ -204,8 +204,11 @@ def test_every_quantised_matrix_of_every_shape_is_decided_on(tmp_path: Path) -> 
         plan, _ = calibrate(config.text, source, plan, _texts(1), work, Recorder())
         layers = {name.split("/")[0] for name in plan.matrices}
         expected = {f"layer_{index}" for index in range(len(config.text.layer_types))}
-        assert layers == expected | {"embed_tokens"} | (set() if config.text.tied else {"head"})
-        assert len(plan.matrices) == 4 * len(expected) + (1 if config.text.tied else 2)
+        fine = {"embed_tokens.fine"} if config.text.vocab_size % LOGIT_GROUP == 0 else set()
+        ends = {"embed_tokens"} | (set() if config.text.tied else {"head"})
+        assert layers == expected | ends | fine
+        count = (1 if config.text.tied else 2) * (2 if fine else 1)
+        assert len(plan.matrices) == 4 * len(expected) + count
 
 
 def test_an_export_that_is_stopped_while_it_calibrates_goes_on_there(tmp_path: Path) -> None:
@@ -250,6 +253,7 @@ def test_a_preset_spends_its_bits_where_this_checkpoint_needs_them(tmp_path: Pat
     assert str(options["formats"]).startswith("8 bits in blocks of 32: ")
     assert any(str(options["formats"]) in note for note in recorder.notes)
     stored = dict(quantised_matrices(bundle.graph_path("text")))
+    assert stored.pop("embed_tokens").bits == 4
     assert {matrix.bits for matrix in stored.values()} == {4, 8}
     weights = sum(matrix.codes.size * 8 // matrix.bits for matrix in stored.values())
     size = sum(m.codes.nbytes + m.scales.nbytes for m in stored.values())
@@ -300,8 +304,9 @@ def test_bits_go_where_they_take_most_of_the_divergence_away() -> None:
     costs = {"layer_0/down": 0.001, "layer_1/down": 0.1, "embed_tokens": 0.01}
     assert allocate(matrices, costs, 4.25) == {}
     few = allocate(matrices, costs, 5.1)
-    assert few == {"layer_1/down": BlockFormat(8, 128), "embed_tokens": BlockFormat(4, 64)}
-    assert described(few) == (
+    assert few == {"layer_1/down": BlockFormat(8, 128)}
+    some = {**few, "embed_tokens": BlockFormat(4, 64)}
+    assert described(some) == (
         "8 bits in blocks of 128: down of layers 1; 4 bits in blocks of 64: embed_tokens"
     )
     assert set(allocate(matrices, costs, 8.25).values()) == {BlockFormat(8, 128)}

@@ -165,3 +165,13 @@ def test_a_block_that_was_asked_for_is_taken_for_every_matrix(block: int) -> Non
 def test_pictures_are_read_in_float_or_in_eight_bits(precision: Precision) -> None:
     plan = precision_plan(precision, 64)
     assert plan.vision == (None if precision == "fp32" else Quantisation(8, 64))
+
+
+def test_at_eight_bits_what_writes_to_the_stream_has_small_blocks() -> None:
+    plan = precision_plan("int8")
+    assert plan.writers is not None
+    assert plan.decoder is not None
+    assert plan.writers.format_of(1024, 3584) == BlockFormat(8, 32)
+    assert plan.decoder.format_of(7168, 1024) == BlockFormat(8, 128)
+    told = precision_plan("int8", 128)
+    assert told.writers == told.decoder

@@ -61,7 +61,7 @@ def full_attention(
     hidden = config.hidden_size
     weights = ctx.matrix(f"{prefix}.o_proj.weight", hidden, heads.query * heads.dim)
     bias = ctx.vector(f"{prefix}.o_proj.bias", hidden) if config.attention_bias else None
-    out = target.project(gated, "out", weights, ctx.plan.decoder, bias)
+    out = target.project(gated, "out", weights, ctx.plan.writers, bias)
     return out, KeyValue(present_key, present_value)
 
 

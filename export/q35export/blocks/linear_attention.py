@@ -50,7 +50,7 @@ def linear_attention(
     gamma = ctx.vector(f"{prefix}.norm.weight", config.linear_value_dim)
     gated = target.gated_rms_norm(output, z, gamma, config.eps, heads)
     back = ctx.matrix(f"{prefix}.out_proj.weight", hidden, width)
-    out = target.project(gated, "out", back, ctx.plan.decoder)
+    out = target.project(gated, "out", back, ctx.plan.writers)
     return out, LinearState(conv, recurrent)
 
 

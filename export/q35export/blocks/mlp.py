@@ -27,7 +27,7 @@ def _gated_mlp(ctx: Context, width: int, inner: int, prefix: str, x: ir.Value) -
     gate, up = ctx.graph.split(joined, inner, inner)
     hidden = ctx.graph.op("Mul", ctx.target.silu(gate), up)
     down = ctx.matrix(f"{prefix}.down_proj.weight", width, inner)
-    return ctx.target.project(hidden, "down", down, ctx.plan.decoder)
+    return ctx.target.project(hidden, "down", down, ctx.plan.writers)
 
 
 def _mixture(ctx: Context, width: int, experts: Experts, prefix: str, x: ir.Value) -> ir.Value:

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from q35export.calibration.layers import Projection
 from q35export.quantize import BlockFormat
 
-_LEFT_AT_64, _LEFT_AT_8_BITS = 0.9, 0.0
-"""Shares of the divergence at 4 bits in blocks of 128 that other formats leave, measured on
-SmolLM2-135M (`tests.benchmarks.quality.smollm`)."""
+_FEW_BITS, _MANY_BITS = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,6 @@ def allocate(
     weights = sum(one.weights.n * one.weights.k for one in matrices)
     left = int(weights * bits / 8) - sum(one.size for one in matrices)
     steps = [step for one in matrices for step in _steps(one, costs)]
-    # Within a matrix the first step gives most for its bytes, so the order is kept.
     for step in sorted(steps, key=lambda step: step.order):
         if step.size <= left:
             left -= step.size
@@ -52,16 +49,20 @@ def allocate(
     return chosen
 
 
+def has_room(matrices: Sequence[Projection], bits: float) -> bool:
+    """Whether any of the matrices can take a larger format within so many bits a weight."""
+    return bool(allocate(matrices, {}, bits))
+
+
 def _steps(one: Projection, costs: Mapping[str, float]) -> Iterator[_Step]:
+    """Eight bits in place of four. Smaller blocks leave nine tenths of the divergence, and read for
+    it half a bit a weight, as a kernel has them in memory: less than eight bits are worth."""
     n, k, fmt = one.weights.n, one.weights.k, one.fmt
+    if fmt.bits != _FEW_BITS:
+        return
+    larger = BlockFormat(_MANY_BITS, fmt.block)
     cost = costs.get(one.name, 0.0) if costs else float(n * k)
-    formats = [(BlockFormat(8, fmt.block), _LEFT_AT_8_BITS)] if fmt.bits == 4 else []
-    if fmt == BlockFormat(4, 128):
-        formats.insert(0, (BlockFormat(4, 64), _LEFT_AT_64))
-    left, size = 1.0, one.size
-    for larger, leaves in formats:
-        yield _Step(one.name, larger, larger.size(n, k) - size, cost * (left - leaves))
-        left, size = leaves, larger.size(n, k)
+    yield _Step(one.name, larger, larger.size(n, k) - one.size, cost)
 
 
 def described(formats: Mapping[str, BlockFormat]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from q35export.calibration.rotation import TurnedWeights, rotation_of
 from q35export.config import TextConfig
 from q35export.consumed import ConsumedCheckpoint
 from q35export.inventory import Inventory
-from q35export.matrix import HEAD, TEXT, Float32, TensorSource, matrix
+from q35export.matrix import HEAD, TEXT, Float32, HeldTensors, TensorSource, matrix
 from q35export.precision import PrecisionPlan
 from q35export.progress import Reporter
 from q35export.quantize import dequantize, quantize
@@ -37,8 +38,8 @@ EMBEDDING, UNTIED = "embed_tokens", "head/lm_head"
 ROUNDING = "rounding"
 """What a reporter is told that advances by bytes of rounded matrices."""
 LOOKED_UP = 1.0
-"""Damping of a tied matrix: the rows of an embedding are looked up as they are, so that their own
-errors count as much as those they make in the head."""
+"""Damping of a tied matrix without fine codes: the rows of an embedding are looked up as they are,
+so that their own errors count as much as those they make in the head."""
 _FLOAT_BYTES = 4
 _TOGETHER = 4
 """Windows whose moments are taken in one multiplication."""
@@ -102,7 +103,7 @@ def calibrate(
     if streams is None:
         streams = _embedded(config, plan, ends[0], texts)
     left = [projections(config, plan, index) for index in range(done, len(config.layer_types))]
-    sizes = [sum(one.size for one in some) for some in (*left, ends)]
+    sizes = [sum(one.size * (1 + one.fine) for one in some) for some in (*left, ends)]
     reporter.begin(ROUNDING, sum(sizes))
     for index, size in enumerate(sizes[:-1], done):
         kept_of_it = consumed.keeping(index) if consumed else nullcontext()
@@ -122,7 +123,7 @@ def work_bytes(config: TextConfig, plan: PrecisionPlan, texts: Texts) -> int:
     twice."""
     layers = [projections(config, plan, index) for index in range(len(config.layer_types))]
     ends = end_matrices(config, Inventory(), plan)
-    rounded = sum(one.size for some in (*layers, ends) for one in some)
+    rounded = sum(one.size * (1 + one.fine) for some in (*layers, ends) for one in some)
     layer = max(
         sum(one.weights.n * one.weights.k for one in some if not one.experts) for some in layers
     )
@@ -141,7 +142,7 @@ def end_matrices(
     for name, tensor in list(names.items())[: 1 if config.tied else 2]:
         weights = matrix(source, tensor, (config.vocab_size, config.hidden_size))
         fmt = plan.format_of(name, weights.n, weights.k, plan.head)
-        found.append(Projection(name, weights, fmt))
+        found.append(Projection(name, weights, fmt, fine=plan.head.refines(weights.n, fmt)))
     return tuple(found)
 
 
@@ -159,7 +160,8 @@ def _layer(
     `kept_of_it`."""
     longest = texts.longest()
     taps = bool(texts.calibration)
-    exact = Layer(codes.folder, config, source, plan, index, longest=longest, taps=taps)
+    held = HeldTensors(source)
+    exact = Layer(codes.folder, config, held, plan, index, longest=longest, taps=taps)
     moments = moments_of(exact, texts.calibration, streams.calibration)
     untouched = run(exact, texts.held_out, streams.exact)
     matrices = exact.projections
@@ -171,6 +173,7 @@ def _layer(
         share = tokens * chosen // one.experts if one.experts else tokens
         codes.round(one.name, one.weights, one.fmt, *feedbacks(found, tokens, share))
     stored = codes.stored()
+    del held, matrices
     with kept_of_it:
         rounded = Layer(codes.folder, config, source, plan, index, longest=longest, stored=stored)
     return _Streams(
@@ -240,12 +243,17 @@ def _head(
         codes.round(looked_up.name, looked_up.weights, looked_up.fmt)
     feedback = head_feedback(config, head, read, streams.calibration)
     codes.round(head.name, head.weights, head.fmt, *([feedback] if feedback else []))
+    for one in (end for end in ends if end.fine):
+        codes.round_left_over(one.name, one.weights)
     exact, rounded = (
         np.concatenate([read(rows[:-1]) for rows in hidden])
         for hidden in (streams.exact, streams.held_out)
     )
     following = np.concatenate([window.ids[1:] for window in texts.held_out])
-    return compare(exact, rounded, following, codes.beside(head.name, head.weights))
+    if not head.fine:
+        return compare(exact, rounded, following, codes.beside(head.name, head.weights))
+    rough = partial(codes.rough, head.name, head.weights)
+    return compare(exact, rounded, following, codes.refined(head.name, head.weights), rough)
 
 
 def head_feedback(
@@ -262,7 +270,8 @@ def head_feedback(
         inputs = read(rows)
         moments += inputs.T @ inputs
     tokens = sum(map(len, hidden))
-    damping = LOOKED_UP if config.tied else damping_of(tokens, config.hidden_size)
+    is_looked_up = config.tied and not head.fine
+    damping = LOOKED_UP if is_looked_up else damping_of(tokens, config.hidden_size)
     return feedback_of(moments, damping)
 
 
@@ -312,10 +321,17 @@ def looked_up(embedding: Projection, windows: Sequence[Window]) -> list[Float32]
 
 
 def looked_up_rounded(embedding: Projection, windows: Sequence[Window]) -> list[Float32]:
-    """As `looked_up`, each row rounded to nearest."""
+    """As `looked_up`, each row rounded to nearest, and what that leaves over where it is fine."""
     fmt, width = embedding.fmt, embedding.weights.k
+
+    def nearest(rows: Float32) -> Float32:
+        return dequantize(*quantize(rows, fmt), width, fmt)
+
     exact = looked_up(embedding, windows)
-    return [dequantize(*quantize(rows, fmt), width, fmt) for rows in exact]
+    rounded = [nearest(rows) for rows in exact]
+    if not embedding.fine:
+        return rounded
+    return [near + nearest(rows - near) for near, rows in zip(rounded, exact, strict=True)]
 
 
 def _layers_done(work: Path) -> int:

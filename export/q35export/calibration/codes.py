@@ -14,7 +14,7 @@ import numpy as np
 
 from q35export.calibration.feedback import Feedback, round_rows
 from q35export.matrix import Float32, Matrix
-from q35export.precision import StoredAs
+from q35export.precision import StoredAs, fine_name, left_over
 from q35export.quantize import BlockFormat, Codes, dequantize, quantize
 
 _PIECE_VALUES = 1 << 20
@@ -46,14 +46,33 @@ class CodesFolder:
         np.save(f"{stem}.scales.npy", scales)
         made.replace(f"{stem}.{fmt.bits}-{fmt.block}-{fmt.accuracy_level}.npy")
 
+    def round_left_over(self, name: str, weights: Matrix) -> None:
+        """Round what is missing of a matrix that is rounded already, and write it beside."""
+        known = self.stored()[name]
+        self.round(fine_name(name), left_over(weights, known), known.fmt)
+
     def beside(self, name: str, weights: Matrix) -> Iterator[tuple[Float32, Float32]]:
         """Some rows of a matrix at a time, exact and as they were rounded."""
+        for start, stop in weights.spans():
+            yield weights.rows(start, stop), self._rows(name, weights.k, start, stop)
+
+    def rough(self, name: str, weights: Matrix) -> Iterator[Float32]:
+        """The same rows as they were rounded, without the exact ones."""
+        for start, stop in weights.spans():
+            yield self._rows(name, weights.k, start, stop)
+
+    def refined(self, name: str, weights: Matrix) -> Iterator[tuple[Float32, Float32]]:
+        """As `beside`, what is left over of each row added."""
+        for start, stop in weights.spans():
+            rounded = self._rows(name, weights.k, start, stop)
+            left = self._rows(fine_name(name), weights.k, start, stop)
+            yield weights.rows(start, stop), rounded + left
+
+    def _rows(self, name: str, width: int, start: int, stop: int) -> Float32:
         stored = self.stored()[name]
         assert stored.read is not None
         codes, scales = stored.read()
-        for start, stop in weights.spans():
-            rounded = dequantize(codes[start:stop], scales[start:stop], weights.k, stored.fmt)
-            yield weights.rows(start, stop), rounded
+        return dequantize(codes[start:stop], scales[start:stop], width, stored.fmt)
 
     def forget(self, name: str) -> None:
         """Delete a matrix."""

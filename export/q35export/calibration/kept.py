@@ -5,16 +5,19 @@ Both heads come in pieces of rows, so that no logits of a whole vocabulary are h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
 
 from q35export.matrix import Float32
+from q35export.precision import LOGIT_GROUP, REFINED_GROUPS
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ def compare(
     rounded: Float32,
     following: Int64,
     heads: Iterable[tuple[Float32, Float32]],
+    rough: Callable[[], Iterator[Float32]] | None = None,
 ) -> Kept:
     """Compare what the heads make of two hidden states.
 
@@ -55,13 +59,19 @@ def compare(
         rounded: what the rounded head reads.
         following: the token that came next, `[tokens]`.
         heads: some rows of both heads at a time, in order, `[rows, H]` each.
+        rough: the same rows of the rounded head as all logits but the largest are made with.
     """
+    near = _largest(rounded, rough()) if rough else None
+    pieces = rough() if rough else repeat(None)
     one, other = _Softmax(len(exact)), _Softmax(len(exact))
     apart = np.zeros(len(exact))
     start = 0
-    for exact_head, rounded_head in heads:
+    for (exact_head, rounded_head), rough_head in zip(heads, pieces, strict=False):
         a = (exact @ exact_head.T).astype(np.float64)
         b = (rounded @ rounded_head.T).astype(np.float64)
+        if near is not None and rough_head is not None:
+            groups = np.arange(start, start + len(rough_head)) // LOGIT_GROUP
+            b = np.where(near[:, groups], b, rounded @ rough_head.T)
         shrunk, weights = one.take(a, start, following)
         apart = apart * shrunk + (weights * (a - b)).sum(-1)
         other.take(b, start, following)
@@ -74,6 +84,26 @@ def compare(
         top_1=float((one.first == other.first).mean()),
         perplexity=float(np.exp(surprise.mean())),
     )
+
+
+def _largest(rounded: Float32, heads: Iterator[Float32]) -> Bools:
+    """Which groups of neighbouring logits hold the largest, `[tokens, groups]`."""
+    maxima: list[Float32] = []
+    start = 0
+    for head in heads:
+        groups = np.arange(start, start + len(head)) // LOGIT_GROUP
+        _, first = np.unique(groups, return_index=True)
+        found = np.maximum.reduceat(rounded @ head.T, first, axis=1)
+        if start % LOGIT_GROUP:  # the group that the piece before has begun
+            maxima[-1][:, -1] = np.maximum(maxima[-1][:, -1], found[:, 0])
+            found = found[:, 1:]
+        if found.shape[1]:
+            maxima.append(found)
+        start += len(head)
+    every = np.concatenate(maxima, axis=1)
+    count = min(REFINED_GROUPS, every.shape[1])
+    largest: Bools = every >= np.partition(every, -count, axis=1)[:, -count, None]
+    return largest
 
 
 class _Softmax:

@@ -41,16 +41,17 @@ _ROUTED = ("input of experts", "scores")
 @dataclass(frozen=True, slots=True, eq=False)
 class Projection:
     """A matrix that is to be quantised, or those of `experts` one below the other: its name in the
-    graph, its weights, unread, and its format."""
+    graph, its weights, unread, and its format; `fine` where what is left over is stored, too."""
 
     name: str
     weights: Matrix
     fmt: BlockFormat
     experts: int = 0
+    fine: bool = False
 
     @property
     def size(self) -> int:
-        """Bytes once it is rounded."""
+        """Bytes of the codes that are multiplied."""
         return self.fmt.size(self.weights.n, self.weights.k)
 
 

@@ -2,7 +2,8 @@
 
 A kind of matrix, such as the `down` of linear layers, is rounded in every layer while all else
 stays exact: the divergence behind the head is what this kind costs. It is shared out among its
-layers by the error of their outputs. A tied matrix costs what it does as embedding and as head.
+layers by the error of their outputs. A tied matrix costs what it does as embedding and as head;
+one with fine codes is left as it is.
 All kinds go through the layers side by side, so that each layer is read once. Windows that are
 measured on are not those that are rounded for: on its own text a wide matrix seems to cost nothing.
 """
@@ -32,7 +33,7 @@ from q35export.calibration.kept import compare
 from q35export.calibration.layers import Layer, Projection, projections
 from q35export.calibration.rotation import TurnedWeights
 from q35export.config import TextConfig
-from q35export.matrix import Float32, TensorSource
+from q35export.matrix import Float32, HeldTensors, TensorSource
 from q35export.precision import PrecisionPlan
 from q35export.progress import Reporter
 
@@ -41,13 +42,15 @@ MEASURING = "measuring"
 _KEPT = "sensitivity.json"
 MEASURED_ON = 2
 """Windows that costs are measured on; steps and codes are not set by them."""
+_MEASURED_TOKENS = 256
 
 
 def budgeted(config: TextConfig, source: TensorSource, plan: PrecisionPlan) -> list[Projection]:
-    """The matrices that a step reads whole: those of the layers, and the head."""
+    """The matrices that bits are spent on: those of the layers, and a head without fine codes."""
     layers = range(len(config.layer_types))
     found = [one for index in layers for one in projections(config, plan, index)]
-    return [*found, end_matrices(config, source, plan)[-1]]
+    head = end_matrices(config, source, plan)[-1]
+    return found if head.fine else [*found, head]
 
 
 def sensitivity(
@@ -60,8 +63,8 @@ def sensitivity(
 ) -> dict[str, float]:
     """The divergence in nats that each matrix makes when it alone is rounded, by its name.
 
-    It is measured on the first two of `windows`, and rounded for the others. Kept in `work` once it
-    is known.
+    It is measured on the beginnings of the first two of `windows`, and rounded for the others. Kept
+    in `work` once it is known.
     """
     kept = work / _KEPT
     if kept.is_file():
@@ -73,16 +76,17 @@ def sensitivity(
     embedding = end_matrices(config, source, plan)[0]
     longest = max(len(window.ids) for window in windows)
     read = windows[MEASURED_ON:] or windows
-    windows = windows[:MEASURED_ON]
+    windows = [_beginning(window) for window in windows[:MEASURED_ON]]
     exact, exact_read = looked_up(embedding, windows), looked_up(embedding, read)
     tokens = sum(len(window.ids) for window in read)
     streams: dict[str, list[Float32]] = {}
-    if config.tied:  # its rows are looked up as they are rounded
+    if config.tied and not embedding.fine:  # its rows are looked up as they are rounded
         streams[EMBEDDING] = looked_up_rounded(embedding, windows)
     errors: dict[str, dict[str, float]] = {}
     reporter.begin(MEASURING, sum(one.size for one in budgeted(config, source, plan)))
     for index, mixer in enumerate(config.layer_types):
-        layer = Layer(work, config, source, plan, index, longest=longest, taps=True)
+        held = HeldTensors(source)
+        layer = Layer(work, config, held, plan, index, longest=longest, taps=True)
         moments, measured = moments_of(layer, read, exact_read), moments_of(layer, windows, exact)
         for name, hidden in streams.items():
             if not name.startswith(mixer):
@@ -96,7 +100,7 @@ def sensitivity(
             codes.round(one.name, one.weights, one.fmt, feedback)
             errors.setdefault(kind, {})[one.name] = _error(codes, one, measured.pop(one.name))
             stored = {one.name: codes.stored()[one.name]}
-            rounded = Layer(work, config, source, plan, index, longest=longest, stored=stored)
+            rounded = Layer(work, config, held, plan, index, longest=longest, stored=stored)
             streams[kind] = run(rounded, windows, streams.get(kind, before))
             codes.forget(one.name)
         reporter.advance(MEASURING, sum(one.size for one in matrices))
@@ -133,6 +137,8 @@ def _shared_out(
         cost = compare(wanted, reads(streams[kind]), following, same).divergence
         total = sum(shares.values()) or 1.0
         costs |= {name: cost * share / total for name, share in shares.items()}
+    if head.fine:
+        return costs
     feedback = head_feedback(config, head, read, exact_read)
     codes.round(head.name, head.weights, head.fmt, *([feedback] if feedback else []))
     beside = codes.beside(head.name, head.weights)
@@ -140,6 +146,10 @@ def _shared_out(
     costs[head.name] = compare(wanted, found, following, beside).divergence
     codes.forget(head.name)
     return costs
+
+
+def _beginning(window: Window) -> Window:
+    return Window(window.ids[:_MEASURED_TOKENS], window.positions[:, :_MEASURED_TOKENS])
 
 
 def _error(codes: CodesFolder, one: Projection, moments: Float32) -> float:

@@ -26,7 +26,7 @@ LENGTH = 512
 """Tokens of a window."""
 _LEAST = 16
 _TIMES_AS_MANY = 16
-_ENOUGH, _ENOUGH_HELD_OUT = 4096, 2048
+_ENOUGH, _ENOUGH_HELD_OUT = 4096, 1024
 """Tokens of our own text that a wide model reads: each takes its time in every layer."""
 _PART = re.compile(r"^%% (text|system|user|thought|assistant)\n", re.MULTILINE)
 

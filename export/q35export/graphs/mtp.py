@@ -23,6 +23,8 @@ bound to the same buffer on both sides.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
@@ -140,7 +142,8 @@ def _some_rows(ctx: Context, text: TextConfig, drafts: Int64) -> StoredMatrix:
         return np.concatenate([whole.rows(token, token + 1) for token in drafts[start:stop]])
 
     some = Matrix(len(drafts), whole.k, rows)
-    return store(ctx.graph, "draft_head", some, ctx.plan.head, matrices)
+    quantised = replace(ctx.plan.head, fine=False) if ctx.plan.head else None
+    return store(ctx.graph, "draft_head", some, quantised, matrices)
 
 
 def _joined(ctx: Context, text: TextConfig, embedding: ir.Value, hidden: ir.Value) -> ir.Value:

@@ -30,7 +30,7 @@ from q35export.config import ModelConfig, TextConfig
 from q35export.graph import Graph
 from q35export.graphs import graph_metadata
 from q35export.matrix import TensorSource
-from q35export.precision import PrecisionPlan
+from q35export.precision import LOGIT_GROUP, PrecisionPlan
 from q35export.targets.base import Values
 from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.targets.cpu_attention import block_of, filled_rows
@@ -38,7 +38,6 @@ from q35export.targets.cpu_weights import StoredMatrix
 from q35export.weights import WeightSink
 
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
-_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,8 @@ def build_shared_text_graph(
         out = table
         if not text.tied:
             out = target.store("lm_head", head(ctx, text), ctx.plan.head)
-        logits = out.multiply(turned(graph, last, rotation))
+        last = turned(graph, last, rotation)
+        logits = out.refined(last, out.multiply(last))
         graph.output(logits, "logits", FLOAT, (1, "N", text.vocab_size))
         _declare_maxima(graph, logits, text.vocab_size)
     if with_hidden:
@@ -259,14 +259,14 @@ def _declare_maxima(graph: Graph, logits: ir.Value, vocab_size: int) -> None:
 
     ReduceMax may pass over a NaN, a sum never does; of blocks it is made with all threads.
     """
-    if vocab_size % _BLOCK:
+    if vocab_size % LOGIT_GROUP:
         return
     last = graph.ints(-1)
-    blocks = graph.reshape(logits, 0, 0, -1, _BLOCK)
+    blocks = graph.reshape(logits, 0, 0, -1, LOGIT_GROUP)
     broken = graph.op("ReduceSum", graph.op("ReduceSum", blocks, last, keepdims=0), last)
     nothing = graph.op("Mul", broken, graph.constant(np.array(0, np.float32)))
     maxima = graph.op("Add", graph.op("ReduceMax", blocks, last, keepdims=0), nothing)
-    graph.output(maxima, "logits_maxima", FLOAT, (1, "N", vocab_size // _BLOCK))
+    graph.output(maxima, "logits_maxima", FLOAT, (1, "N", vocab_size // LOGIT_GROUP))
 
 
 def _last(graph: Graph, hidden: ir.Value, count: ir.Value) -> ir.Value:

@@ -19,7 +19,14 @@ import onnx_ir as ir
 from q35chat.errors import CheckpointError, Option
 from q35export.graph import Graph
 from q35export.matrix import Float32, Matrix
-from q35export.precision import Quantisation, StoredAs
+from q35export.precision import (
+    LOGIT_GROUP,
+    REFINED_GROUPS,
+    Quantisation,
+    StoredAs,
+    fine_name,
+    left_over,
+)
 from q35export.quantize import BlockFormat, quantize
 from q35export.weights import Stored
 
@@ -44,6 +51,10 @@ class FloatMatrix:
         """`w[ids]`."""
         return self.graph.op("Gather", self.value, ids, axis=0)
 
+    def refined(self, _x: ir.Value, product: ir.Value) -> ir.Value:
+        """`product`, which is exact."""
+        return product
+
     def within(self, graph: Graph) -> FloatMatrix:
         """The same bytes for another graph over the same sink."""
         return FloatMatrix(graph, graph.shared(self.value))
@@ -51,7 +62,8 @@ class FloatMatrix:
 
 @dataclass(frozen=True, slots=True)
 class BlockMatrix:
-    """`[n, k]` as packed codes `[n, blocks, block_bytes]` and scales `[n, blocks]`."""
+    """`[n, k]` as packed codes `[n, blocks, block_bytes]` and scales `[n, blocks]`; `fine` is what
+    they lack, where that is stored, too."""
 
     graph: Graph
     name: str
@@ -60,6 +72,7 @@ class BlockMatrix:
     fmt: BlockFormat
     codes: Stored
     scales: ir.Value
+    fine: BlockMatrix | None = None
 
     def multiply(self, x: ir.Value, bias: ir.Value | None = None) -> ir.Value:
         """`x @ w.T + bias`."""
@@ -82,29 +95,72 @@ class BlockMatrix:
         )
 
     def rows(self, ids: ir.Value) -> ir.Value:
-        """`w[ids]`."""
-        blocks = self.fmt.blocks(self.k)
-        shape = (self.n, blocks * self.fmt.block_bytes())
+        """`w[ids]`, what is fine added."""
+        shape = (self.n, self.fmt.blocks(self.k) * self.fmt.block_bytes())
         packed = self.graph.weight_at(f"{self.name}.rows", self.codes, shape, ir.DataType.UINT8)
-        rows = self.graph.op(
+        rows = self._as_wide(self._gathered(packed, ids, self.scales))
+        return self.graph.op("Add", rows, self.fine.rows(ids)) if self.fine else rows
+
+    def refined(self, x: ir.Value, product: ir.Value) -> ir.Value:
+        """`product` `[1, N, n]`, which is `x @ w.T` of `x` `[1, N, k]`, with what is fine added in
+        the groups of the largest values; as it is without."""
+        if self.fine is None:
+            return product
+        graph, fine, ints = self.graph, self.fine, self.graph.ints
+        count, width = self.n // LOGIT_GROUP, fine.fmt.blocks(self.k) * fine.fmt.block
+        groups = graph.reshape(product, -1, count, LOGIT_GROUP)
+        maxima = graph.op("ReduceMax", groups, ints(-1), keepdims=0)
+        _, best = graph.ops(
+            "TopK", maxima, ints(min(REFINED_GROUPS, count)), outputs=2, axis=-1, sorted=0
+        )
+        rows = graph.reshape(fine.grouped(best), 0, -1, width)
+        change = graph.op("MatMul", self._as_wide(rows), graph.reshape(x, -1, self.k, 1))
+        where = graph.op("Expand", graph.op("Unsqueeze", best, ints(-1)), ints(1, 1, LOGIT_GROUP))
+        change = graph.reshape(change, 0, -1, LOGIT_GROUP)
+        found = graph.op("ScatterElements", groups, where, change, axis=1, reduction="add")
+        return graph.reshape(found, 1, -1, self.n)
+
+    def grouped(self, ids: ir.Value) -> ir.Value:
+        """The rows of groups of `LOGIT_GROUP` neighbours, one behind the other, padding and all."""
+        count, per_row = self.n // LOGIT_GROUP, self.fmt.blocks(self.k)
+        tensor = self.scales.const_value
+        assert isinstance(tensor, ir.ExternalTensor)
+        assert tensor.offset is not None
+        assert tensor.length is not None
+        parts = LOGIT_GROUP * per_row
+        packed, scales = (
+            self.graph.weight_at(f"{self.name}.groups{kind}", stored, (count, width), dtype)
+            for kind, stored, width, dtype in (
+                ("", self.codes, parts * self.fmt.block_bytes(), ir.DataType.UINT8),
+                (".scales", Stored(tensor.offset, tensor.length), parts, ir.DataType.FLOAT),
+            )
+        )
+        return self._gathered(packed, ids, scales)
+
+    def within(self, graph: Graph) -> BlockMatrix:
+        """The same bytes for another graph over the same sink."""
+        fine = self.fine.within(graph) if self.fine else None
+        return replace(self, graph=graph, scales=graph.shared(self.scales), fine=fine)
+
+    def _gathered(self, packed: ir.Value, ids: ir.Value, scales: ir.Value) -> ir.Value:
+        return self.graph.op(
             "GatherBlockQuantized",
             packed,
             ids,
-            self.scales,
+            scales,
             domain=MS,
             bits=self.fmt.bits,
             block_size=self.fmt.block,
             gather_axis=0,
             quantize_axis=1,
         )
-        if blocks * self.fmt.block == self.k:
+
+    def _as_wide(self, rows: ir.Value) -> ir.Value:
+        """Rows without what the last block was padded with."""
+        if self.fmt.blocks(self.k) * self.fmt.block == self.k:
             return rows
         ints = self.graph.ints
         return self.graph.op("Slice", rows, ints(0), ints(self.k), ints(-1))
-
-    def within(self, graph: Graph) -> BlockMatrix:
-        """The same bytes for another graph over the same sink."""
-        return replace(self, graph=graph, scales=graph.shared(self.scales))
 
 
 StoredMatrix = FloatMatrix | BlockMatrix
@@ -121,6 +177,15 @@ def store(
     if quantised is None:
         return _store_float(graph, name, weights)
     known = decided.get(graph.scoped(name)) or StoredAs(quantised.format_of(weights.n, weights.k))
+    matrix = _store_blocks(graph, name, weights, known)
+    if not quantised.refines(weights.n, known.fmt):
+        return matrix
+    beside = decided.get(graph.scoped(fine_name(name))) or StoredAs(known.fmt)
+    fine = _store_blocks(graph, fine_name(name), left_over(weights, known), beside)
+    return replace(matrix, fine=fine)
+
+
+def _store_blocks(graph: Graph, name: str, weights: Matrix, known: StoredAs) -> BlockMatrix:
     codes, scales = _store_codes(graph, weights, known)
     value = graph.weight(f"{name}.scales", scales)
     return BlockMatrix(graph, name, weights.n, weights.k, known.fmt, codes, value)

@@ -221,6 +221,8 @@ def _write_exact(source: Path, target: Path) -> None:
     for node in list(model.graph):
         if node.op_type in _QUANTISED:
             node.attributes["accuracy_level"] = ir.AttrInt64("accuracy_level", _FP32_ACTIVATIONS)
+        if node.op_type == "TopK":
+            _refine_everywhere(model.graph, node)
         if node.op_type == "QMoE" and node.attributes["expert_weight_bits"].as_int() == _EIGHT:
             _write_in_float(model.graph, node)
     try:
@@ -229,6 +231,19 @@ def _write_exact(source: Path, target: Path) -> None:
         raise BundleError(
             f"cannot write {target} for the comparison: {error.strerror or error}"
         ) from error
+
+
+def _refine_everywhere(graph: ir.Graph, node: ir.Node) -> None:
+    """Make the logits of all groups with fine codes, as the reference makes them."""
+    groups = next(
+        value.shape[0]
+        for name, value in graph.initializers.items()
+        if name.endswith(".groups") and value.shape is not None
+    )
+    name = "every group"
+    count = ir.Value(name=name, const_value=ir.Tensor(np.array([groups], np.int64), name=name))
+    graph.register_initializer(count)
+    node.replace_input_with(1, count)
 
 
 def _write_in_float(graph: ir.Graph, node: ir.Node) -> None:

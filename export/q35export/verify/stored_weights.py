@@ -32,6 +32,7 @@ _OPERANDS = {
 }
 _ZERO_POINTS = {"MatMulNBits": (3,), "GatherBlockQuantized": (3,), "QMoE": (11, 12)}
 _EXPERTS = ".mlp.experts."
+_FINE = ".fine"
 
 Int64 = npt.NDArray[np.int64]
 
@@ -47,24 +48,27 @@ class StoredTensor:
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredMatrix:
     """A block-quantised matrix of a graph, or those of all experts one below the other, unread:
-    codes, scales of `n` rows, bits of a code and width `k` of a row; None where the graph does not
-    tell it."""
+    codes, scales of `n` rows, bits of a code and width `k` of a row, None where the graph does not
+    tell it; and what is `fine`, where the graph adds that."""
 
     codes: ir.ExternalTensor
     scales: ir.TensorProtocol
     n: int
     bits: int
     k: int | None
+    fine: StoredMatrix | None = None
 
     def pieces(self) -> Iterator[tuple[int, Float32]]:
         """First row and FP32 contents of some rows at a time, in order."""
-        codes = self.codes.numpy().reshape(self.n, -1)
-        scales = self.scales.numpy().reshape(self.n, -1)
-        width = codes.size // len(codes) * 8 // self.bits
+        width = self.codes.size // self.n * 8 // self.bits
         step = max(1, PIECE_VALUES // width)
-        for start in range(0, len(codes), step):
-            rows = slice(start, start + step)
-            yield start, dequantised(codes[rows], scales[rows], bits=self.bits)[:, : self.k]
+        for start in range(0, self.n, step):
+            yield start, self._rows(slice(start, start + step))
+
+    def _rows(self, rows: slice) -> Float32:
+        codes, scales = (one.numpy().reshape(self.n, -1)[rows] for one in (self.codes, self.scales))
+        values = dequantised(codes, scales, bits=self.bits)[:, : self.k]
+        return values + self.fine._rows(rows)[:, : self.k] if self.fine else values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,10 +121,24 @@ def is_turned(bundle: Bundle) -> bool:
 
 
 def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRows]]:
-    """Name and contents of each quantised matrix of an ONNX file.
+    """Name and contents of each quantised matrix of an ONNX file, fine codes with the matrix that
+    they belong to.
 
     Bytes that several nodes share are one matrix, named by the first.
     """
+    found = dict(_apart(path))
+    for name, one in found.items():
+        if isinstance(one, StoredMatrix) and not name.endswith(_FINE):
+            fine = found.get(f"{name}{_FINE}")
+            if isinstance(fine, StoredMatrix):  # its rows are seen in groups, perhaps
+                yield name, replace(one, fine=replace(fine, n=one.n))
+            else:
+                yield name, one
+        elif isinstance(one, CodedRows):
+            yield name, one
+
+
+def _apart(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRows]]:
     seen: set[int] = set()
     for node in ir.load(path).graph:
         if node.op_type == "Custom" and node.attributes.get_string("type") == "QuantBatchMatmul":
@@ -133,7 +151,8 @@ def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRo
             assert packed.name is not None
             if packed.offset not in seen:
                 seen.add(packed.offset)
-                yield packed.name.removesuffix(".rows"), _matrix(node, packed, scales)
+                name = packed.name.removesuffix(".rows").removesuffix(".groups")
+                yield name, _matrix(node, packed, scales)
 
 
 def _coded_rows(node: ir.Node) -> CodedRows:

@@ -14,9 +14,9 @@ from tests.benchmarks.quality.divergence import Float32, Int64
 CAPACITY = 1024
 FORMATS: dict[str, tuple[str, ...]] = {
     "fp32": ("--precision", "fp32"),
-    "int4": ("--precision", "int4", "--block-size", "128"),
+    "int4": ("--precision", "int4", "--bits", "4.75", "--block-size", "128"),
+    "int4, 4.25 bits": ("--precision", "int4", "--bits", "4.25", "--block-size", "128"),
     "int4-exact": ("--precision", "int4-exact", "--block-size", "128"),
-    "int4, 5.5 bits": ("--precision", "int4", "--bits", "5.5", "--block-size", "128"),
     "int4, not calibrated": ("--precision", "int4", "--block-size", "128", "--no-calibrate"),
     "int8": ("--precision", "int8", "--block-size", "128"),
     "int8, not calibrated": ("--precision", "int8", "--block-size", "128", "--no-calibrate"),

@@ -24,10 +24,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from q35export.calibration.allocation import allocate, described
 from q35export.calibration.calibrate import LOOKED_UP
 from q35export.calibration.feedback import Feedback, damping_of, feedback_of, round_rows
+from q35export.calibration.layers import Projection
 from q35export.calibration.rotation import Rotation, rotation_of
+from q35export.matrix import Matrix
+from q35export.precision import LOGIT_GROUP, REFINED_GROUPS
 from q35export.quantize import BlockFormat, dequantize, quantize
+from q35export.request import EXACT_BITS, USUAL_BITS
 from tests.benchmarks.quality.divergence import Divergence, divergence
 from tests.benchmarks.quality.llama_cpp import KINDS
 
@@ -42,20 +47,27 @@ _SINGLE = {"out": "attn_output", "down": "ffn_down"}
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Formats of the layers' matrices and of the tied embedding; to nearest unless `calibrated`."""
+    """Formats of the layers' matrices and of the tied embedding; to nearest unless `calibrated`.
+
+    With `fine` codes of what rounding leaves over lie beside those of the embedding. With `bits` so
+    many a weight are spent where they lower the divergence most.
+    """
 
     layers: BlockFormat
     head: BlockFormat
     calibrated: bool
+    fine: bool = False
+    bits: float | None = None
 
 
+FOUR, EIGHT = BlockFormat(4, 128), BlockFormat(8, 128)
 RECIPES = {
-    "int4, to nearest": Recipe(BlockFormat(4, 128), BlockFormat(4, 128), calibrated=False),
-    "int4 calibrated": Recipe(BlockFormat(4, 128), BlockFormat(4, 128), calibrated=True),
-    "int4 calibrated, head 8": Recipe(BlockFormat(4, 128), BlockFormat(8, 128), calibrated=True),
-    "block 64, head 8": Recipe(BlockFormat(4, 64), BlockFormat(8, 128), calibrated=True),
-    "block 32, head 8": Recipe(BlockFormat(4, 32), BlockFormat(8, 128), calibrated=True),
-    "int8": Recipe(BlockFormat(8, 128), BlockFormat(8, 128), calibrated=False),
+    "int4, to nearest": Recipe(FOUR, FOUR, calibrated=False),
+    "int4, 4.25 bits, no fine codes": Recipe(FOUR, FOUR, calibrated=True),
+    "int4, 4.25 bits": Recipe(FOUR, FOUR, calibrated=True, fine=True),
+    "int4": Recipe(FOUR, FOUR, calibrated=True, fine=True, bits=USUAL_BITS),
+    "int4-exact": Recipe(FOUR, FOUR, calibrated=True, fine=True, bits=EXACT_BITS),
+    "int8": Recipe(EIGHT, EIGHT, calibrated=False),
 }
 
 
@@ -202,6 +214,72 @@ def _feedback(
     return feedback_of(moments, damping_of(calibration.size, len(moments)))
 
 
+def costs(weights: Weights, calibration: npt.NDArray[np.int64]) -> dict[str, float]:
+    """What each matrix of the layers costs, as `q35export.calibration.sensitivity` measures it:
+    rounded for four windows while all else is exact, measured on two others."""
+    rotation = rotation_of(HIDDEN)
+    embedding = rotation.turn(weights["token_embd.weight"])
+    measured, read = (torch.from_numpy(embedding[some]) for some in np.split(calibration[:6], [2]))
+    streams: dict[str, Tensor] = {}
+    errors: dict[str, dict[str, float]] = {}
+    for index in range(LAYERS):
+        found = matrices(weights, index, rotation)
+        here: Weights = {}
+        there: Weights = {}
+        before, measured = measured, layer(measured, multiplying(found, here))
+        read = layer(read, multiplying(found, there))
+        for kind, exact in found.items():
+            damping = damping_of(4 * LENGTH, exact.shape[1])
+            small = rounded(exact, FOUR, feedback_of(there[kind], damping))
+            lost, whole = (float(np.vdot(one @ here[kind], one)) for one in (small - exact, exact))
+            errors.setdefault(kind, {})[f"layer_{index}/{kind}"] = lost / whole
+            multiply = multiplying({**found, kind: small})
+            streams[kind] = layer(streams.get(kind, before), multiply)
+
+    def reads(x: Tensor) -> Float32:
+        return head_input(weights, x[:, :-1], rotation) @ embedding.T
+
+    wanted, following = reads(measured), calibration[:2, 1:].ravel()
+    found_costs: dict[str, float] = {}
+    for kind, shares in errors.items():
+        cost = divergence(wanted, reads(streams[kind]), following).mean
+        total = sum(shares.values())
+        found_costs |= {name: cost * share / total for name, share in shares.items()}
+    return found_costs
+
+
+def head_input(weights: Weights, x: Tensor, rotation: Rotation | None) -> Float32:
+    """What the head reads of hidden states `[windows, T, H]`, `[windows · T, H]`."""
+    gamma = weights["output_norm.weight"]
+    rows: Float32 = x.flatten(0, -2).numpy()
+    plain = normed(torch.from_numpy(rotation.turn_back(rows) if rotation else rows)).numpy()
+    return rotation.turn(plain * gamma) if rotation else plain * gamma
+
+
+def formats(
+    weights: Weights, recipe: Recipe, calibration: npt.NDArray[np.int64]
+) -> dict[str, BlockFormat]:
+    """The formats of the layers' matrices that get more bits, as if rows were whole blocks."""
+    if recipe.bits is None:
+        return {}
+    sizes = {
+        f"layer_{index}/{name}": one.size
+        for index in range(LAYERS)
+        for name, one in matrices(weights, index, None).items()
+    }
+    projections = [
+        Projection(name, Matrix(size // FOUR.block, FOUR.block, _unread), FOUR)
+        for name, size in sizes.items()
+    ]
+    found = allocate(projections, costs(weights, calibration), recipe.bits)
+    sys.stderr.write(f"{recipe.bits} bits: {described(found)}\n")
+    return found
+
+
+def _unread(_start: int, _stop: int) -> Float32:
+    raise NotImplementedError
+
+
 def logits(
     weights: Weights,
     ids: npt.NDArray[np.int64],
@@ -211,16 +289,14 @@ def logits(
     """Logits `[windows, T / 2, V]` of the second half of each window, rounded by the recipe."""
     is_calibrated = recipe is not None and recipe.calibrated
     rotation = rotation_of(HIDDEN) if is_calibrated else None
-    gamma = weights["output_norm.weight"]
-
-    def read(x: Tensor) -> Float32:
-        rows: Float32 = x.flatten(0, -2).numpy()
-        plain = normed(torch.from_numpy(rotation.turn_back(rows) if rotation else rows)).numpy()
-        return rotation.turn(plain * gamma) if rotation else plain * gamma
-
     embedding = weights["token_embd.weight"]
     embedding = rotation.turn(embedding) if rotation else embedding
     table = embedding if recipe is None else rounded(embedding, recipe.head, None)
+    if recipe is not None and recipe.fine:
+        table = table + rounded(embedding - table, recipe.head, None)
+    larger: dict[str, BlockFormat] = {}
+    if recipe is not None and calibration is not None:
+        larger = formats(weights, recipe, calibration)
     x = torch.from_numpy(table[ids])
     inputs = torch.from_numpy(table[calibration]) if is_calibrated else None
     for index in range(LAYERS):
@@ -231,7 +307,11 @@ def logits(
                 for window in inputs:
                     layer(window[None], multiplying(found, moments))
             found = {
-                name: rounded(w, recipe.layers, _feedback(moments.get(name), calibration))
+                name: rounded(
+                    w,
+                    larger.get(f"layer_{index}/{name}", recipe.layers),
+                    _feedback(moments.get(name), calibration),
+                )
                 for name, w in found.items()
             }
         multiply = multiplying(found)
@@ -240,10 +320,22 @@ def logits(
         x = torch.cat([layer(window[None], multiply) for window in x])
     head = table
     if recipe is not None and inputs is not None and recipe.head.bits == 4:
-        rows = read(inputs)
-        head = rounded(embedding, recipe.head, feedback_of(rows.T @ rows, LOOKED_UP))
-    half = x[:, LENGTH // 2 :]
-    return (read(half) @ head.T).reshape(len(x), LENGTH // 2, -1)
+        rows = head_input(weights, inputs, rotation)
+        damping = damping_of(len(rows), HIDDEN) if recipe.fine else LOOKED_UP
+        head = rounded(embedding, recipe.head, feedback_of(rows.T @ rows, damping))
+    read = head_input(weights, x[:, LENGTH // 2 :], rotation)
+    found_logits = read @ head.T
+    if recipe is not None and recipe.fine:
+        _refine(found_logits, read @ rounded(embedding - head, recipe.head, None).T)
+    return found_logits.reshape(len(x), LENGTH // 2, -1)
+
+
+def _refine(product: Float32, change: Float32) -> None:
+    """Add the change where the exported graph does, in the groups of the largest logits."""
+    groups = product.reshape(len(product), -1, LOGIT_GROUP)
+    maxima = groups.max(-1)
+    near = maxima >= np.partition(maxima, -REFINED_GROUPS)[:, -REFINED_GROUPS, None]
+    groups[near] += change.reshape(groups.shape)[near]
 
 
 def main() -> None:
@@ -255,6 +347,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("build/smollm"))
     parser.add_argument("--calibration", type=int, default=24, help="windows to round for")
     parser.add_argument("--windows", type=int, default=8, help="windows to measure on")
+    parser.add_argument("--only", nargs="*", default=[], help="names of recipes and formats")
     asked = parser.parse_args()
     asked.work.mkdir(parents=True, exist_ok=True)
     gguf = Gguf(asked.llama_cpp)
@@ -277,11 +370,15 @@ def _found(
     measured: npt.NDArray[np.int64],
 ) -> Iterator[tuple[str, Float32]]:
     for name, recipe in RECIPES.items():
+        if asked.only and name not in asked.only:
+            continue
         yield f"ours {name}", logits(exact, measured, recipe, calibration)
     full = asked.work / "f32.gguf"
     if not full.exists():
         gguf.write(asked.gguf, exact, full)
     for kind in KINDS:
+        if asked.only and kind not in asked.only:
+            continue
         made = asked.work / f"{kind}.gguf"
         tool = asked.llama_cpp / "build" / "bin" / "llama-quantize"
         if not made.exists():
