@@ -38,7 +38,7 @@ FOR_NPU: dict[str, Any] = {
 }
 FOR_BOTH = {
     "model", "out", "source", "revision", "target", "max_seq_len", "component", "force", "dry_run",
-    "pictures",
+    "pictures", "dense",
 }  # fmt: skip
 CASES = [
     *(("ascend-310p", "cpu", name, value) for name, value in FOR_CPU.items()),

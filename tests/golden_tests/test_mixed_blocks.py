@@ -54,6 +54,12 @@ def block_of(n: int, k: int) -> int:
     return next(b for b in (128, 64, 32) if k % b == 0) if n * k > FEW else 32
 
 
+def writes(name: str, bits: int) -> bool:
+    """Whether a tensor is one of those that have small blocks at 8 bits."""
+    kinds = ("out_proj", "o_proj", "down_proj")
+    return bits == 8 and "language_model" in name and any(kind in name for kind in kinds)
+
+
 def stored(bundle: Bundle, checkpoint: Path) -> dict[str, StoredTensor]:
     return dict(stored_weights(bundle, load_config(checkpoint)))
 
@@ -61,12 +67,14 @@ def stored(bundle: Bundle, checkpoint: Path) -> dict[str, StoredTensor]:
 @pytest.mark.parametrize("graph", ["text", "vision"])
 def test_every_matrix_has_the_block_of_its_rows(graph: str, bundle: Bundle) -> None:
     seen = set()
+    written = {SHAPE.hidden} if graph == "text" and bundle.manifest.precision == "int8" else set()
     for node in ir.load(bundle.graph_path(graph)).graph:
         if node.op_type == "MatMulNBits":
             n, k, block = (node.attributes[x].as_int() for x in ("N", "K", "block_size"))
-            assert block == block_of(n, k), f"{node.name} [{n}, {k}]"
+            wanted = 32 if n in written else block_of(n, k)
+            assert block == wanted, f"{node.name} [{n}, {k}]"
             seen.add(block)
-    assert seen == set(BLOCK_SIZES)
+    assert seen == set(BLOCK_SIZES) - ({128} if written else set())  # no other row has 128
 
 
 def test_the_stored_weights_are_the_checkpoints_rounded_in_these_blocks(
@@ -77,10 +85,13 @@ def test_the_stored_weights_are_the_checkpoints_rounded_in_these_blocks(
     for name, tensor in found.items():
         wanted = weights.read(name)
         flat = wanted.reshape(len(wanted), -1)
-        fmt = BlockFormat(tensor.bits, block_of(*flat.shape))
-        codes, scales = quantize(flat, fmt)
-        rounded = dequantize(codes, scales, flat.shape[1], fmt).reshape(wanted.shape)
-        np.testing.assert_array_equal(tensor.values, rounded, err_msg=name)
+        block = 32 if writes(name, tensor.bits) else block_of(*flat.shape)
+        fmt = BlockFormat(tensor.bits, block)
+        rounded = dequantize(*quantize(flat, fmt), flat.shape[1], fmt)
+        if "embed_tokens" in name and tensor.bits == 4:
+            fine = dequantize(*quantize(flat - rounded, fmt), flat.shape[1], fmt)
+            rounded = rounded + fine
+        np.testing.assert_array_equal(tensor.values, rounded.reshape(wanted.shape), err_msg=name)
     widths = {tensor.values.reshape(len(tensor.values), -1).shape[1] for tensor in found.values()}
     assert widths == {192, 288, 128, 256, 1536, 96, 384}
 
