@@ -22,9 +22,9 @@ from .sight import View
 from .two_pictures import ask_two
 from .words import FAVOURITES, SYSTEM_PROMPTS
 
-WIDER_SHARE = 0.6
+WIDER_SHARE = 0.45
 """Of the messages with pictures in training, so many show pictures as others draw them."""
-CHINESE_SHARE = 0.12
+CHINESE_SHARE = 0.18
 """Of the turns in training that tell something or ask for it, so many are in Chinese."""
 PAIRED = (1, 1, 1, 2, 2, 2, 3)
 """Shapes in each of two pictures."""

@@ -96,10 +96,10 @@ class Plan:
         *before, last = AGAIN
         return replace(
             self,
-            seeing=600,
+            seeing=1500,
             known=100,
             seen_at_once=16,
-            budget=1500,
+            budget=2000,
             rounds=(*before, replace(last, steps=steps or last.steps)),
             grown_up=0,
             averaged=1,
@@ -115,8 +115,8 @@ class Plan:
 
 
 AGAIN = (
-    Round(WIDER, 450, 1.2e-3, falling_from=0.0, quantised_from=0.5),
-    Round(WIDER, 240, 9e-4, falling_from=0.0, quantised_from=0.6),
+    Round(WIDER, 300, 1.2e-3, falling_from=0.9, quantised_from=1.0),
+    Round(WIDER, 2300, 1.2e-3, falling_from=0.0, quantised_from=0.5),
 )
 """To go on with, from weights that know what they are asked but not what others draw and say."""
 
