@@ -82,7 +82,7 @@ SEEING = Mix(0.6, 0.605, 0.8, 0.84, 0.92, pairs=0.4, astray=0.2)
 """To see well again, when what is told is remembered."""
 FINISH = Mix(0.5, 0.505, 0.66, 0.7, 0.76, pairs=0.35, astray=0.2)
 """For the end: above all long conversations of everything."""
-WIDER = Mix(0.55, 0.56, 0.82, 0.87, 0.92, pairs=0.3, astray=0.15)
+WIDER = Mix(0.68, 0.69, 0.86, 0.9, 0.94, pairs=0.25, astray=0.15)
 """To go on from weights that know all of it: pictures of any kind, and facts told in any words."""
 
 

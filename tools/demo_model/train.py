@@ -102,7 +102,7 @@ class Plan:
             budget=2000,
             rounds=(*before, replace(last, steps=steps or last.steps)),
             grown_up=0,
-            averaged=1,
+            averaged=2,
         )
 
     def at(self, step: int) -> tuple[Round, int]:
@@ -115,8 +115,8 @@ class Plan:
 
 
 AGAIN = (
-    Round(WIDER, 300, 1.2e-3, falling_from=0.9, quantised_from=1.0),
     Round(WIDER, 2300, 1.2e-3, falling_from=0.0, quantised_from=0.5),
+    Round(WIDER, 1700, 1.0e-3, falling_from=0.0, quantised_from=0.5),
 )
 """To go on with, from weights that know what they are asked but not what others draw and say."""
 

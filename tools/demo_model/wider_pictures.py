@@ -27,7 +27,7 @@ def random_scene(rng: random.Random, count: int | None = None) -> Scene:
     """A scene with `count` shapes (0 to 4; 0 to 3 if None) at any places, no two alike."""
     width, height = draw_size(rng)
     if count is None:
-        count = rng.choices((0, 1, 2, 3), (3, 36, 33, 28))[0]
+        count = rng.choices((0, 1, 2, 3), (3, 25, 36, 36))[0]
     kinds = rng.sample([(colour, form) for colour in COLOURS for form in FORMS], count)
     spots = anywhere(rng, width, height, count)
     spots.sort(key=lambda spot: (int(spot[1] * 3), int(spot[0] * 3), spot[0]))
