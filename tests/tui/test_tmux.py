@@ -20,12 +20,13 @@ pytestmark = [pytest.mark.tmux, pytest.mark.usefixtures("real_work")]
 
 Q35CHAT = (sys.executable, "-m", "q35chat")
 _SCRIPTED = """
+from q35chat.settings import Settings
 from q35chat.tui.app import run
 from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
 gate = Gate()
 gate.let(6)
 long = Reply("one two three four five six seven eight", gate=gate)
-raise SystemExit(run(ScriptedWorkspace([long, Reply(" and the rest.")])))
+raise SystemExit(run(ScriptedWorkspace([long, Reply(" and the rest.")]), Settings()))
 """
 
 
