@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.events import Event, Finished
+from q35chat.chat.events import Event, Finished, as_generator
 from q35chat.chat.history.records import TurnRecord, new_id
 from q35chat.chat.history.tree import prompt_turns
 from q35chat.chat.service import ModelInfo
@@ -76,7 +75,7 @@ class Comparison:
 
     def _asked(self, backend: ChatBackend, settings: ChatSettings) -> Generator[Event]:
         turns = prompt_turns(self._path, backend.vocabulary)
-        with closing(_generator(backend.run(turns, settings, self._run.stopped))) as events:
+        with closing(as_generator(backend.run(turns, settings, self._run.stopped))) as events:
             self._backend = backend
             first = next(events)
             self._backend = None
@@ -91,24 +90,13 @@ class Comparison:
     ) -> TurnRecord | None:
         if not (finished.text or finished.reasoning):
             return None
-        turn = Turn("assistant", finished.text)
-        turn = replace(
-            turn,
-            reasoning=finished.reasoning,
-            token_ids=finished.token_ids,
-            finish=finished.reason,
-        )
         return TurnRecord(
             id=new_id(),
             parent=self._path[-1].id,
-            turn=turn,
+            turn=Turn.answer(finished),
             created=now(),
             model=backend.model.name,
             tokenizer=backend.vocabulary,
             settings=settings,
             usage=finished.usage,
         )
-
-
-def _generator(events: Iterator[Event]) -> Generator[Event]:
-    yield from events

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.comparison import Comparison, Load
-from q35chat.chat.events import Event, Finished, Notice
+from q35chat.chat.events import Event, Finished, Notice, as_generator
 from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.recorder import AnswerRecorder
 from q35chat.chat.history.records import TurnRecord, new_id
@@ -324,7 +324,7 @@ class Conversation:
         running = self.backend.run(self._turns(request.path), settings, run.stopped)
         finished: Finished | None = None
         answer = AnswerRecorder(request.answer, self._journal.stream)
-        with closing(_generator(running)) as events:
+        with closing(as_generator(running)) as events:
             self._makes_prompt = True
             try:
                 first = next(events)
@@ -441,10 +441,6 @@ class Conversation:
 
     def _turns(self, path: Sequence[TurnRecord]) -> tuple[Turn, ...]:
         return prompt_turns(path, self.backend.vocabulary)
-
-
-def _generator(events: Iterator[Event]) -> Generator[Event]:
-    yield from events
 
 
 def _unsaved(problem: str) -> Notice:

@@ -7,7 +7,7 @@ exactly the reasoning or the answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -160,6 +160,11 @@ class Finished:
 Event = (
     PromptPlan | VisionProgress | PrefillProgress | PromptLikelihoods | Token | Notice | Finished
 )
+
+
+def as_generator(events: Iterator[Event]) -> Generator[Event]:
+    """The same events, which can be closed early."""
+    yield from events
 
 
 def shared_times(times: Sequence[float], predict_ms: Sequence[float]) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from q35chat.chat.events import FinishReason
+from q35chat.chat.events import Finished, FinishReason
 from q35chat.engine.rules import Constraint, SamplingSettings
 from q35chat.text import safe_line
 
@@ -68,6 +68,17 @@ class Turn:
     token_ids: tuple[int, ...] = ()
     finish: FinishReason | None = None
     calls: tuple[ToolCall, ...] = ()
+
+    @classmethod
+    def answer(cls, finished: Finished) -> Turn:
+        """The turn that an answer becomes."""
+        return cls(
+            "assistant",
+            finished.text,
+            reasoning=finished.reasoning,
+            token_ids=finished.token_ids,
+            finish=finished.reason,
+        )
 
 
 @dataclass(frozen=True, slots=True)

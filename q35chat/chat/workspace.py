@@ -102,9 +102,7 @@ class Workspace:
         Raises Q35Error, and then the present model stays.
         """
         if self._load_bundle is None:
-            raise UsageError(
-                f"This chat has one model only. Start another one with {Option.MODEL_DIR}."
-            )
+            raise _one_model_only()
         load = partial(self._load_bundle, folder)
         fresh = load()
         former, self._loaded, self._load = self._loaded, fresh, load
@@ -117,9 +115,7 @@ class Workspace:
         """
         load_beside, own = self._load_beside, self._need_loaded()[1].sampling
         if load_beside is None:
-            raise UsageError(
-                f"This chat has one model only. Start another one with {Option.MODEL_DIR}."
-            )
+            raise _one_model_only()
 
         def load(settings: ChatSettings) -> tuple[ChatBackend, ChatSettings]:
             backend, defaults = load_beside(folder)
@@ -339,6 +335,10 @@ class Workspace:
         if self._loaded is None:
             raise UsageError("The model is not loaded yet. Wait for it, then try again.")
         return self._loaded
+
+
+def _one_model_only() -> UsageError:
+    return UsageError(f"This chat has one model only. Start another one with {Option.MODEL_DIR}.")
 
 
 def tags_of(words: str) -> tuple[str, ...]:

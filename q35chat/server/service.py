@@ -129,14 +129,8 @@ class Service:
             return Prompt.of_text([*prompt.ids.tolist(), *finished.token_ids, 0])
 
         def of_turns(finished: Finished) -> Prompt:
-            answer = Turn(
-                "assistant",
-                finished.text,
-                reasoning=finished.reasoning,
-                token_ids=finished.token_ids,
-                finish=finished.reason,
-            )
-            return self.prompt(replace(asked, turns=(*asked.turns, answer, Turn("user", ""))))
+            turns = (*asked.turns, Turn.answer(finished), Turn("user", ""))
+            return self.prompt(replace(asked, turns=turns))
 
         return of_turns if asked.turns else of_text
 

@@ -190,10 +190,4 @@ def user(text: str, *pictures: Attachment) -> Turn:
 
 def answered(finished: Finished) -> Turn:
     """The turn that an answer becomes."""
-    return Turn(
-        "assistant",
-        finished.text,
-        reasoning=finished.reasoning,
-        token_ids=finished.token_ids,
-        finish=finished.reason,
-    )
+    return Turn.answer(finished)

@@ -145,6 +145,7 @@ async def test_a_click_at_a_block_copies_all_of_it_however_the_screen_cuts_it(ch
 
 async def test_a_click_on_its_head_copies_a_block(chat: Chat) -> None:
     copied = await open_code(chat)
+    await chat.settled()  # scrolled to where the block is
     piece = chat.screen.query(Piece).last()
     place = piece.text_lines()[0].index("copy")
     await chat.pilot.click(piece, offset=(place + 1, 0))

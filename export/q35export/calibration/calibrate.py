@@ -103,7 +103,7 @@ def calibrate(
     if streams is None:
         streams = _embedded(config, plan, ends[0], texts)
     left = [projections(config, plan, index) for index in range(done, len(config.layer_types))]
-    sizes = [sum(one.size * (1 + one.fine) for one in some) for some in (*left, ends)]
+    sizes = [sum(one.stored for one in some) for some in (*left, ends)]
     reporter.begin(ROUNDING, sum(sizes))
     for index, size in enumerate(sizes[:-1], done):
         kept_of_it = consumed.keeping(index) if consumed else nullcontext()
@@ -123,7 +123,7 @@ def work_bytes(config: TextConfig, plan: PrecisionPlan, texts: Texts) -> int:
     twice."""
     layers = [projections(config, plan, index) for index in range(len(config.layer_types))]
     ends = end_matrices(config, Inventory(), plan)
-    rounded = sum(one.size * (1 + one.fine) for some in (*layers, ends) for one in some)
+    rounded = sum(one.stored for some in (*layers, ends) for one in some)
     layer = max(
         sum(one.weights.n * one.weights.k for one in some if not one.experts) for some in layers
     )

@@ -29,7 +29,7 @@ from q35export.calibration.calibrate import (
     shown_in,
 )
 from q35export.calibration.kept import Kept, compare
-from q35export.calibration.layers import Layer, Projection, projections
+from q35export.calibration.layers import Layer, Projection, layer_matrices
 from q35export.calibration.rotation import TurnedWeights
 from q35export.calibration.sensitivity import MEASURED_ON, MEASURING
 from q35export.config import TextConfig
@@ -69,9 +69,8 @@ def int8_matrices(
 ) -> list[Projection]:
     """The matrices that can be multiplied in int8: those of the layers, and the head by its own
     name, for rows of a tied one are looked up as floats."""
-    layers = range(len(config.layer_types))
-    found = [one for index in layers for one in projections(config, plan, index)]
-    return [*found, replace(end_matrices(config, source, plan)[-1], name=LM_HEAD)]
+    head = replace(end_matrices(config, source, plan)[-1], name=LM_HEAD)
+    return [*layer_matrices(config, plan), head]
 
 
 def planned_steps(config: TextConfig, plan: PrecisionPlan) -> dict[str, float]:

@@ -54,6 +54,11 @@ class Projection:
         """Bytes of the codes that are multiplied."""
         return self.fmt.size(self.weights.n, self.weights.k)
 
+    @property
+    def stored(self) -> int:
+        """Bytes of all its codes."""
+        return self.size * (1 + self.fine)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
@@ -140,6 +145,12 @@ def projections(config: TextConfig, plan: PrecisionPlan, index: int) -> list[Pro
     target = TappingTarget(graph, plan, {}, {})
     _build(Context(graph, target, Inventory(), plan), config, index, longest=1)
     return target.projections
+
+
+def layer_matrices(config: TextConfig, plan: PrecisionPlan) -> list[Projection]:
+    """Those of all layers, in their order."""
+    layers = range(len(config.layer_types))
+    return [one for index in layers for one in projections(config, plan, index)]
 
 
 class Layer:

@@ -30,7 +30,7 @@ from q35export.calibration.calibrate import (
 from q35export.calibration.codes import CodesFolder
 from q35export.calibration.feedback import damping_of, feedback_of
 from q35export.calibration.kept import compare
-from q35export.calibration.layers import Layer, Projection, projections
+from q35export.calibration.layers import Layer, Projection, layer_matrices
 from q35export.calibration.rotation import TurnedWeights
 from q35export.config import TextConfig
 from q35export.matrix import Float32, HeldTensors, TensorSource
@@ -47,9 +47,7 @@ _MEASURED_TOKENS = 256
 
 def budgeted(config: TextConfig, source: TensorSource, plan: PrecisionPlan) -> list[Projection]:
     """The matrices that bits are spent on: those of the layers, and a head without fine codes."""
-    layers = range(len(config.layer_types))
-    found = [one for index in layers for one in projections(config, plan, index)]
-    head = end_matrices(config, source, plan)[-1]
+    found, head = layer_matrices(config, plan), end_matrices(config, source, plan)[-1]
     return found if head.fine else [*found, head]
 
 

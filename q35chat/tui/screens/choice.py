@@ -34,34 +34,48 @@ def row(item: Item, width: int) -> Content:
     return Content.assemble(sign, (name, "bold"), gap, (one_line(clean(item.facts), room), DIM))
 
 
-class ChoiceScreen(Dialog[str | None]):
-    """Gives the name of the chosen one; `foot` says what Enter does."""
+class ListDialog(Dialog[str | None]):
+    """A list of which one is chosen: gives its name, of `names`. `first` is chosen at first."""
 
-    def __init__(self, title: str, items: Sequence[Item], foot: str) -> None:
+    def __init__(self, names: Sequence[str], first: int) -> None:
         super().__init__()
-        self.TITLE, self.FOOT = title, foot  # type: ignore[misc]
-        self._items = items
+        self._names = names
+        self._first = first
+
+    def row(self, place: int) -> Content:
+        """What stands at a place, on one line."""
+        raise NotImplementedError
 
     def body(self) -> ComposeResult:
         """The list."""
-        yield OptionList(*self._rows())
-
-    def _rows(self) -> list[Content]:
-        return [row(item, self.inner_width) for item in self._items]
+        yield OptionList(*(self.row(place) for place in range(len(self._names))))
 
     def on_mount(self) -> None:
-        """The one in use is chosen at first."""
+        """Begin at the first choice."""
         options = self.query_one(OptionList)
-        used = (place for place, item in enumerate(self._items) if item.in_use)
-        options.highlighted = next(used, 0)
+        options.highlighted = self._first
         options.focus()
 
     def on_resize(self) -> None:
         """The rows have another width."""
         options = self.query_one(OptionList)
-        for place, prompt in enumerate(self._rows()):
-            options.replace_option_prompt_at_index(place, prompt)
+        for place in range(len(self._names)):
+            options.replace_option_prompt_at_index(place, self.row(place))
 
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._items[event.option_index].name)
+        self.dismiss(self._names[event.option_index])
+
+
+class ChoiceScreen(ListDialog):
+    """Gives the name of the chosen one, at first of the one in use; `foot` says what Enter does."""
+
+    def __init__(self, title: str, items: Sequence[Item], foot: str) -> None:
+        used = (place for place, item in enumerate(items) if item.in_use)
+        super().__init__([item.name for item in items], next(used, 0))
+        self.TITLE, self.FOOT = title, foot  # type: ignore[misc]
+        self._items = items
+
+    def row(self, place: int) -> Content:
+        """One of the things."""
+        return row(self._items[place], self.inner_width)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import OptionList
 
 from q35chat.chat.service import Place
-from q35chat.tui.screens.dialog import DIM, Dialog
+from q35chat.tui.screens.choice import ListDialog
+from q35chat.tui.screens.dialog import DIM
 from q35chat.tui.text import one_line
 
 _STEP: Final = 2
@@ -29,7 +27,7 @@ def row(place: Place, width: int) -> Content:
     return Content.assemble(indent, sign, (speaker, style), text)
 
 
-class VersionsScreen(Dialog[str | None]):
+class VersionsScreen(ListDialog):
     """Gives the id of the chosen turn; the last one of the version on screen is chosen at first."""
 
     TITLE = "All versions of this chat"
@@ -37,29 +35,10 @@ class VersionsScreen(Dialog[str | None]):
     BINDINGS = [Binding("alt+up", "leave", "Close", show=False)]  # noqa: RUF012
 
     def __init__(self, places: Sequence[Place]) -> None:
-        super().__init__()
+        shown = [number for number, place in enumerate(places) if place.shown]
+        super().__init__([place.id for place in places], shown[-1] if shown else 0)
         self._places = places
 
-    def body(self) -> ComposeResult:
-        """The list."""
-        yield OptionList(*self._rows())
-
-    def _rows(self) -> list[Content]:
-        return [row(place, self.inner_width) for place in self._places]
-
-    def on_mount(self) -> None:
-        """Begin where the reader is."""
-        options = self.query_one(OptionList)
-        shown = [number for number, place in enumerate(self._places) if place.shown]
-        options.highlighted = shown[-1] if shown else 0
-        options.focus()
-
-    def on_resize(self) -> None:
-        """The rows have another width."""
-        options = self.query_one(OptionList)
-        for number, prompt in enumerate(self._rows()):
-            options.replace_option_prompt_at_index(number, prompt)
-
-    @on(OptionList.OptionSelected)
-    def _chosen(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._places[event.option_index].id)
+    def row(self, place: int) -> Content:
+        """One of the turns."""
+        return row(self._places[place], self.inner_width)
