@@ -15,6 +15,7 @@ from PIL import Image
 from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
+from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
@@ -131,6 +132,21 @@ class Chat:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+
+    async def click(
+        self, target: Widget | type[Widget] | str, offset: tuple[int, int] = (0, 0), times: int = 1
+    ) -> None:
+        """Click on a widget once the screen rests with this cell of it in sight."""
+        await self.settled()
+        screen = self.app.screen
+        widget = target if isinstance(target, Widget) else screen.query(target).first()
+        await self.until(
+            lambda: screen.find_widget(widget).visible_region.contains_point(
+                widget.region.offset + offset
+            ),
+            f"{widget} in sight, to be clicked",
+        )
+        await self.pilot.click(widget, offset=offset, times=times)
 
     async def at_once(self, *inputs: str | events.Paste) -> None:
         """Press keys, or paste, before the screen has seen the first of them."""

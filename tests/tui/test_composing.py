@@ -123,7 +123,7 @@ async def test_a_typed_path_attaches_and_can_be_taken_away_again(tmp_path: Path)
         await chat.press("space", *"hi")
         await attached(chat, 1)
         assert chat.written == "hi"
-        await chat.pilot.click(Chip)
+        await chat.click(Chip)
         await chat.until(lambda: not chat.screen.composer.chips.chips)
         await chat.press("enter")
         await chat.until(lambda: len(chat.conversation.steps) == 2)
@@ -190,7 +190,7 @@ async def test_pictures_can_be_taken_away_by_backspace_and_by_click(
     await chat.press("backspace")
     await attached(chat, 1)
     assert "one.png" in chat.flat
-    await chat.pilot.click(".chip")
+    await chat.click(".chip")
     await attached(chat, 0)
     assert "one.png" not in chat.flat
 

@@ -61,7 +61,7 @@ async def test_reasoning_grows_in_a_box_and_folds_when_the_answer_starts() -> No
         await chat.idle()
         assert "deep thoughts" not in chat.flat
         assert "▸ thought" in chat.flat
-        await chat.pilot.click(".reasoning-head")
+        await chat.click(".reasoning-head")
         await chat.see("deep thoughts")
 
 

@@ -145,10 +145,9 @@ async def test_a_click_at_a_block_copies_all_of_it_however_the_screen_cuts_it(ch
 
 async def test_a_click_on_its_head_copies_a_block(chat: Chat) -> None:
     copied = await open_code(chat)
-    await chat.settled()  # scrolled to where the block is
     piece = chat.screen.query(Piece).last()
     place = piece.text_lines()[0].index("copy")
-    await chat.pilot.click(piece, offset=(place + 1, 0))
+    await chat.click(piece, offset=(place + 1, 0))
     await chat.until(lambda: copied == ["the code block: a = 1"])
-    await chat.pilot.click(piece, offset=(3, 1))
+    await chat.click(piece, offset=(3, 1))
     assert len(copied) == 1

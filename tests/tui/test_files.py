@@ -40,7 +40,7 @@ async def test_a_dropped_file_is_a_chip_with_its_slots_and_goes_into_the_questio
     assert chat.conversation.title == "What does it do?"
     await chat.see("▸ ▤ tool.py 2 lines")
     assert "return 1" not in chat.flat
-    await chat.pilot.click(FileCard)
+    await chat.click(FileCard)
     await chat.see("return 1")
 
 

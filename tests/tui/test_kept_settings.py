@@ -53,5 +53,5 @@ async def test_settings_are_for_this_chat_until_they_are_kept_for_all_new_ones()
         assert [it.system_prompt for it in kept] == ["Be brief."]
         screen.query_one("#max_new_tokens").value = "1"  # type: ignore[attr-defined]
         await chat.until(lambda: chat.conversation.settings().max_new_tokens == 1)
-        await chat.pilot.click("#keep")
+        await chat.click("#keep")
         await chat.see("the file cannot be written")

@@ -45,7 +45,7 @@ async def test_chips_that_had_no_room_come_up_as_others_go(chat: Chat, tmp_path:
     await chat.attach(*(picture_file(tmp_path, name) for name in NAMES))
     await chat.resized(60, 24)
     await chat.see("+2 more")
-    await chat.pilot.click(inside(chat)[0])
+    await chat.click(inside(chat)[0])
     await chat.see("+1 more")
     await chat.press("backspace")
     await chat.settled()

@@ -53,7 +53,7 @@ async def test_the_newest_information_replaces_the_one_before_and_problems_stay(
 async def test_a_click_takes_messages_away(chat: Chat) -> None:
     chat.screen.say("something")
     await chat.see("● something")
-    await chat.pilot.click("Messages")
+    await chat.click("Messages")
     await chat.until(lambda: not chat.screen.messages.display)
 
 

@@ -16,6 +16,7 @@ from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened
 
 async def click(chat: Chat, widget: type[Widget], words: str) -> None:
     """Click on these words of a widget of the screen on top."""
+    await chat.settled()
     found = chat.app.screen.query_one(widget)
     region = found.region
     lines = [strip.text for strip in chat.app.screen._compositor.render_strips()]

@@ -27,7 +27,7 @@ async def test_a_picture_taken_away_while_the_model_loads_does_not_come_back_as_
     workspace = ScriptedWorkspace(load_gate=gate)
     async with opened(workspace, opening=Opening(None, files), loaded=False) as chat:
         await chat.see("b.png")
-        await chat.pilot.click(next(iter(chat.screen.query(Chip))))
+        await chat.click(next(iter(chat.screen.query(Chip))))
         await chat.until(lambda: "a.png" not in chat.flat)
         gate.set()
         await read(chat, "b.png")

@@ -136,11 +136,11 @@ async def test_a_double_click_takes_a_word_and_a_triple_click_a_paragraph() -> N
     async with opened(workspace, size=(50, 30)) as chat:
         await chat.open(conversation)
         piece = chat.screen.query_one(Piece)
-        await chat.pilot.click(piece, offset=(7, 0), times=2)
+        await chat.click(piece, offset=(7, 0), times=2)
         assert chat.screen.get_selected_text() == "words"
-        await chat.pilot.click(piece, offset=(7, 0), times=3)
+        await chat.click(piece, offset=(7, 0), times=3)
         assert chat.screen.get_selected_text() == answer.split("\n", maxsplit=1)[0]
-        await chat.pilot.click(SelectableText, offset=(4, 0), times=2)
+        await chat.click(SelectableText, offset=(4, 0), times=2)
         assert chat.screen.get_selected_text() == "question"
 
 
