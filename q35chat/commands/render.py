@@ -53,6 +53,8 @@ class StreamRenderer:
             case Token(kind="answer", text=text) if text:
                 self._end_line(self._console.err)
                 self._write(self._console.out, safe_text(text))
+            case Token():
+                pass
             case Notice(text=text):
                 self.close()
                 self._console.note(text)

@@ -64,6 +64,14 @@ def test_progress_is_written_over_and_gone_before_the_answer(
     assert shown.endswith("\r\x1b[K")
 
 
+def test_a_token_without_text_of_its_own_takes_nothing_off_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    seen = streamed([token("你"), token(""), token("好"), token("", "reasoning")], terminal=True)
+    assert (seen.out.getvalue(), seen.err.getvalue()) == ("你好", "")
+
+
 def test_progress_stays_out_of_pipes_and_dumb_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [PrefillProgress(1, 2, 3.0)]
     assert streamed(events).err.getvalue() == ""
