@@ -67,6 +67,12 @@ def by_name(name: str) -> Path | None:
     return next((path for known, path in _places() if known == name), None)
 
 
+def own_name(folder: Path) -> str | None:
+    """The name that a user gave the bundle in `folder`; None for one outside the models folder."""
+    inside = folder.parent.resolve() == models_folder().resolve() and folder.name[:1] != "."
+    return folder.name if inside else None
+
+
 def folder_of(path: Path) -> Path:
     """The folder that a user meant: a plain word that no folder here has is a model's name."""
     if path.name != str(path) or path.exists():

@@ -67,14 +67,15 @@ class ChatEngine:
         bundle: Bundle,
         runtime: Runtime,
         *,
+        name: str | None = None,
         device: str = "CPU",
         is_demo: bool = False,
         snapshot_bytes: int = DEFAULT_BUDGET,
         speculate: Speculate = "auto",
         states: Pool | None = None,
     ) -> ChatEngine:
-        """Load tokenizer and graphs; slow. `device` is for display only. What `states` holds of the
-        bundle is not read again.
+        """Load tokenizer and graphs; slow. `name`, by default its checkpoint's, and `device` are
+        for display only. What `states` holds of the bundle is not read again.
 
         Raises BundleError for what does not fit together, RuntimeFailure from `runtime`.
         """
@@ -111,7 +112,7 @@ class ChatEngine:
             kept=KeptStates(states, made_by, decoder, cache) if states and made_by else None,
         )
         info = ModelInfo(
-            name=manifest.source.name,
+            name=name or manifest.source.name,
             target=manifest.target,
             precision=manifest.precision,
             device=device,

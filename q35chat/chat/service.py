@@ -39,8 +39,8 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model that could answer: its name, its folder or its table in the settings, what is known
-    of it in words, and whether a server has it."""
+    """A model that could answer: its name in the list, its folder or its table in the settings, the
+    `model` that its answers name, what is known of it in words, and whether a server has it."""
 
     name: str
     folder: Path

@@ -279,7 +279,7 @@ def _table(name: str) -> Path:
 
 
 def _models(settings: Settings) -> Sequence[ModelEntry]:
-    from q35chat.bundle.library import installed
+    from q35chat.bundle.library import installed, own_name
     from q35chat.chat.service import ModelEntry
     from q35chat.text import pluralise, readable_size
 
@@ -287,7 +287,7 @@ def _models(settings: Settings) -> Sequence[ModelEntry]:
         ModelEntry(
             it.name,
             it.path,
-            it.model,
+            own_name(it.path) or it.model,
             f"{it.model} · {it.target} · {it.precision} · {pluralise(it.capacity, 'slot')} · "
             f"{readable_size(it.size)}",
         )

@@ -17,7 +17,7 @@ from q35chat.ascend.options import DEFAULT_NPU, NpuOptions
 from q35chat.bundle.bundle import Bundle, former, is_bundle
 from q35chat.bundle.demo import demo_checkpoint, ensure_demo
 from q35chat.bundle.foreign import open_bundle
-from q35chat.bundle.library import folder_of
+from q35chat.bundle.library import folder_of, own_name
 from q35chat.chat.backend import ChatBackend
 from q35chat.chat.values import SamplingSettings
 from q35chat.commands.next_command import convert_command, doctor_command, left_to_convert
@@ -179,6 +179,7 @@ def load_engine(choice: ModelChoice, threads: int | None, states: Pool | None) -
     return ChatEngine.open(
         bundle,
         opener,
+        name=own_name(choice.path),
         device=device,
         is_demo=choice.is_demo,
         snapshot_bytes=choice.snapshot_mib << 20,

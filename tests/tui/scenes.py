@@ -320,7 +320,7 @@ def with_models(_: Gate) -> ScriptedWorkspace:
     facts = "cpu · int4 · 2,048 slots · 620.0 MiB"
     workspace.models = lambda: (
         ModelEntry("out", Path("out"), MODEL.name, f"{MODEL.name} · {facts}"),
-        ModelEntry("qwen-4b", Path("4b"), "Qwen3.5-4B", f"Qwen3.5-4B · {facts}"),
+        ModelEntry("qwen-4b", Path("4b"), "qwen-4b", f"Qwen3.5-4B · {facts}"),
     )
     return workspace
 

@@ -90,4 +90,4 @@ async def test_what_cannot_be_compared_is_refused_in_a_line() -> None:
         await chat.hear("There is no question to compare answers of yet")
         await chat.ask("Which one?")
         await chat.press(*"/compare tiny", "enter")
-        await chat.hear("There is no other model “tiny”; small is there")
+        await chat.hear("There is no other model “tiny”; small can be named")

@@ -6,6 +6,7 @@ What is asserted holds whatever the weights are; what the demo can answer is tes
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Any, cast
 import pytest
 from textual import events
 
+from q35chat.bundle.library import models_folder
 from q35chat.chat.conversation import Conversation
 from q35chat.chat.events import Event, Token
 from q35chat.chat.service import Step
@@ -331,3 +333,27 @@ async def test_what_was_said_is_there_after_a_restart(demo: Path, store: Store) 
         assert open_conversation(chat).steps[-1].turn == said.turn
         assert open_conversation(chat).used_slots == used
         consistent(chat)
+
+
+async def test_two_bundles_of_one_checkpoint_have_names_of_their_own_and_can_be_compared(
+    demo: Path, store: Store
+) -> None:
+    for name in ("exact", "small"):
+        shutil.copytree(demo, models_folder() / name)
+    async with chatting(models_folder() / "exact", store) as chat:
+        said = await asked(chat, "Hello")
+        assert (said.model, chat.screen.session.steps[-1].model) == ("exact", "exact")
+        await chat.press(*"/model", "enter")
+        await chat.see("● exact")
+        assert "● small" not in chat.text
+        await chat.press("escape")
+        await chat.press(*"/compare exact", "enter")
+        await chat.hear("There is no other model “exact”; small can be named; F9 exports one")
+        await chat.press(*"/compare small", "enter")
+        await chat.see("1 keep first")
+        await chat.press("escape")
+    async with chatting(models_folder() / "small", store) as chat:
+        await chat.press("ctrl+l")
+        await chat.see("1 turn")
+        await chat.press("enter")
+        await chat.hear("exact wrote the last answer; small writes the next")

@@ -13,7 +13,7 @@ from tests.tui.support import opened
 
 ENTRIES = (
     ModelEntry("out", Path("out"), MODEL.name, f"{MODEL.name} · cpu · int4 · 2,048 slots"),
-    ModelEntry("small", Path("small"), "Qwen3.5-0.6B", "Qwen3.5-0.6B · cpu · int8 · 512 slots"),
+    ModelEntry("small", Path("small"), "small", f"{MODEL.name} · cpu · int8 · 512 slots"),
 )
 
 
@@ -68,4 +68,4 @@ async def test_a_chat_of_another_model_says_who_wrote_its_last_answer() -> None:
 async def test_an_unknown_model_is_refused_with_those_there_are() -> None:
     async with opened(workspace()) as chat:
         await chat.press(*"/model huge", "enter")
-        await chat.hear("There is no model “huge”; out, small is there")
+        await chat.hear("There is no model “huge”; out, small can be named; F9 exports one")

@@ -165,9 +165,7 @@ class ChatActions:
             if argument in entries:
                 self.loader.switch(entries[argument])
             elif argument or not entries:
-                known = ", ".join(entries) or "none"
-                what = f"There is no model “{one_line(argument, 40)}”" if argument else "No models"
-                self.host.say(f"{what}; {known} is there, F9 exports one", "error")
+                self.host.say(_no_model("model", argument, entries), "error")
             else:
                 foot = "Enter lets it answer from now on · Esc closes"
                 self._choose("Model", entries, foot, "model", self.loader.switch)
@@ -202,14 +200,11 @@ class ChatActions:
         def listed(found: Sequence[ModelEntry]) -> None:
             model = self.session.model
             now = "" if model is None else model.name
-            entries = {entry.name: entry for entry in found if now not in {entry.name, entry.model}}
+            entries = {entry.name: entry for entry in found if entry.model != now}
             if argument in entries:
                 self._compare(entries[argument])
             elif argument or not entries:
-                known = ", ".join(entries) or "none"
-                what = f"There is no other model “{one_line(argument, 40)}”"
-                what = what if argument else "There is no other model"
-                self.host.say(f"{what}; {known} is there, F9 exports one", "error")
+                self.host.say(_no_model("other model", argument, entries), "error")
             else:
                 foot = "Enter asks it the last question · Esc closes"
                 self._choose("Compare with", entries, foot, "compare", self._compare)
@@ -489,6 +484,12 @@ class ChatActions:
         self.session.workspace.leave()
         self.host.refresh()
         self.application().exit()
+
+
+def _no_model(kind: str, argument: str, entries: Mapping[str, ModelEntry]) -> str:
+    what = f"There is no {kind}" + (f" “{one_line(argument, 40)}”" if argument else "")
+    there = f"; {', '.join(entries)} can be named" if entries else ""
+    return f"{what}{there}; F9 exports one"
 
 
 def _no_thinking(argument: str) -> str:
