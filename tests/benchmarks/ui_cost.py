@@ -195,9 +195,9 @@ def on_screen(workspace: Any, result: Path) -> None:
 
 def scripted() -> Any:
     """A thousand turns, and an answer of a hundred steps a second."""
+    from tests.doubles.scripted_backend import Reply  # noqa: PLC0415
     from tests.doubles.scripted_workspace import (  # noqa: PLC0415
         MODEL,
-        Reply,
         ScriptedWorkspace,
         dialogue,
     )

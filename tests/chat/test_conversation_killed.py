@@ -122,13 +122,12 @@ def test_a_killed_continuation_keeps_what_was_there_before(tmp_path: Path) -> No
         wait_until(lambda: last_turn(tmp_path, child.session).text == child.answer)
     before = last_turn(tmp_path, child.session)
     with killed_at_the_end(tmp_path, child.session) as again:
-        for _ in range(6):
+        while len(again.answer) < 2:
             again.show_next()
         wait_until(lambda: last_turn(tmp_path, child.session).text == before.text + again.answer)
     after = last_turn(tmp_path, child.session)
     assert after.token_ids[: len(before.token_ids)] == before.token_ids
     assert after.reasoning == before.reasoning
-    assert len(again.answer) > 1
 
 
 def test_a_finished_answer_is_whole_when_its_end_was_shown(tmp_path: Path) -> None:

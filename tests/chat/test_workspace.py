@@ -16,8 +16,7 @@ from q35chat.commands.streaming import work_is_running
 from q35chat.errors import CapacityError, StoreError, UsageError
 from q35chat.store import Store
 from tests.chat.scripted_chat import finish, open_workspace, texts
-from tests.doubles.scripted_backend import Reply, ScriptedBackend, echo
-from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.doubles.scripted_backend import PATIENCE_S, Reply, ScriptedBackend, echo
 
 SETTINGS = ChatSettings(system_prompt="Be kind.", thinking=True)
 

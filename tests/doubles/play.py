@@ -10,7 +10,8 @@ import threading
 
 from q35chat.settings import Settings
 from q35chat.tui.app import run
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 
 ANSWER = """\
 The sky is blue because of **Rayleigh scattering**: short waves are scattered more than long ones.

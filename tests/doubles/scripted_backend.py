@@ -1,21 +1,25 @@
 """A `ChatBackend` that speaks from a script: a letter is a token, and nothing is computed.
 
 Deterministic: the same turns and settings give the same events. It refuses, stops, fails and
-fills its slots as the real one does, and counts what a live state would reuse.
+fills its slots as the real one does, and counts what a live state would reuse. A test that must see
+a turn half-way gives the reply a `Gate` and lets tokens through one by one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from q35chat.chat.events import (
     Event,
     Finished,
     FinishReason,
     Kind,
+    Notice,
     PrefillProgress,
     PromptPlan,
     Timings,
@@ -28,15 +32,62 @@ from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.errors import CapacityError, PictureError, RuntimeFailure
 
 PICTURE_TOKENS = 4
+PATIENCE_S = 60.0
+"""Longer than any test: a thread that waits for ever would outlive the tests and hang their end."""
+_LOOKS_UP_S = 0.02
 SYSTEM, USER, ASSISTANT, END, THOUGHT, PICTURE = (0x110000 + number for number in range(6))
+
+
+class Gate:
+    """Lets a counted number of tokens through; opened for all by `open`."""
+
+    def __init__(self) -> None:
+        self._permits = threading.Semaphore(0)
+        self._opened = threading.Event()
+
+    def let(self, tokens: int) -> None:
+        """Let this many more tokens through."""
+        self._permits.release(tokens)
+
+    def open(self) -> None:
+        """Let everything through."""
+        self._opened.set()
+
+    def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Wait for the next permit, or until nobody wants it."""
+        for _ in range(round(PATIENCE_S / _LOOKS_UP_S)):
+            if self._opened.is_set() or should_stop() or self._permits.acquire(timeout=_LOOKS_UP_S):
+                return
+        raise AssertionError("nobody opened the gate")
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model would say to the end."""
+    """What the model says to one request, to its end or to its `error`: that of a prompt, or of the
+    token with the number `fail_after`."""
 
-    answer: str
+    answer: str = "A short answer."
     reasoning: str = ""
+    finish: FinishReason = "stop"
+    gate: Gate | None = None
+    reading_gate: Gate | None = None
+    error: Exception | None = None
+    fail_after: int | None = None
+    notice: str = ""
+    wall_ms: tuple[float, ...] = (54.0,)
+    pictures: int = 0
+    prefill_steps: int = 4
+    pause_s: float = 0.0
+    token_size: int = 4
+    route: str = ""
+
+
+class Piece(NamedTuple):
+    """One token of a reply."""
+
+    token: int
+    text: str
+    kind: Kind
 
 
 def echo(turns: Sequence[Turn]) -> Reply:
@@ -91,33 +142,23 @@ class ScriptedBackend:
     def run(
         self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
     ) -> Iterator[Event]:
-        """Plays the script, a letter a step."""
+        """Plays the script, a token a step."""
         plan = self.plan(turns, settings)
+        reply = self._reply(turns[:-1] if turns[-1].role == "assistant" else turns)
+        self.prompts.append(tuple(turns))
+        self.systems.append(settings.system_prompt)
+        if reply.error is not None and reply.fail_after is None:
+            raise reply.error
         if plan.slots_free < 1:
             raise CapacityError(
                 f"The prompt needs {plan.prompt_tokens} slots, {plan.capacity} are there."
             )
-        self.prompts.append(tuple(turns))
-        self.systems.append(settings.system_prompt)
         yield plan
-        yield from self._read(turns, plan)
+        yield from self._read(turns, reply, plan, should_stop)
         self._state = _render(turns, settings)
-        said: list[tuple[int, Kind]] = []
-        reason: FinishReason = "stop"
-        script = self._script(turns, settings)
-        for number, (token, kind) in enumerate(script):
-            self.before_token(number)
-            if self.fails_at == number:
-                raise RuntimeFailure("The runtime died.")
-            stopped = self._stop_reason(number, settings, should_stop)
-            if stopped is not None:
-                reason = stopped
-                break
-            self._state.append(token)
-            said.append((token, kind))
-            text = "" if token in {END, THOUGHT} else chr(token)
-            yield Token(token, text, kind, 1.0, 2.0, self._free())
-        yield self._finished(plan, said, reason)
+        yield from self._answer(
+            self._script(turns, settings, reply), reply, plan, settings, should_stop
+        )
 
     def interrupt(self, *, leaving: bool = False) -> None:
         """There is nothing to end."""
@@ -145,61 +186,106 @@ class ScriptedBackend:
         """Remember of which chat."""
         self.kept.append(chat)
 
-    def _read(self, turns: Sequence[Turn], plan: PromptPlan) -> Iterator[Event]:
+    def _read(
+        self, turns: Sequence[Turn], reply: Reply, plan: PromptPlan, should_stop: Callable[[], bool]
+    ) -> Iterator[Event]:
         shown = {picture.sha256 for turn in turns for picture in turn.attachments}
-        fresh = shown - self._seen
+        fresh = reply.pictures or len(shown - self._seen)
         self._seen |= shown
-        for done in range(1, len(fresh) + 1):
-            yield VisionProgress(done, len(fresh))
-        yield PrefillProgress(plan.new_tokens, plan.new_tokens, 1000.0)
+        for done in range(fresh + 1 if fresh else 0):
+            yield VisionProgress(done, fresh)
+        for part in range(1, reply.prefill_steps + 1):
+            _wait(reply, reply.reading_gate, should_stop)
+            read = plan.new_tokens * part // reply.prefill_steps
+            yield PrefillProgress(read, plan.new_tokens, 812.0)
 
-    def _script(self, turns: Sequence[Turn], settings: ChatSettings) -> list[tuple[int, Kind]]:
-        goes_on = turns[-1].role == "assistant"
-        reply = self._reply(turns[:-1] if goes_on else turns)
-        script: list[tuple[int, Kind]] = []
+    def _answer(
+        self,
+        script: Sequence[Piece],
+        reply: Reply,
+        plan: PromptPlan,
+        settings: ChatSettings,
+        should_stop: Callable[[], bool],
+    ) -> Iterator[Event]:
+        reason = reply.finish
+        said: list[Piece] = []
+        walls: list[float] = []
+        for number, piece in enumerate(script):
+            self.before_token(number)
+            _wait(reply, reply.gate, should_stop)
+            if number == self.fails_at or (reply.error is not None and number == reply.fail_after):
+                raise reply.error or RuntimeFailure("The runtime died.")
+            free = plan.slots_free - number
+            stopped = _stop_reason(number, free, settings, should_stop)
+            if stopped is not None:
+                reason = stopped
+                break
+            if reply.notice and number == 1:
+                yield Notice(reply.notice)
+            self._state.append(piece.token)
+            said.append(piece)
+            walls.append(reply.wall_ms[number % len(reply.wall_ms)])
+            yield Token(*piece, 0.92 * walls[-1], walls[-1], free - 1)
+        yield _finished(plan, said, walls, reason, reply.route)
+
+    def _script(
+        self, turns: Sequence[Turn], settings: ChatSettings, reply: Reply
+    ) -> Sequence[Piece]:
+        script: list[Piece] = []
         if settings.thinking and reply.reasoning:
-            script += [(ord(char), "reasoning") for char in reply.reasoning]
-            script.append((THOUGHT, "reasoning"))
-        script += [(ord(char), "answer") for char in reply.answer]
-        script.append((END, "answer"))
-        if not goes_on:
+            script += [Piece(ord(char), char, "reasoning") for char in reply.reasoning]
+            script.append(Piece(THOUGHT, "", "reasoning"))
+        script += [Piece(ord(char), char, "answer") for char in reply.answer]
+        script.append(Piece(END, "", "answer"))
+        if turns[-1].role == "user":
             return script
         said = _said(turns[-1])
-        ids = [token for token, _ in script]
-        if ids[: len(said)] == said:
+        if [piece.token for piece in script[: len(said)]] == said:
             return script[len(said) :]
-        return [*((ord(char), "answer") for char in " And so on."), (END, "answer")]
+        more = [Piece(ord(char), char, "answer") for char in " And so on."]
+        return [*more, Piece(END, "", "answer")]
 
-    def _stop_reason(
-        self, number: int, settings: ChatSettings, should_stop: Callable[[], bool]
-    ) -> FinishReason | None:
-        if should_stop():
-            return "cancelled"
-        if number == settings.max_new_tokens:
-            return "length"
-        return "capacity" if self._free() == 0 else None
 
-    def _free(self) -> int:
-        return self.model.capacity - len(self._state)
+def _stop_reason(
+    number: int, free: int, settings: ChatSettings, should_stop: Callable[[], bool]
+) -> FinishReason | None:
+    if should_stop():
+        return "cancelled"
+    if number == settings.max_new_tokens:
+        return "length"
+    return "capacity" if free == 0 else None
 
-    def _finished(
-        self, plan: PromptPlan, said: list[tuple[int, Kind]], reason: FinishReason
-    ) -> Finished:
-        texts: dict[Kind, str] = {"reasoning": "", "answer": ""}
-        for token, kind in said:
-            texts[kind] += "" if token in {END, THOUGHT} else chr(token)
-        usage = Usage(
-            prompt_tokens=plan.prompt_tokens,
-            reused_tokens=plan.reused_tokens,
-            image_tokens=plan.image_tokens,
-            reasoning_tokens=sum(kind == "reasoning" for _, kind in said),
-            completion_tokens=len(said),
-            capacity_total=self.model.capacity,
-            capacity_used=len(self._state),
-            timings=Timings(0.0, 1.0, 2.0, (1.0,) * len(said), (2.0,) * len(said)),
-        )
-        ids = tuple(token for token, _ in said)
-        return Finished(reason, texts["answer"], texts["reasoning"], ids, usage)
+
+def _wait(reply: Reply, gate: Gate | None, should_stop: Callable[[], bool]) -> None:
+    if gate is not None:
+        gate.wait(should_stop)
+    if reply.pause_s:
+        threading.Event().wait(reply.pause_s)
+
+
+def _finished(
+    plan: PromptPlan,
+    said: Sequence[Piece],
+    walls: Sequence[float],
+    reason: FinishReason,
+    route: str,
+) -> Finished:
+    texts: dict[Kind, str] = {"reasoning": "", "answer": ""}
+    for piece in said:
+        texts[piece.kind] += piece.text
+    predict = tuple(0.92 * wall for wall in walls)
+    usage = Usage(
+        prompt_tokens=plan.prompt_tokens,
+        reused_tokens=plan.reused_tokens,
+        image_tokens=plan.image_tokens,
+        reasoning_tokens=sum(piece.kind == "reasoning" for piece in said),
+        completion_tokens=len(said),
+        capacity_total=plan.capacity,
+        capacity_used=plan.prompt_tokens + len(said),
+        timings=Timings(0.0, 300.0, 412.0, predict, tuple(walls), route),
+    )
+    ids = tuple(piece.token for piece in said)
+    return Finished(reason, texts["answer"], texts["reasoning"], ids, usage)
 
 
 def _render(turns: Sequence[Turn], settings: ChatSettings) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Phase, Standing, Stopped, Tell
-from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.doubles.scripted_backend import PATIENCE_S
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -1,7 +1,4 @@
-"""The real workspace over a store of its own, answered from a script.
-
-A test that must see a turn half-way gives the reply a `Gate` and lets tokens through one by one.
-"""
+"""The real workspace over a store of its own, answered from a script."""
 
 from __future__ import annotations
 
@@ -9,101 +6,39 @@ import hashlib
 import tempfile
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from q35chat.chat.conversation import Conversation
-from q35chat.chat.events import (
-    Event,
-    Finished,
-    FinishReason,
-    Kind,
-    Notice,
-    PrefillProgress,
-    PromptPlan,
-    Timings,
-    Token,
-    Usage,
-    VisionProgress,
-)
+from q35chat.chat.events import Kind, PromptPlan
 from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import ModelInfo
 from q35chat.chat.values import Attachment, ChatSettings, Turn
 from q35chat.chat.workspace import Workspace
-from q35chat.errors import CapacityError, PictureError
+from q35chat.errors import PictureError
 from q35chat.store import Store
 from q35chat.vision.loading import header, read_file
-from tests.doubles.scripted_backend import ScriptedBackend
+from tests.doubles.scripted_backend import PATIENCE_S, Piece, Reply, ScriptedBackend
 
 MODEL = ModelInfo("Qwen3.5-0.8B", "cpu", "int4", "AMD EPYC, 2 threads", 2048, False)
 ADDED = 4_000_000_000.0
 """When chats were added, in seconds: those of tests are later than any that is begun in them."""
-PATIENCE_S = 60.0
-"""Longer than any test: a thread that waits for ever would outlive the tests and hang their end."""
-_LOOKS_UP_S = 0.02
 _QUESTION = 12
 """Tokens of the template around a question."""
 
 
-class Gate:
-    """Lets a counted number of tokens through; opened for all by `open`."""
-
-    def __init__(self) -> None:
-        self._permits = threading.Semaphore(0)
-        self._opened = threading.Event()
-
-    def let(self, tokens: int) -> None:
-        """Let this many more tokens through."""
-        self._permits.release(tokens)
-
-    def open(self) -> None:
-        """Let everything through."""
-        self._opened.set()
-
-    def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Wait for the next permit, or until nobody wants it."""
-        for _ in range(round(PATIENCE_S / _LOOKS_UP_S)):
-            if self._opened.is_set() or should_stop() or self._permits.acquire(timeout=_LOOKS_UP_S):
-                return
-        raise AssertionError("nobody opened the gate")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the model says to one request. Texts are split into tokens of a few characters."""
-
-    answer: str = "A short answer."
-    reasoning: str = ""
-    finish: FinishReason = "stop"
-    gate: Gate | None = None
-    reading_gate: Gate | None = None
-    error: Exception | None = None
-    fail_after: int | None = None
-    notice: str = ""
-    wall_ms: tuple[float, ...] = (54.0,)
-    pictures: int = 0
-    prefill_steps: int = 4
-    pause_s: float = 0.0
-    token_size: int = 4
-    route: str = ""
-
-    def tokens(self) -> list[tuple[Kind, str]]:
-        """Kind and text of all tokens."""
-        thought: list[tuple[Kind, str]] = [
-            ("reasoning", part) for part in _pieces(self.reasoning, self.token_size)
-        ]
-        return [*thought, *(("answer", part) for part in _pieces(self.answer, self.token_size))]
-
-
-class ReplyingBackend(ScriptedBackend):
+class CountingBackend(ScriptedBackend):
     """Gives `replies` in order, the last one again and again. All before the question is in the
     model's state; four characters of a question are a token."""
 
     def __init__(self, replies: list[Reply], model: ModelInfo) -> None:
-        super().__init__(vocabulary="scripted")
+        super().__init__(self._next, vocabulary="scripted")
         self.replies, self.model = replies, model
+
+    def _next(self, _turns: Sequence[Turn]) -> Reply:
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
     def attach(self, path: Path, max_tokens: int) -> Attachment:
         """Read a picture."""
@@ -121,56 +56,18 @@ class ReplyingBackend(ScriptedBackend):
         pictures = sum(picture.tokens for turn in turns for picture in turn.attachments)
         return PromptPlan(before + sum(sizes), known, pictures, self.model.capacity)
 
-    def run(
-        self, turns: Sequence[Turn], settings: ChatSettings, should_stop: Callable[[], bool]
-    ) -> Iterator[Event]:
-        """Play the next reply."""
-        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        plan = self.plan(turns, settings)
-        self.prompts.append(tuple(turns))
-        if isinstance(reply.error, CapacityError) and reply.fail_after is None:
-            raise reply.error
-        if plan.slots_free < 1:
-            raise CapacityError(f"The prompt needs {plan.prompt_tokens} slots.")
-        yield plan
-        for done in range(reply.pictures + 1 if reply.pictures else 0):
-            yield VisionProgress(done, reply.pictures)
-        for part in range(1, reply.prefill_steps + 1):
-            _wait(reply, reply.reading_gate, should_stop)
-            read = plan.new_tokens * part // reply.prefill_steps
-            yield PrefillProgress(read, plan.new_tokens, 812.0)
-        yield from self._answer(reply, plan, should_stop)
-
-    def _answer(
-        self, reply: Reply, plan: PromptPlan, should_stop: Callable[[], bool]
-    ) -> Iterator[Event]:
-        said: list[tuple[Kind, str]] = []
-        walls: list[float] = []
-        finish = reply.finish
-        for number, (kind, text) in enumerate(reply.tokens()):
-            _wait(reply, reply.gate, should_stop)
-            free = plan.slots_free - number - 1
-            if should_stop() or free < 0:
-                finish = "cancelled" if should_stop() else "capacity"
-                break
-            if reply.fail_after == number and reply.error is not None:
-                raise reply.error
-            if reply.notice and number == 1:
-                yield Notice(reply.notice)
-            said.append((kind, text))
-            walls.append(reply.wall_ms[number % len(reply.wall_ms)])
-            yield Token(_id(text), text, kind, 0.92 * walls[-1], walls[-1], free)
-        answer, reasoning = (
-            "".join(text for kind, text in said if kind == wanted)
-            for wanted in ("answer", "reasoning")
+    def _script(
+        self, turns: Sequence[Turn], settings: ChatSettings, reply: Reply
+    ) -> Sequence[Piece]:
+        parts: tuple[tuple[Kind, str], ...] = (
+            ("reasoning", reply.reasoning),
+            ("answer", reply.answer),
         )
-        yield Finished(
-            finish,
-            answer,
-            reasoning,
-            tuple(_id(text) for _, text in said),
-            _usage(plan, len(reasoning) // 4, walls, reply.route),
-        )
+        return [
+            Piece(zlib.crc32(text.encode()) >> 1, text, kind)
+            for kind, whole in parts
+            for text in _pieces(whole, reply.token_size)
+        ]
 
 
 class ScriptedConversation(Conversation):
@@ -215,7 +112,7 @@ class ScriptedWorkspace(Workspace):
         super().__init__(
             Store(Path(self._folder.name)), self._script, self._script, reads_ahead=False
         )
-        self.backend = ReplyingBackend(list(replies), info)
+        self.backend = CountingBackend(list(replies), info)
         self.load_gate, self.load_error = load_gate, load_error
         self.conversations: dict[str, ScriptedConversation] = {}
         self.loads = 0
@@ -231,7 +128,7 @@ class ScriptedWorkspace(Workspace):
         """What the store has to say."""
         return self._message
 
-    def _script(self, folder: Path | None = None) -> tuple[ReplyingBackend, ChatSettings]:
+    def _script(self, folder: Path | None = None) -> tuple[CountingBackend, ChatSettings]:
         """Wait for the gate, then be loaded or fail; a folder names the model."""
         if self.load_gate is not None:
             assert self.load_gate.wait(PATIENCE_S), "nobody opened the gate"
@@ -240,7 +137,7 @@ class ScriptedWorkspace(Workspace):
             raise self.load_error
         if folder is not None:
             info = replace(self.backend.model, name=folder.name, is_demo=False)
-            self.backend = ReplyingBackend(self.replies, info)
+            self.backend = CountingBackend(self.replies, info)
         return self.backend, ChatSettings()
 
     def add(
@@ -291,13 +188,6 @@ def dialogue(pairs: int, answer: str = "Answer number {}.") -> list[Turn]:
     return turns
 
 
-def _wait(reply: Reply, gate: Gate | None, should_stop: Callable[[], bool]) -> None:
-    if gate is not None:
-        gate.wait(should_stop)
-    if reply.pause_s:
-        threading.Event().wait(reply.pause_s)
-
-
 def _size(turn: Turn) -> int:
     """Slots that a turn takes."""
     if turn.role == "user":
@@ -307,17 +197,3 @@ def _size(turn: Turn) -> int:
 
 def _pieces(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-def _id(text: str) -> int:
-    return zlib.crc32(text.encode()) >> 1
-
-
-def _usage(plan: PromptPlan, thought: int, walls: list[float], route: str) -> Usage:
-    made = len(walls)
-    predict = tuple(0.92 * wall for wall in walls)
-    timings = Timings(0.0, 300.0, 412.0, predict, tuple(walls), route)
-    used = plan.prompt_tokens + made
-    return Usage(
-        plan.prompt_tokens, plan.reused_tokens, 0, thought, made, plan.capacity, used, timings
-    )

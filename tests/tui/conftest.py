@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.doubles.scripted_backend import PATIENCE_S
 from tests.support import patience
 from tests.tui.on_the_way import Hold
 from tests.tui.support import opened

@@ -23,15 +23,9 @@ from q35chat.tui.exporting import Phase
 from q35chat.tui.screens import sessions as sessions_screen
 from q35chat.tui.screens import setup as export_progress
 from q35chat.tui.screens.chat import Opening
+from tests.doubles.scripted_backend import Gate, Reply
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
-from tests.doubles.scripted_workspace import (
-    ADDED,
-    MODEL,
-    Gate,
-    Reply,
-    ScriptedWorkspace,
-    dialogue,
-)
+from tests.doubles.scripted_workspace import ADDED, MODEL, ScriptedWorkspace, dialogue
 from tests.tui.setting_up import DEMO
 from tests.tui.support import WIDE, Chat, opened, picture_bytes, picture_file
 

@@ -15,8 +15,8 @@ from q35chat.tui.chat.file_search import FileSearch
 from q35chat.tui.screens import picker
 from q35chat.tui.widgets import composer
 from q35chat.tui.widgets.key_order import LatestQuery
+from tests.doubles.scripted_backend import PATIENCE_S
 from tests.doubles.scripted_exporter import GIB, MIB, ScriptedExporter
-from tests.doubles.scripted_workspace import PATIENCE_S
 from tests.tui.setting_up import looked_up, put, setting_up, setup_of
 from tests.tui.support import Chat, box, list_of_chats, opened, picture_file
 

@@ -13,8 +13,9 @@ from textual import events
 from textual.widgets import TextArea
 
 from q35chat.tui.screens.help import HelpScreen
+from tests.doubles.scripted_backend import Gate, Reply
 from tests.doubles.scripted_exporter import ScriptedExporter
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.setting_up import looked_up, setting_up
 from tests.tui.support import Chat, box, opened, picture_file
 

@@ -9,7 +9,8 @@ from q35chat.errors import CapacityError
 from q35chat.tui.chat.meter import Capacity, Meter, Reading
 from q35chat.tui.chat.running_turn import Batch
 from q35chat.tui.widgets.meters import FREE, TURN, USED, bar_cells, bar_content, line
-from tests.doubles.scripted_workspace import MODEL, Gate, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import MODEL, ScriptedWorkspace, dialogue
 from tests.tui.on_the_way import open_long, resting, ways
 from tests.tui.support import NARROW, Chat, opened
 

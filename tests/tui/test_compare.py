@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from q35chat.errors import RuntimeFailure
-from tests.doubles.scripted_workspace import MODEL, Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import MODEL, ScriptedWorkspace
 from tests.tui.support import Chat, opened
 from tests.tui.test_models import ENTRIES
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from q35chat.tui.widgets.turns import AnswerView
+from tests.doubles.scripted_backend import Gate, Reply
 from tests.doubles.scripted_exporter import ScriptedExporter
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import NARROW, WIDE, Chat, opened
 
 

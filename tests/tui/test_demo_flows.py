@@ -29,7 +29,7 @@ from q35chat.tui.widgets.turns import AnswerView
 from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest
-from tests.doubles.scripted_workspace import Gate
+from tests.doubles.scripted_backend import Gate
 from tests.tui.support import Chat, opened
 
 ASSETS = Path(__file__).parents[2] / "assets"

@@ -13,8 +13,9 @@ from q35chat.errors import BundleError, StoreError
 from q35chat.settings import Settings, load_settings
 from q35chat.text import turn_count
 from q35chat.tui.commands import COMMANDS
+from tests.doubles.scripted_backend import PATIENCE_S, Reply
 from tests.doubles.scripted_exporter import ScriptedExporter
-from tests.doubles.scripted_workspace import MODEL, PATIENCE_S, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_workspace import MODEL, ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened, picture_file
 
 

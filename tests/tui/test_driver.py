@@ -15,7 +15,7 @@ from textual.events import Key
 from textual.message import Message
 
 from q35chat.tui.terminal import AT_ONCE, PatientDriver, driver_for
-from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.doubles.scripted_backend import PATIENCE_S
 
 
 class Counting(PatientDriver):

@@ -9,12 +9,8 @@ import pytest
 
 from q35chat.chat.events import Event
 from q35chat.errors import BundleError, PictureError, RuntimeFailure, StoreError, UsageError
-from tests.doubles.scripted_workspace import (
-    PATIENCE_S,
-    Reply,
-    ScriptedConversation,
-    ScriptedWorkspace,
-)
+from tests.doubles.scripted_backend import PATIENCE_S, Reply
+from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import sent, ways
 from tests.tui.support import Chat, opened
 

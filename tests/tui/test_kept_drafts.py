@@ -16,7 +16,8 @@ from q35chat.tui.chat import drafts as kept
 from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.user_files import replace_file
-from tests.doubles.scripted_workspace import PATIENCE_S, ScriptedConversation, ScriptedWorkspace
+from tests.doubles.scripted_backend import PATIENCE_S
+from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import read
 from tests.tui.support import Chat, opened, picture_file
 

@@ -11,7 +11,8 @@ import pytest
 from q35chat.settings import Settings
 from q35chat.tui.commands import read_keymap
 from q35chat.user_input import KeyStyle
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
 

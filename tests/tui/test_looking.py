@@ -12,7 +12,8 @@ from q35chat.tui.chat.meter import Capacity, Reading
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.widgets.meters import MeterLine, Meters, line
 from q35chat.tui.widgets.reasoning import Reasoning
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, WIDE, Chat, opened
 
 THOUGHT = "\n".join(f"thought number {number}" for number in range(1, 41))

@@ -10,7 +10,8 @@ from q35chat.settings import Settings
 from q35chat.tui.commands import COMMANDS, key_label, key_named
 from q35chat.tui.widgets.bars import Hints
 from q35chat.tui.widgets.pressable import Foot
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import NARROW, WIDE, Chat, list_of_chats, opened
 
 

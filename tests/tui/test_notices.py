@@ -9,7 +9,8 @@ import pytest
 from q35chat.settings import Settings
 from q35chat.tui.chat import running_turn
 from q35chat.tui.notices import notice, title
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
 

@@ -29,7 +29,8 @@ import sys
 from pathlib import Path
 from q35chat.settings import Settings
 from q35chat.tui.app import run
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 sys.exit(run(ScriptedWorkspace([Reply("It is a house.")]), Settings(), images=[Path(sys.argv[1])]))
 """
 _KITTY = b"\x1bP>|kitty(0.35.2)\x1b\\\x1b[6;20;10t\x1b[?62;52c"

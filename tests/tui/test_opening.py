@@ -11,13 +11,8 @@ import pytest
 
 from q35chat.errors import StoreError
 from q35chat.tui.widgets.transcript import Edge, Transcript
-from tests.doubles.scripted_workspace import (
-    PATIENCE_S,
-    Gate,
-    Reply,
-    ScriptedConversation,
-    ScriptedWorkspace,
-)
+from tests.doubles.scripted_backend import PATIENCE_S, Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored
 from tests.tui.support import Chat, opened, picture_file
 

@@ -19,7 +19,8 @@ from q35chat.tui.images.thumbnail import half_blocks
 from q35chat.tui.screens.picker import PickerScreen
 from q35chat.tui.screens.settings import SettingsScreen
 from q35chat.tui.widgets.picture import Picture
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.on_the_way import Hold
 from tests.tui.support import NARROW, Chat, opened, picture_bytes, picture_file
 

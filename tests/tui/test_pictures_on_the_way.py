@@ -11,11 +11,8 @@ from q35chat.errors import CapacityError
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.widgets.chips import Chip
-from tests.doubles.scripted_workspace import (
-    Reply,
-    ScriptedConversation,
-    ScriptedWorkspace,
-)
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored
 from tests.tui.support import Chat, opened, picture_file
 

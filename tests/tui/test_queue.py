@@ -11,12 +11,8 @@ from textual import events
 
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.screens.chat import Opening
-from tests.doubles.scripted_workspace import (
-    Gate,
-    Reply,
-    ScriptedConversation,
-    ScriptedWorkspace,
-)
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import Hold, paste, quiet, read, sent, stored
 from tests.tui.support import Chat, opened, picture_file
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from textual import events
 
 from q35chat.tui.chat.drafts import Drafts
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
 

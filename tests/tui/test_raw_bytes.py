@@ -14,7 +14,8 @@ from q35chat.chat.values import Turn
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.screens.sessions import SessionsScreen
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import WIDE, Chat, opened
 
 C0 = "".join(map(chr, [*range(0x01, 0x09), *range(0x0B, 0x20), 0x7F]))

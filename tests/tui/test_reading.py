@@ -6,7 +6,8 @@ from textual.timer import Timer
 
 from q35chat.chat.service import ModelInfo
 from q35chat.tui.screens.chat import Opening
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace, dialogue
 from tests.tui.support import Chat, opened
 
 ROOMY = ModelInfo("m", "npu", "fp16", "d", 100_000, False)

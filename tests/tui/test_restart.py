@@ -13,8 +13,7 @@ from q35chat.chat.values import ChatSettings
 from q35chat.chat.workspace import Workspace
 from q35chat.errors import BundleError
 from q35chat.store import Store
-from tests.doubles.scripted_backend import ScriptedBackend
-from tests.doubles.scripted_workspace import PATIENCE_S
+from tests.doubles.scripted_backend import PATIENCE_S, ScriptedBackend
 from tests.tui.support import Chat, opened, picture_file
 
 

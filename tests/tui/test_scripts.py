@@ -19,7 +19,8 @@ from q35chat.tui.markdown.wrapping import breaks, fitting, folds, padded
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.editor import Editor
 from q35chat.tui.widgets.line_editing import word_left, word_right
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import NARROW, WIDE, Chat, opened
 
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"

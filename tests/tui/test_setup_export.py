@@ -8,8 +8,9 @@ import pytest
 
 from q35chat.errors import BundleError, ExportError
 from q35chat.tui.exporting import Occupied, Phase, Standing
+from tests.doubles.scripted_backend import Reply
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.setting_up import DEMO, exporting, looked_up, put, setting_up
 from tests.tui.support import opened
 

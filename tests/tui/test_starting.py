@@ -17,7 +17,8 @@ from q35chat.tui.app import ChatApp
 from q35chat.tui.screens.chat import Opening
 from q35chat.tui.screens.help import HelpScreen
 from q35chat.tui.terminal import apart
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace, dialogue
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace, dialogue
 from tests.support.imports import ROOT
 from tests.tui.support import NARROW, opened, picture_file
 

@@ -20,10 +20,9 @@ from q35chat.tui.chat.running_turn import Batch, RunningTurn
 from q35chat.tui.markdown import layout as markdown_layout
 from q35chat.tui.markdown.segments import LINE_LIMIT
 from q35chat.tui.widgets.turns import AnswerView
+from tests.doubles.scripted_backend import Gate, Reply
 from tests.doubles.scripted_workspace import (
     MODEL,
-    Gate,
-    Reply,
     ScriptedConversation,
     ScriptedWorkspace,
     dialogue,

@@ -22,7 +22,8 @@ Q35CHAT = (sys.executable, "-m", "q35chat")
 _SCRIPTED = """
 from q35chat.settings import Settings
 from q35chat.tui.app import run
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 gate = Gate()
 gate.let(6)
 long = Reply("one two three four five six seven eight", gate=gate)

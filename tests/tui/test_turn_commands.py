@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from q35chat.errors import StoreError
-from tests.doubles.scripted_workspace import Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import Chat, opened
 
 

@@ -19,7 +19,7 @@ from q35chat.store import Store
 from q35chat.tui.widgets.transcript import PAGE
 from tests.chat.scripted_chat import SETTINGS
 from tests.doubles.scripted_backend import Reply, ScriptedBackend
-from tests.doubles.scripted_workspace import Reply as WholeReply
+from tests.doubles.scripted_backend import Reply as WholeReply
 from tests.doubles.scripted_workspace import ScriptedWorkspace, dialogue
 from tests.tui.support import NARROW, Chat, opened
 

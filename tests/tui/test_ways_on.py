@@ -11,7 +11,8 @@ from textual.widgets import Static
 from q35chat.chat.service import Forecast
 from q35chat.errors import UsageError
 from q35chat.tui.widgets.composer import forecast_lines
-from tests.doubles.scripted_workspace import MODEL, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Reply
+from tests.doubles.scripted_workspace import MODEL, ScriptedWorkspace
 from tests.tui.on_the_way import open_long, ways
 from tests.tui.support import NARROW, Chat, opened, picture_file
 

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from q35chat.tui.workers import WorkerThreads
-from tests.doubles.scripted_workspace import Gate, Reply, ScriptedWorkspace
+from tests.doubles.scripted_backend import Gate, Reply
+from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import opened
 
 
