@@ -6,7 +6,7 @@ from dataclasses import astuple, fields
 
 from q35chat.chat.values import ChatSettings, SamplingSettings
 from q35chat.commands.ask import SamplingOptions
-from q35chat.store.columns import Damage, settings_from_text, settings_to_text
+from q35chat.store.columns import Losses, settings_from_text, settings_to_text
 from q35chat.tui.fields import SAMPLING_FIELDS
 
 OPTIONS = {field.name for field in fields(SamplingSettings)}
@@ -35,4 +35,4 @@ def test_each_is_the_same_when_it_comes_back_from_the_store() -> None:
         for one, other in zip(astuple(unusual), astuple(SamplingSettings()), strict=True)
     )
     settings = ChatSettings(sampling=unusual)
-    assert settings_from_text(settings_to_text(settings), Damage()) == settings
+    assert settings_from_text(settings_to_text(settings), Losses()) == settings

@@ -17,7 +17,7 @@ from q35chat.bundle.bundle import (
     MANIFEST_NAME,
     PROCESSOR_FOLDER,
     Bundle,
-    Damage,
+    DamagedFile,
     Manifest,
     is_bundle,
 )
@@ -227,7 +227,7 @@ def bundle_to_keep(state: OutputState, request: ExportRequest, fingerprint: str)
     return bundle
 
 
-def _cannot_keep(request: ExportRequest, bundle: Bundle, found: Iterable[Damage]) -> Q35Error:
+def _cannot_keep(request: ExportRequest, bundle: Bundle, found: Iterable[DamagedFile]) -> Q35Error:
     written = tuple(f"{part}/" for part in (PROCESSOR_FOLDER, *request.components))
     damage = next(damage for damage in found if not damage.name.startswith(written))
     return ExportError(

@@ -13,7 +13,7 @@ from q35chat.user_input import MIN_CAPACITY
 Precision = Literal["fp32", "int8", "int4", "int4-exact", "w8a8"]
 DType = Literal["fp16", "fp32"]
 Rounding = Literal["nearest", "turned", "calibrated"]
-Status = Literal["exported", "up-to-date", "planned"]
+ExportStatus = Literal["exported", "up-to-date", "planned"]
 
 DEFAULT_MODEL = "Qwen/Qwen3.5-4B"
 DEFAULT_CAPACITY = 2048
@@ -238,7 +238,7 @@ class ExportResult:
     finding it needless. `plan` is None only for "up-to-date".
     """
 
-    status: Status
+    status: ExportStatus
     out: Path
     message: str
     checkpoint: Path | None = None

@@ -19,7 +19,7 @@ import numpy as np
 from q35chat.ascend.gears import (
     Costs,
     Gear,
-    Graph,
+    GraphName,
     Loads,
     PrefillAbility,
     PromptLayout,
@@ -36,7 +36,7 @@ from q35chat.ascend.prefill import (
     read_gears,
     read_prefill,
 )
-from q35chat.engine.calls import Call, Logits, Row
+from q35chat.engine.calls import Call, Logits, LogitsRow
 from q35chat.engine.contract import read_contract
 from q35chat.engine.decoder import SpeculativeDecoder
 from q35chat.engine.look_ahead import LookAhead, Trial
@@ -158,9 +158,9 @@ class GearedDecoder(SpeculativeDecoder):
         return len(self._ahead.behind)
 
     @property
-    def detours(self) -> tuple[Graph, ...]:
+    def detours(self) -> tuple[GraphName, ...]:
         """The graphs whose results go through the host."""
-        graphs: dict[Graph, LoadableSession | None]
+        graphs: dict[GraphName, LoadableSession | None]
         graphs = {"prefill": self._prefill, "decode": self._decode}
         return tuple(name for name, graph in graphs.items() if graph and graph.refuses_outputs)
 
@@ -310,7 +310,7 @@ class GearedDecoder(SpeculativeDecoder):
         """What it takes to have each graph on the device; nothing where there is only one."""
         if self._decode is None:
             return Loads("prefill")
-        ready: Graph | None = "prefill" if self._prefill.is_loaded else None
+        ready: GraphName | None = "prefill" if self._prefill.is_loaded else None
         ready = "decode" if self._decode.is_loaded else ready
         return Loads(ready, self._prefill.reload_ms, self._decode.reload_ms)
 
@@ -378,7 +378,7 @@ class GearedDecoder(SpeculativeDecoder):
         self._prefill.make_ready()
         call.load(part.ids, part.positions, self.used, part.rows)
         self._run(call, len(part))
-        self._last_row = Row(call.logits, call.last_row)
+        self._last_row = LogitsRow(call.logits, call.last_row)
         self._costs.note(gear, self.predict_ms)
         self._record(part)
 

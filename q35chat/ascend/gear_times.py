@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from q35chat.ascend.decoder import GearedDecoder
-from q35chat.ascend.gears import Graph
+from q35chat.ascend.gears import GraphName
 from q35chat.engine.tokens import Tokens
 
 _RUNS = 3
@@ -21,7 +21,7 @@ class GearTime:
     """The median of a few runs inside the runtime, after one that does not count; `by_host` tells
     that results came through the host."""
 
-    graph: Graph
+    graph: GraphName
     tokens: int
     ms: float
     by_host: bool

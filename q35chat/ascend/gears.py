@@ -12,7 +12,7 @@ from typing import Literal
 
 from q35chat.errors import CapacityError, Remedy
 
-Graph = Literal["prefill", "decode"]
+GraphName = Literal["prefill", "decode"]
 
 # What a call costs relative to others until it has been measured: about milliseconds of a 4B model.
 _CALL, _TOKEN, _STEP = 128.0, 1.0, 85.0
@@ -96,11 +96,11 @@ class Costs:
 class Loads:
     """Which graph can run at once, and what it takes to bring in the other one, in milliseconds."""
 
-    ready: Graph | None = None
+    ready: GraphName | None = None
     prefill_ms: float = 0.0
     decode_ms: float = 0.0
 
-    def switch(self, current: Graph | None, to: Graph) -> float:
+    def switch(self, current: GraphName | None, to: GraphName) -> float:
         """The cost of running `to` after `current`."""
         if current == to:
             return 0.0
@@ -131,14 +131,14 @@ class Route:
             ways[-1] += f", loading {' and '.join(loaded)}"
         return f"{count} tokens: {', then '.join(ways)}, about {self.cost_ms:.0f} ms"
 
-    def _loaded(self, loads: Loads) -> list[Graph]:
+    def _loaded(self, loads: Loads) -> list[GraphName]:
         """The graphs to load on the way, in order: none where both stay on the device."""
         if not (loads.prefill_ms or loads.decode_ms):
             return []
-        loaded: list[Graph] = []
+        loaded: list[GraphName] = []
         current = loads.ready
         for stretch in (*self.stretches, None):  # answers end in decode
-            graph: Graph = "decode" if stretch is None or stretch.gear is None else "prefill"
+            graph: GraphName = "decode" if stretch is None or stretch.gear is None else "prefill"
             if graph != current:
                 loaded.append(graph)
                 current = graph
@@ -212,7 +212,7 @@ class _Search:
     loads: Loads
 
     def cheapest(self, start: int) -> _Best | None:
-        table: dict[int, dict[Graph | None, _Best]] = {start: {None: _Best(0.0)}}
+        table: dict[int, dict[GraphName | None, _Best]] = {start: {None: _Best(0.0)}}
         for place in range(start, self.prompt.total):
             for current, best in table.pop(place, {}).items():
                 for graph, stretch in self._stretches(place):
@@ -229,7 +229,7 @@ class _Search:
         ]
         return min(finals, key=lambda best: best.cost, default=None)
 
-    def _stretches(self, place: int) -> Iterator[tuple[Graph, Stretch]]:
+    def _stretches(self, place: int) -> Iterator[tuple[GraphName, Stretch]]:
         """What can run next."""
         if self.prefill.stateful or place == 0:
             for gear in self.prefill.gears:

@@ -23,7 +23,7 @@ _PRIVATE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TrialPlace:
     """What the kernels were tried with: the machine's name, the version of CANN, the folders of
     vendor packages, and the converter."""
 
@@ -33,7 +33,7 @@ class Place:
     converter: str
 
     @classmethod
-    def here(cls, environment: Mapping[str, str], cann: str | None, converter: str) -> Place:
+    def here(cls, environment: Mapping[str, str], cann: str | None, converter: str) -> TrialPlace:
         """This machine as it is now."""
         packages = environment.get("ASCEND_CUSTOM_OPP_PATH", "")
         return cls(platform.node(), cann or "", packages, converter)
@@ -46,7 +46,7 @@ class KernelTrial:
 
     kernels: str | None
     report: str
-    place: Place
+    place: TrialPlace
 
     def keep(self) -> None:
         """Write it over the last one; where that fails there is none."""
@@ -62,7 +62,7 @@ class KernelTrial:
             fields = Fields(read_json(_file()), "the trial", RuntimeFailure)
             place = Fields(fields.raw("place"), "its place", RuntimeFailure)
             names = ("host", "cann", "packages", "converter")
-            at = Place(*(place.text(name) for name in names))
+            at = TrialPlace(*(place.text(name) for name in names))
             return cls(fields.text_or_none("kernels"), fields.text("report"), at)
         except (ValueError, RuntimeFailure):
             return None

@@ -33,7 +33,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ResultComparison:
     """Ratios, and what else differs: name, now, then."""
 
     ratios: tuple[Ratio, ...]
@@ -116,7 +116,7 @@ def read_document(path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def compare(now: Mapping[str, Any], then: Mapping[str, Any]) -> Comparison:
+def compare(now: Mapping[str, Any], then: Mapping[str, Any]) -> ResultComparison:
     """Two documents, number by number."""
     pairs = [(name, value) for name, value in now["summary"].items() if name in then["summary"]]
     ratios = tuple(
@@ -129,7 +129,7 @@ def compare(now: Mapping[str, Any], then: Mapping[str, Any]) -> Comparison:
         for name, value in subject.items()
         if value != other.get(name)
     )
-    return Comparison(ratios, differences)
+    return ResultComparison(ratios, differences)
 
 
 def _are_numbers(values: Mapping[Any, Any]) -> bool:

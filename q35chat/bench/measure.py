@@ -78,7 +78,7 @@ def _too_much(what: str, capacity: int, remedy: Remedy, slots: int) -> CapacityE
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Round:
     """What is measured now: number `done` + 1 of `total` rounds."""
 
     text: str
@@ -121,7 +121,7 @@ class Allocation:
     kept: float
 
 
-Measured = Progress | PrefillRun | DecodeRun | Allocation
+Measured = Round | PrefillRun | DecodeRun | Allocation
 
 
 @dataclass
@@ -144,10 +144,10 @@ class Measurement:
     def run(self) -> Iterator[Measured]:
         """Everything, in order; ends early when it should stop."""
         rounds = self.plan.repeat * (1 + len(self.plan.contexts))
-        yield Progress("warming up", 0, rounds)
+        yield Round("warming up", 0, rounds)
         self._warm_up()
         for number in range(self.plan.repeat):
-            yield Progress(f"prefill of {self.plan.prompt} tokens", number, rounds)
+            yield Round(f"prefill of {self.plan.prompt} tokens", number, rounds)
             self.decoder.reset()
             if (prefill := self._prefill(self.plan.prompt)) is None:
                 return
@@ -155,7 +155,7 @@ class Measurement:
         base = None
         for place, context in enumerate(self.plan.contexts, start=1):
             done = place * self.plan.repeat
-            yield Progress(f"reading {context} tokens", done, rounds)
+            yield Round(f"reading {context} tokens", done, rounds)
             base = self._go_to(context, base)
             if base is None:
                 return
@@ -168,7 +168,7 @@ class Measurement:
         decoder, context = self.decoder, base.count
         more = min(self.plan.prompt, decoder.capacity - context)
         for number in range(self.plan.repeat):
-            yield Progress(f"decode behind {context} tokens", done + number, rounds)
+            yield Round(f"decode behind {context} tokens", done + number, rounds)
             decoder.restore(base)
             if (steps := self._decode()) is None:
                 return

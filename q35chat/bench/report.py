@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from q35chat.bench.document import Comparison
+from q35chat.bench.document import ResultComparison
 from q35chat.bench.plot import blocks, latencies
 from q35chat.bench.results import DecodePoint, PrefillPoint, Result, Spread
 from q35chat.errors import Remedy
@@ -42,7 +42,7 @@ def result_lines(result: Result) -> Iterator[str]:
     yield from _bandwidth(result)
 
 
-def comparison_lines(comparison: Comparison) -> Iterator[str]:
+def comparison_lines(comparison: ResultComparison) -> Iterator[str]:
     """Now, then and their ratio, a line a number, and what else was different."""
     yield f"{'compared':42} {'now':>9} {'then':>9} {'now/then':>9}  better"
     for ratio in comparison.ratios:

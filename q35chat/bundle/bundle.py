@@ -70,7 +70,7 @@ def unheard(_name: str, _count: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedFile:
     """One file, its path in the bundle with `/`, what is wrong, to be said after its name, and what
     to do about it where the bundle need not be made again."""
 
@@ -132,7 +132,7 @@ class Bundle:
 
     def damages(
         self, depth: Depth, names: Iterable[str] | None = None, tell: Tell = unheard
-    ) -> Iterator[Damage]:
+    ) -> Iterator[DamagedFile]:
         """The files that are not as listed, of all or of `names`; `tell` hears what was read.
 
         Where all are looked at, also those that are not listed and would be read.
@@ -145,7 +145,7 @@ class Bundle:
             if not what and (depth == "full" or (depth == "small" and entry.size <= SMALL_BYTES)):
                 what = _wrong_content(self.path / name, name, entry, tell)
             if what:
-                yield Damage(name, what)
+                yield DamagedFile(name, what)
         if names is None and depth != "names":
             yield from _unlisted(self.path, PROCESSOR_FOLDER, files)
 
@@ -203,7 +203,7 @@ def _check_name(root: Path, name: str) -> None:
         )
 
 
-def _unlisted(root: Path, folder: str, files: Mapping[str, FileEntry]) -> Iterator[Damage]:
+def _unlisted(root: Path, folder: str, files: Mapping[str, FileEntry]) -> Iterator[DamagedFile]:
     """The files below `folder` that a reader of the folder would take up although nobody listed
     them. What no reader looks at, as notes and hidden files, may lie there."""
     for parent, folders, names in os.walk(root / folder):
@@ -214,7 +214,7 @@ def _unlisted(root: Path, folder: str, files: Mapping[str, FileEntry]) -> Iterat
             name = path.relative_to(root).as_posix()
             if name not in files and (path.is_dir() or path.suffix in _READ):
                 what = "is not in the manifest, and would be read all the same"
-                yield Damage(name, what, f"delete it: rm {quoted(str(path))}")
+                yield DamagedFile(name, what, f"delete it: rm {quoted(str(path))}")
 
 
 def _wrong_size(path: Path, entry: FileEntry) -> str:

@@ -18,7 +18,7 @@ from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.text import now
 
-Load = Callable[[ChatSettings], tuple[ChatBackend, ChatSettings]]
+LoadOther = Callable[[ChatSettings], tuple[ChatBackend, ChatSettings]]
 """Loads the other model; gives the settings of the conversation as they are for it."""
 
 
@@ -30,7 +30,7 @@ class Comparison:
         path: Sequence[TurnRecord],
         settings: ChatSettings,
         lock: TurnLock,
-        load: Load,
+        load: LoadOther,
         keep: Callable[[TurnRecord], None],
     ) -> None:
         self._path, self._settings, self._lock = path, settings, lock

@@ -16,13 +16,13 @@ from itertools import chain
 from pathlib import Path
 
 from q35chat.chat.backend import ChatBackend
-from q35chat.chat.comparison import Comparison, Load
+from q35chat.chat.comparison import Comparison, LoadOther
 from q35chat.chat.events import Event, Finished, Notice, as_generator
 from q35chat.chat.history.journal import Journal
 from q35chat.chat.history.recorder import AnswerRecorder
 from q35chat.chat.history.records import TurnRecord, new_id
 from q35chat.chat.history.tree import ids_are_ours, in_prompt, oldest, prompt_turns, steps_of
-from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Place, Step
+from q35chat.chat.service import DropPlan, Forecast, ModelInfo, Step, TreePlace
 from q35chat.chat.slots import SlotCounts
 from q35chat.chat.summary import Summariser
 from q35chat.chat.text_files import TextFile, read_text_file
@@ -189,7 +189,7 @@ class Conversation:
         if self._makes_prompt:
             self.backend.interrupt()
 
-    def compared(self, load: Load) -> Comparison:
+    def compared(self, load: LoadOther) -> Comparison:
         """The last question, to be answered by the model that `load` gives, too. Raises UsageError
         where there is none."""
         path = self._prompt_path()
@@ -224,12 +224,12 @@ class Conversation:
         self._journal.read_to(ends[branch])
         self._slots.count_soon()
 
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[TreePlace, ...]:
         """All turns of all versions, each before what follows it."""
         view = self._journal.view
         shown = {turn.id for turn in view.path()}
         return tuple(
-            Place(record.id, record.turn.role, record.turn.text, forks, record.id in shown)
+            TreePlace(record.id, record.turn.role, record.turn.text, forks, record.id in shown)
             for record, forks in view.tree.walk()
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-Kind = Literal["reasoning", "answer"]
+TokenKind = Literal["reasoning", "answer"]
 FinishReason = Literal["stop", "length", "capacity", "cancelled", "loop"]
 
 
@@ -84,7 +84,7 @@ class Token:
 
     id: int | None
     text: str
-    kind: Kind
+    kind: TokenKind
     predict_ms: float
     wall_ms: float
     slots_free: int

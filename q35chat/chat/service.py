@@ -93,7 +93,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """A turn in the tree of all versions of a conversation: behind how many `forks` it stands, and
     whether the branch being read has it."""
 

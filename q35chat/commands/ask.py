@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from q35chat.chat.conversation import Conversation
     from q35chat.chat.events import Event
     from q35chat.chat.values import ChatSettings, SamplingSettings
-    from q35chat.commands.model import Load, LoadedModel
+    from q35chat.commands.model import LoadedModel, ModelLoader
     from q35chat.settings import Settings
     from q35chat.store import Store
 
@@ -106,7 +106,7 @@ class AskOptions(opt.AnswererOptions):
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     stats: Annotated[bool, typer.Option("--stats", help="Show timings on stderr.")] = False
     continues: opt.Continues = False
-    session: opt.Session = None
+    session: opt.SessionOption = None
     keep: Annotated[
         bool,
         typer.Option(
@@ -122,7 +122,7 @@ def ask(options: AskOptions) -> int:
     return ask_once(options, Console.standard())
 
 
-def ask_once(options: AskOptions, console: Console, load: Load | None = None) -> int:
+def ask_once(options: AskOptions, console: Console, load: ModelLoader | None = None) -> int:
     """Answer one question; the exit code. Raises Q35Error before anything is printed."""
     from q35chat.commands.prompt_input import STDIN, piped_pictures
 
@@ -139,7 +139,7 @@ def ask_once(options: AskOptions, console: Console, load: Load | None = None) ->
 
 
 def _ask_once(
-    options: AskOptions, stdin: BinaryIO | None, console: Console, load: Load | None
+    options: AskOptions, stdin: BinaryIO | None, console: Console, load: ModelLoader | None
 ) -> int:
     from q35chat.commands import model as models
     from q35chat.commands.answer_form import obeying, read_form

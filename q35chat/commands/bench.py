@@ -22,7 +22,7 @@ from q35chat.errors import OutputError, UsageError
 from q35chat.text import json_safe, safe_line
 
 if TYPE_CHECKING:
-    from q35chat.bench.measure import Progress
+    from q35chat.bench.measure import Round
     from q35chat.bench.results import Result, Subject
     from q35chat.bundle.bundle import Bundle
     from q35chat.engine.decoder import Decoder
@@ -114,15 +114,15 @@ class _Bench:
     stop: threading.Event = field(default_factory=threading.Event)
     result: Result | None = None
 
-    def run(self) -> Iterator[Progress]:
+    def run(self) -> Iterator[Round]:
         """Load and measure; for a worker thread."""
         from q35chat.bench.machine import memory
-        from q35chat.bench.measure import Progress, make_plan
+        from q35chat.bench.measure import Round, make_plan
         from q35chat.bench.results import Result
         from q35chat.chat.engine import open_decoder
         from q35chat.commands.model import graph_opener
 
-        yield Progress("loading the model", 0, 1)
+        yield Round("loading the model", 0, 1)
         asked, before = self.options, memory()
         runtime = graph_opener(self.bundle, asked.threads, asked.npu)
         sessions: dict[Path, GraphSession] = {}
@@ -150,9 +150,15 @@ class _Bench:
 
     def _measured(
         self, decoder: Decoder, sessions: Mapping[Path, GraphSession], result: Result
-    ) -> Iterator[Progress]:
+    ) -> Iterator[Round]:
         from q35chat.bench.machine import memory
-        from q35chat.bench.measure import Allocation, DecodeRun, Measurement, PrefillRun, Progress
+        from q35chat.bench.measure import (
+            Allocation,
+            DecodeRun,
+            Measurement,
+            PrefillRun,
+            Round,
+        )
         from q35chat.bench.traffic import traffic
         from q35chat.chat.checkpoint import GenerationDefaults
         from q35chat.engine.contract import read_contract
@@ -173,7 +179,7 @@ class _Bench:
         )
         for item in measurement.run():
             match item:
-                case Progress():
+                case Round():
                     yield item
                 case PrefillRun():
                     result.prefills.append(item)

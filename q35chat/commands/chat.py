@@ -42,7 +42,7 @@ class ChatOptions(opt.AnswererOptions):
     """What `chat` takes; None and empty mean: not given."""
 
     continues: opt.Continues = False
-    session: opt.Session = None
+    session: opt.SessionOption = None
     images: opt.Images = None
     prompt: opt.FirstPrompt = ""
     pictures: opt.Pictures = None

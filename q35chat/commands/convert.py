@@ -13,7 +13,7 @@ from q35chat.commands.console import Console
 from q35chat.errors import UsageError
 
 if TYPE_CHECKING:
-    from q35chat.ascend.kernel_trial import Place
+    from q35chat.ascend.kernel_trial import TrialPlace
 
 NO_CONVERTER = 3
 
@@ -55,7 +55,7 @@ def convert(
 ) -> int:
     """Make a bundle for ascend-310p ready for its NPU, or print the commands to do it there."""
     from q35chat.ascend.diagnosis import Places, cann_version
-    from q35chat.ascend.kernel_trial import Place
+    from q35chat.ascend.kernel_trial import TrialPlace
     from q35chat.ascend.memory import estimate, graph_sizes
     from q35chat.bundle.bundle import Bundle
     from q35chat.bundle.library import folder_of
@@ -83,7 +83,7 @@ def convert(
     if tool is not None:
         console.note(f"converting with {tool.name}")
     if tool is not None and kernels is None:
-        place = Place.here(places.environment, tool.cann, tool.name)
+        place = TrialPlace.here(places.environment, tool.cann, tool.name)
         forms = KernelForms.parse(_found_here(place, console))
     with reporter_for(console.err) as reporter:
         result = convert_graphs(bundle, tool, reporter, settings, forms=forms, drop_onnx=drop_onnx)
@@ -103,7 +103,7 @@ def convert(
     return 0
 
 
-def _found_here(place: Place, console: Console) -> str:
+def _found_here(place: TrialPlace, console: Console) -> str:
     """The ways of the kernels that a trial has found at `place`, said in one line; empty where
     there was none, or with something else."""
     from q35chat.ascend.kernel_trial import KernelTrial

@@ -234,7 +234,7 @@ def _json(groups: Sequence[Group], path: Path | None, *, runs: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """How one case ended. `stage` is where it stopped; `ms` is the median of a run; `log` is the
     end of what the converter or the library wrote, where it failed."""
 
@@ -267,7 +267,7 @@ def try_operators(
     3 without a converter, 1 where a kernel that the model needs does not work. Raises OutputError
     for a report that cannot be written."""
     from q35chat.ascend.diagnosis import Places, cann_version
-    from q35chat.ascend.kernel_trial import KernelTrial, Place
+    from q35chat.ascend.kernel_trial import KernelTrial, TrialPlace
     from q35export.ascend.converter import find_converter
     from q35export.ascend.operator_cases import operator_cases, working_forms
 
@@ -278,11 +278,11 @@ def try_operators(
         return 3
     tool.check()
     path = report or Path(f"q35chat-operators-{datetime.date.today():%Y%m%d}.json")
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     tried = list(cases or operator_cases())
     with tempfile.TemporaryDirectory(prefix="q35chat-operators-") as folder:
         for number, case in enumerate(tried):
-            started = Outcome(case.name, case.required, "started")
+            started = CaseOutcome(case.name, case.required, "started")
             _write(path, _report([*outcomes, started], groups, tool))
             outcome = _try(case, tool, Path(folder) / str(number), device_id)
             outcomes.append(outcome)
@@ -293,7 +293,7 @@ def try_operators(
     kernels = None if forms is None else str(forms)
     facts: dict[str, object] = {"kernels": kernels, "gears": "started"}
     _write(path, _report(outcomes, groups, tool, facts))
-    place = Place.here(places.environment, tool.cann, tool.name)
+    place = TrialPlace.here(places.environment, tool.cann, tool.name)
     KernelTrial(kernels, str(path.resolve()), place).keep()
     facts["gears"] = _gears(bundle, device_id, console)
     _write(path, _report(outcomes, groups, tool, facts))
@@ -342,10 +342,10 @@ def _advised(forms: KernelForms | None) -> str:
     return f"convert with --kernels {forms}, as it does here by itself: the first way that works"
 
 
-def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> Outcome:
+def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> CaseOutcome:
     """Convert, run, compare; whatever fails at any stage is an outcome."""
     from q35chat.ascend.native_log import native_log
-    from q35export.ascend.converter import Job, run_converter
+    from q35export.ascend.converter import Conversion, run_converter
     from q35export.ascend.converter_config import DEFAULT_SETTINGS
     from q35export.verify.metrics import difference, worst
 
@@ -358,7 +358,7 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> O
         (folder / "converter.ini").write_text(DEFAULT_SETTINGS.text(), encoding="ascii")
         made = folder / "operator"
         graph, config = folder / "model.onnx", folder / "converter.ini"
-        job = Job(case.name, graph, config, made, log, keeps_int64=case.in_int8)
+        job = Conversion(case.name, graph, config, made, log, keeps_int64=case.in_int8)
         run_converter(tool, job, lambda: None)
         convert_ms = (perf_counter() - started) * 1e3
         stage = "run"
@@ -373,10 +373,10 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> O
         else:
             text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
         end = "\n".join(text.splitlines()[-_LOG_LINES:])
-        return Outcome(case.name, case.required, stage, message, log=end)
+        return CaseOutcome(case.name, case.required, stage, message, log=end)
     right = found.cosine >= _COSINE and found.nrmse <= _NRMSE
     ended = "passed" if right else "wrong result"
-    return Outcome(case.name, case.required, ended, "", found, convert_ms, ms)
+    return CaseOutcome(case.name, case.required, ended, "", found, convert_ms, ms)
 
 
 def _run(case: OperatorCase, path: Path, device_id: int) -> tuple[list[Any], float]:
@@ -412,7 +412,7 @@ def _run(case: OperatorCase, path: Path, device_id: int) -> tuple[list[Any], flo
         session.close()
 
 
-def _numbers(outcome: Outcome) -> str:
+def _numbers(outcome: CaseOutcome) -> str:
     if outcome.difference is None:
         return f": {outcome.message}"
     found = outcome.difference
@@ -431,7 +431,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _report(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CaseOutcome],
     groups: Sequence[Group],
     tool: Converter,
     found: Mapping[str, object] | None = None,

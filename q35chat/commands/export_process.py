@@ -22,7 +22,7 @@ from q35chat.processes import python_command, python_environment
 from q35chat.text import safe_line
 
 if TYPE_CHECKING:
-    from q35chat.tui.exporting import BundleWish, Estimate, Made, Standing, Tell
+    from q35chat.tui.exporting import BundleWish, Estimate, FoundBundle, Made, TellPhase
 
 WORKER: Final = tuple(python_command("-m", "q35chat.commands.export_worker"))
 _FP16: Final = "fp16"
@@ -48,16 +48,18 @@ class ChildExporter:
         except (OSError, StopIteration):
             return 0
 
-    def standing(self, folder: Path) -> Standing | None:
+    def standing(self, folder: Path) -> FoundBundle | None:
         """The bundle in `folder`; None where there is none that can be read."""
         from q35chat.bundle.bundle import Bundle
-        from q35chat.tui.exporting import Standing
+        from q35chat.tui.exporting import FoundBundle
 
         try:
             manifest = Bundle.open(folder, check="names").manifest
         except Q35Error:
             return None
-        return Standing(manifest.source.name, manifest.precision, manifest.capacity, manifest.kept)
+        return FoundBundle(
+            manifest.source.name, manifest.precision, manifest.capacity, manifest.kept
+        )
 
     def bundle(self, name: str) -> Made | None:
         """The bundle that is in a folder, or has a name; None where there is none."""
@@ -94,7 +96,7 @@ class ChildJob:
         )
         return Estimate(costs, answer["longest"], answer["memory_free"])
 
-    def export(self, wish: BundleWish, tell: Tell) -> Made:
+    def export(self, wish: BundleWish, tell: TellPhase) -> Made:
         """Make the bundle. Raises Q35Error, Stopped after `cancel`, Occupied."""
         answer = self._run(wish, tell)
         return _made(answer["model"], Path(answer["folder"]), answer["size"], ready=answer["ready"])
@@ -107,7 +109,7 @@ class ChildJob:
                 self._child.stdin.close()
 
     def _run(
-        self, wish: BundleWish, tell: Tell | None = None, *, dry_run: bool = False
+        self, wish: BundleWish, tell: TellPhase | None = None, *, dry_run: bool = False
     ) -> dict[str, Any]:
         """The value of the line that ends the work."""
         from q35chat.tui.exporting import Phase, Stopped

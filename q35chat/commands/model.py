@@ -127,14 +127,14 @@ class LoadedModel:
     sampling: SamplingSettings
 
 
-Load = Callable[[ModelChoice, int | None], LoadedModel]
+ModelLoader = Callable[[ModelChoice, int | None], LoadedModel]
 
 
 def loader(
     options: AnswererOptions,
     settings: Settings,
     note: Callable[[str], None],
-    load: Load | None = None,
+    load: ModelLoader | None = None,
 ) -> Callable[[], LoadedModel]:
     """What loads the model that `options` ask for: a server's, or a bundle's, by `load` where that
     is given. Raises Q35Error, now for what cannot be chosen and then for what cannot be loaded."""

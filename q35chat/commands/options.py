@@ -50,7 +50,7 @@ def _range(option: str) -> dict[str, float]:
     return {"min": low, "max": high}
 
 
-Command = Callable[..., int]
+CommandFunction = Callable[..., int]
 Options = TypeVar("Options")
 
 DEFAULT_SNAPSHOT_MIB = 512
@@ -168,7 +168,7 @@ Files = Annotated[
         help="A text or PDF file whose text goes before the question; repeat for more.",
     ),
 ]
-Session = Annotated[
+SessionOption = Annotated[
     str | None, typer.Option(help="Open this chat: its id, or the beginning of it.")
 ]
 Continues = Annotated[bool, typer.Option("--continue", "-c", help="Go on in the latest chat.")]
@@ -276,10 +276,10 @@ class AnswererOptions(ModelOptions):
 _NPU_OPTIONS = {"device_id": DeviceId, "residency": Residency, "host_state_roundtrip": HostStates}
 
 
-def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Command]:
+def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], CommandFunction]:
     """Make a command of a function of `options`: an option for each field, and --debug."""
 
-    def declare(function: Callable[[Options], int]) -> Command:
+    def declare(function: Callable[[Options], int]) -> CommandFunction:
         def command(**given: Any) -> int:
             return function(_filled(options, given))
 
@@ -319,10 +319,10 @@ def _filled(options: type[Options], given: dict[str, Any]) -> Options:
     return options(**values)
 
 
-def with_options_of(command: Command) -> Callable[[Command], Command]:
+def with_options_of(command: CommandFunction) -> Callable[[CommandFunction], CommandFunction]:
     """Give a function the options of `command` in place of its own `**options`."""
 
-    def declare(function: Command) -> Command:
+    def declare(function: CommandFunction) -> CommandFunction:
         own = signature(function, eval_str=True).parameters.values()
         taken = signature(command, eval_str=True).parameters.values()
         kept = [one for one in own if one.kind is not Parameter.VAR_KEYWORD]

@@ -35,7 +35,7 @@ sessions = typer.Typer(
     add_completion=False,
 )
 
-Session = Annotated[
+SessionArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The chat's id, or the beginning of it.")
 ]
 OrLatest = Annotated[
@@ -177,7 +177,7 @@ def import_sessions(
 
 @sessions.command("rename")
 def rename_session(
-    session: Session,
+    session: SessionArgument,
     title: Annotated[str, typer.Argument(help="The new title.")],
     _debug: opt.Debug = False,
 ) -> int:

@@ -26,7 +26,7 @@ _ADVICE: Final = re.compile(r"\b(?:shorten|reduce|export|increase)\b", re.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class TokenCounts:
     """Tokens as a server tells them; None where it does not."""
 
     prompt: int | None = None
@@ -36,7 +36,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReadingProgress:
     """Prompt tokens read, of those that had to be read, and the milliseconds it took so far."""
 
     done: int
@@ -51,8 +51,8 @@ class Part:
     reasoning: str = ""
     text: str = ""
     finish: str = ""
-    counts: Counts | None = None
-    progress: Progress | None = None
+    counts: TokenCounts | None = None
+    progress: ReadingProgress | None = None
 
 
 def part_of(data: str, host: str) -> Part:
@@ -78,14 +78,14 @@ def part_of(data: str, host: str) -> Part:
     )
 
 
-def counts_of(fields: Fields) -> Counts | None:
+def counts_of(fields: Fields) -> TokenCounts | None:
     """The `usage` of an answer. Raises EndpointError for what are no counts."""
     if not fields.has("usage"):
         return None
     usage = fields.section("usage")
     read = usage.section_or_empty("prompt_tokens_details")
     made = usage.section_or_empty("completion_tokens_details")
-    return Counts(
+    return TokenCounts(
         prompt=whole_or_none(usage, "prompt_tokens"),
         completion=whole_or_none(usage, "completion_tokens"),
         cached=whole_or_none(read, "cached_tokens"),
@@ -127,7 +127,7 @@ def _text(fields: Fields, name: str) -> str:
     return fields.text(name).encode("utf-8", "replace").decode() if fields.has(name) else ""
 
 
-def _progress(fields: Fields) -> Progress | None:
+def _progress(fields: Fields) -> ReadingProgress | None:
     if not fields.has("prompt_progress"):
         return None
     told = fields.section("prompt_progress")
@@ -135,7 +135,7 @@ def _progress(fields: Fields) -> Progress | None:
         told.whole(name, 0, most=_MOST) for name in ("total", "cache", "processed")
     )
     ms = told.real("time_ms", 0.0, least=0.0)
-    return Progress(max(done - cached, 0), max(total - cached, 0), ms)
+    return ReadingProgress(max(done - cached, 0), max(total - cached, 0), ms)
 
 
 def _told(fields: Fields, host: str, what: str) -> Q35Error:

@@ -19,7 +19,7 @@ from q35chat.chat.worker import Worker
 from q35chat.endpoint.answer import DONE, Part, error_of, part_of
 from q35chat.endpoint.choice import EndpointChoice
 from q35chat.endpoint.counting import SlotCounter
-from q35chat.endpoint.network import Network, RefusedError, UnreachedError
+from q35chat.endpoint.network import Network, NoStreamError, UnreachedError
 from q35chat.endpoint.pictures import SentPictures, tokens_of
 from q35chat.endpoint.request import Message, body_of, messages_of
 from q35chat.endpoint.server import Server, busy, find_out
@@ -183,7 +183,7 @@ class EndpointBackend:
                 if answer.ended or should_stop():
                     return
                 raise UnreachedError(f"{self._choice.address.host} ended the answer in the middle")
-            except RefusedError as refused:
+            except NoStreamError as refused:
                 trouble = self._refusal(refused)
                 pause_s = max(pause_s, refused.reply.retry_after_s)
                 again = refused.reply.status in _PASSING
@@ -209,7 +209,7 @@ class EndpointBackend:
             else:
                 yield answer.take(event.data), event.at
 
-    def _refusal(self, refused: RefusedError) -> Q35Error:
+    def _refusal(self, refused: NoStreamError) -> Q35Error:
         choice, reply = self._choice, refused.reply
         if choice.key is not None:
             reply = replace(reply, body=choice.key.hidden_in(reply.body))

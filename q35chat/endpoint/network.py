@@ -48,7 +48,7 @@ class Reply:
     retry_after_s: float = 0.0
 
 
-class RefusedError(Exception):
+class NoStreamError(Exception):
     """The server answered a request for a stream with something else."""
 
     def __init__(self, reply: Reply) -> None:
@@ -180,7 +180,7 @@ class Network:
                 request = self._client.stream("POST", url, **self._content(body))
                 async with request as response:
                     if response.status_code != httpx2.codes.OK:
-                        raise RefusedError(await self._read(response))
+                        raise NoStreamError(await self._read(response))
                     self._check_plain(response)
                     put(None)
                     size = 0
@@ -193,7 +193,7 @@ class Network:
                         if size > MOST_STREAM_BYTES:
                             raise self._too_large(MOST_STREAM_BYTES)
                         put(Arrived(event.data, now))
-        except RefusedError:
+        except NoStreamError:
             raise
         except Exception as error:
             raise self._told(error, allowed) from error

@@ -22,7 +22,7 @@ from q35chat.errors import EndpointError, Option, UsageError
 from q35chat.json_reader import Fields, parse_json
 from q35chat.text import safe_line
 
-Kind = Literal["vllm", "sglang", "llamacpp", "q35chat", ""]
+ServerKind = Literal["vllm", "sglang", "llamacpp", "q35chat", ""]
 Counting = Literal["messages", "template", ""]
 """How a server counts a prompt: `/tokenize` takes messages, or `/apply-template` makes a text of
 them first."""
@@ -34,7 +34,7 @@ ASSUMED_CAPACITY: Final = 32_768
 _OK: Final = 200
 _MOST_NAMES: Final = 5
 _MOST_CAPACITY: Final = 2**31 - 1
-_OWNERS: Final[Mapping[str, Kind]] = {
+_OWNERS: Final[Mapping[str, ServerKind]] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "llamacpp": "llamacpp",
@@ -51,7 +51,7 @@ class Server:
     """`capacity` is in slots and only assumed where not `capacity_known`; `pictures` None means
     that it does not say whether it takes any. `efforts` are its words for how hard to think."""
 
-    kind: Kind
+    kind: ServerKind
     model: str
     capacity: int
     capacity_known: bool
@@ -117,7 +117,7 @@ def load_words(metrics: str) -> str:
     return " · ".join(words)
 
 
-def _entry(reply: Reply, choice: EndpointChoice) -> tuple[Fields, Kind]:
+def _entry(reply: Reply, choice: EndpointChoice) -> tuple[Fields, ServerKind]:
     """What the list of models says of the one that is asked. Raises EndpointError where nothing
     answers as such a server, UsageError for a model that it has not."""
     host = choice.address.host

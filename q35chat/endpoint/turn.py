@@ -16,17 +16,17 @@ from q35chat.chat.events import (
     Event,
     Finished,
     FinishReason,
-    Kind,
     Notice,
     PrefillProgress,
     PromptPlan,
     Timings,
     Token,
+    TokenKind,
     Usage,
 )
 from q35chat.chat.turn.limits import LoopGuard
 from q35chat.chat.values import ChatSettings
-from q35chat.endpoint.answer import Counts, Part
+from q35chat.endpoint.answer import Part, TokenCounts
 from q35chat.text import safe_line
 
 Parts = Generator[tuple[Part, float] | None, None, None]
@@ -53,12 +53,12 @@ class RemoteTurn:
         self._settings = settings
         self._should_stop = should_stop
         self._guard = LoopGuard()
-        self._texts: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
-        self._made: dict[Kind, int] = {"reasoning": 0, "answer": 0}
+        self._texts: dict[TokenKind, list[str]] = {"reasoning": [], "answer": []}
+        self._made: dict[TokenKind, int] = {"reasoning": 0, "answer": 0}
         self._steps: list[tuple[float, int]] = []
         self._first_at = self._last_at = 0.0
         self._started = time.perf_counter()
-        self._counts = Counts()
+        self._counts = TokenCounts()
         self._finish = ""
         self._most = 0
         self._reason: FinishReason | None = None
@@ -86,7 +86,7 @@ class RemoteTurn:
         yield Finished(reason, text, reasoning, (), usage)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> TokenCounts:
         """What the server told of the turn so far."""
         return self._counts
 
@@ -128,7 +128,10 @@ class RemoteTurn:
             self._counts = _newer(self._counts, part.counts)
         grown = (self._counts.completion or 0) - known
         self._finish = part.finish or self._finish
-        both: tuple[tuple[Kind, str], ...] = (("reasoning", part.reasoning), ("answer", part.text))
+        both: tuple[tuple[TokenKind, str], ...] = (
+            ("reasoning", part.reasoning),
+            ("answer", part.text),
+        )
         for kind, text in both:
             if text:
                 most = len(text.encode()) + _SPARE
@@ -137,7 +140,7 @@ class RemoteTurn:
                 yield self._token(kind, text, made, at)
                 grown -= made
 
-    def _token(self, kind: Kind, text: str, made: int, at: float) -> Token:
+    def _token(self, kind: TokenKind, text: str, made: int, at: float) -> Token:
         wall_ms = 0.0
         if self._first_at:
             wall_ms = (at - self._last_at) * 1e3
@@ -188,9 +191,9 @@ def spread(steps: list[tuple[float, int]], count: int) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _newer(before: Counts, now: Counts) -> Counts:
+def _newer(before: TokenCounts, now: TokenCounts) -> TokenCounts:
     """What is told `now`, and of the rest what was told `before`."""
-    return Counts(
+    return TokenCounts(
         prompt=before.prompt if now.prompt is None else now.prompt,
         completion=before.completion if now.completion is None else now.completion,
         cached=before.cached if now.cached is None else now.cached,

@@ -155,7 +155,7 @@ class Logits:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogitsRow:
     """The logits after one token, read from the device when they are asked for."""
 
     of: Logits

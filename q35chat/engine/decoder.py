@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import ClassVar, Protocol
 
-from q35chat.engine.calls import Logits, Row, SequenceGraph
+from q35chat.engine.calls import Logits, LogitsRow, SequenceGraph
 from q35chat.engine.contract import StatePair, TextContract
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
@@ -68,7 +68,7 @@ class Decoder(ABC):
         self._slots = Slots(capacity, contract.attention_mask.dtype, in_place=in_place)
         logits = Logits.allocated(sessions[0], contract, 1)
         self._graph = SequenceGraph(sessions[0], contract, self._states, logits)
-        self._last_row = self._own_row = Row(logits, 0)
+        self._last_row = self._own_row = LogitsRow(logits, 0)
         self.rope_position = 0
         self.predict_ms = 0.0
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from q35chat.engine.calls import Logits, Row
+from q35chat.engine.calls import Logits, LogitsRow
 from q35chat.engine.contract import TextContract
 from q35chat.engine.session import Array
 from q35chat.engine.slots import PrefixMask
@@ -67,11 +67,11 @@ class LookAhead:
         self._accepted = 0
 
     @property
-    def row(self) -> Row:
+    def row(self) -> LogitsRow:
         """The logits after the last token accepted."""
         assert self._last is not None
         logits = self._last.logits
-        return Row(logits, self._place(logits.values.shape[1]))
+        return LogitsRow(logits, self._place(logits.values.shape[1]))
 
     @property
     def hidden(self) -> Array | None:

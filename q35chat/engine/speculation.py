@@ -268,7 +268,7 @@ class Drafter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DraftSource:
     """A drafter and what is known of its drafts; `lengths` that a draft may have.
 
     Where something is tried whatever it costs, it has at least `shortest` tokens; None means all
@@ -321,7 +321,7 @@ class Speculator:
     """
 
     def __init__(
-        self, decoder: Decoder, sources: Iterable[Source] = (), *, always: bool = False
+        self, decoder: Decoder, sources: Iterable[DraftSource] = (), *, always: bool = False
     ) -> None:
         self._decoder = decoder
         self._speculative = decoder.speculative
@@ -393,8 +393,8 @@ def speculator(
     speculative = decoder.speculative
     if mode == "off" or speculative is None:
         return Speculator(decoder)
-    sources = [] if mode == "mtp" else [Source(PromptLookup(prompt), odds)]
+    sources = [] if mode == "mtp" else [DraftSource(PromptLookup(prompt), odds)]
     if mode != "lookup" and speculative.head is not None:
         drafter = HeadDrafter(speculative, speculative.head)
-        sources.append(Source(drafter, head_odds or Odds(head=True), HEAD_LENGTHS, shortest=1))
+        sources.append(DraftSource(drafter, head_odds or Odds(head=True), HEAD_LENGTHS, shortest=1))
     return Speculator(decoder, sources, always=mode != "auto")

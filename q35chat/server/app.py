@@ -29,9 +29,9 @@ from q35chat.server.streams import as_json
 
 _log = logging.getLogger(__name__)
 
-Answer = Callable[[Request, Service], Awaitable[Any]]
+Handler = Callable[[Request, Service], Awaitable[Any]]
 
-_ROUTES: Final[dict[tuple[str, str], Answer]] = {
+_ROUTES: Final[dict[tuple[str, str], Handler]] = {
     ("POST", "/v1/chat/completions"): chat_completions,
     ("POST", "/v1/completions"): completions,
     ("POST", "/v1/responses"): responses,
@@ -60,7 +60,7 @@ def application(service: Service, rules: Rules = Rules()) -> Application:  # noq
     return made
 
 
-def _route(answer: Answer, service: Service) -> Callable[[Request], Awaitable[Any]]:
+def _route(answer: Handler, service: Service) -> Callable[[Request], Awaitable[Any]]:
     async def answered(request: Request) -> Any:  # noqa: ANN401  (an ASGI response)
         return await answer(request, service)
 

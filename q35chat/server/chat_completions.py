@@ -16,7 +16,7 @@ from q35chat.chat.prompt.tokenizer import ChatTokenizer, token_bytes
 from q35chat.chat.values import TurnOptions
 from q35chat.json_reader import Fields
 from q35chat.server.body import objects, read_body, section, text, whole_or_none
-from q35chat.server.conversation import Reader, tools_of
+from q35chat.server.conversation import MessageReader, tools_of
 from q35chat.server.desk import Answering
 from q35chat.server.forms import Form, form_of_choice, with_format
 from q35chat.server.problems import problem_of
@@ -58,9 +58,9 @@ def client_of(request: Request, body: Fields) -> str:
     return f"{host} {agent} {text(body, 'user', '')}"
 
 
-def reader_of(service: Service) -> Reader:
+def reader_of(service: Service) -> MessageReader:
     """Reads messages for the service's model."""
-    return Reader(service.engine, service.answers, service.defaults.max_image_tokens)
+    return MessageReader(service.engine, service.answers, service.defaults.max_image_tokens)
 
 
 def _read(body: Fields, service: Service, client: str) -> _Wanted:

@@ -17,7 +17,7 @@ from q35chat.chat.values import TurnOptions
 from q35chat.json_reader import Fields
 from q35chat.server.body import characters, read_body, section, text, whole_or_none
 from q35chat.server.chat_completions import DONE, client_of, usage_of
-from q35chat.server.desk import Answering, Job
+from q35chat.server.desk import Answering, AnswerRequest
 from q35chat.server.problems import RefusedError, problem_of
 from q35chat.server.reply import Ended, Parsing, Said, Whole, pieces, read_whole
 from q35chat.server.sampling import check_possible, settings_of
@@ -56,7 +56,7 @@ async def completions(request: Request, service: Service) -> Any:  # noqa: ANN40
     return await unless_gone(request, reply.whole())
 
 
-def _read(body: Fields, service: Service, client: str) -> tuple[_Wanted, Job]:
+def _read(body: Fields, service: Service, client: str) -> tuple[_Wanted, AnswerRequest]:
     check_possible(body)
     if body.raw("suffix"):
         raise RefusedError("suffix is not supported: leave it out", param="suffix")

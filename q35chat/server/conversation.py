@@ -33,7 +33,7 @@ _DATA: Final = re.compile(r"data:(?:[\w.+/-]*)(?:;[\w=-]+)*;base64,", re.IGNOREC
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class MessageReader:
     """Reads messages for one model; a picture takes at most `max_image_tokens`."""
 
     engine: ChatEngine

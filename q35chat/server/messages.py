@@ -17,7 +17,7 @@ from q35chat.json_reader import Fields
 from q35chat.server.body import object_of, objects, read_body, section, text, whole_or_none
 from q35chat.server.chat_completions import client_of, reader_of
 from q35chat.server.conversation import (
-    Reader,
+    MessageReader,
     checked_arguments,
     function_tool,
     leading_merged,
@@ -106,7 +106,7 @@ def _settings(body: Fields, service: Service, most: int | None) -> ChatSettings:
     return with_thinking(fields, settings, model.capacity, model.offers.efforts, most)
 
 
-def _turns(body: Fields, reader: Reader) -> tuple[Turn, ...]:
+def _turns(body: Fields, reader: MessageReader) -> tuple[Turn, ...]:
     system, _ = reader.content(body, "system")
     turns = [Turn("system", system)] if system.strip() else []
     given = objects(body, "messages")
@@ -133,7 +133,7 @@ def _blocks(message: Fields) -> list[Fields]:
     return objects(message, "content")
 
 
-def _answer(message: Fields, reader: Reader) -> Turn:
+def _answer(message: Fields, reader: MessageReader) -> Turn:
     said, thoughts, calls = list[str](), list[str](), list[tuple[str, ToolCall]]()
     for block in _blocks(message):
         match text(block, "type"):
@@ -147,7 +147,7 @@ def _answer(message: Fields, reader: Reader) -> Turn:
     return reader.answer("".join(said), "".join(thoughts), calls)
 
 
-def _question(message: Fields, reader: Reader) -> Iterator[Turn]:
+def _question(message: Fields, reader: MessageReader) -> Iterator[Turn]:
     """What tools gave, then the question."""
     said, pictures, results = list[str](), list[Attachment](), 0
     for block in _blocks(message):
@@ -168,7 +168,7 @@ def _question(message: Fields, reader: Reader) -> Iterator[Turn]:
         yield Turn("user", "\n".join(said), tuple(pictures))
 
 
-def _result(block: Fields, reader: Reader, pictures: list[Attachment]) -> Turn:
+def _result(block: Fields, reader: MessageReader, pictures: list[Attachment]) -> Turn:
     """What a tool gave; its pictures are shown with the question after it."""
     if isinstance(block.raw("content"), list):
         said = list[str]()
@@ -181,7 +181,7 @@ def _result(block: Fields, reader: Reader, pictures: list[Attachment]) -> Turn:
     return Turn("tool", text(block, "content", ""))
 
 
-def _picture(source: Fields, reader: Reader) -> Attachment:
+def _picture(source: Fields, reader: MessageReader) -> Attachment:
     if text(source, "type") != "base64":
         raise RefusedError("pictures are not fetched: send a source of type base64")
     return reader.picture_of(text(source, "data"))

@@ -58,7 +58,7 @@ class Ended:
     last: int = -1
 
 
-Piece = PromptPlan | PromptLikelihoods | Said | Called | Ended
+ReplyEvent = PromptPlan | PromptLikelihoods | Said | Called | Ended
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Parsing:
 
 async def pieces(
     answering: Answering, parsing: Parsing, answers: OwnAnswers, whole: Whole
-) -> AsyncGenerator[Piece]:
+) -> AsyncGenerator[ReplyEvent]:
     """The answer piece by piece, its plan first; `whole` holds all of it in the end, without broken
     calls. What the model wrote is remembered in `answers`."""
     telling = _Telling(parsing, answers, whole)
@@ -94,7 +94,7 @@ async def pieces(
 
 async def read_whole(
     answering: Answering,
-    told: AsyncGenerator[Piece],
+    told: AsyncGenerator[ReplyEvent],
     take: Callable[[Said | Called], object] | None = None,
 ) -> Ended:
     """How an answer ended that is told as one object, each piece of it given to `take`. It is
@@ -121,7 +121,7 @@ class _Telling:
         self._whole = whole
         self._likelihoods: list[tuple[int, Likelihood]] = []
 
-    def of(self, event: Event) -> Iterator[Piece]:
+    def of(self, event: Event) -> Iterator[ReplyEvent]:
         """What an event tells."""
         match event:
             case PromptPlan():
@@ -146,7 +146,7 @@ class _Telling:
                 self._answers.remember(self._whole.text, ids, event)
                 yield _ended(event, called=bool(ids))
 
-    def _told(self, part: str | CallPiece) -> Piece:
+    def _told(self, part: str | CallPiece) -> ReplyEvent:
         whole = self._whole
         if isinstance(part, str):
             whole.text += part

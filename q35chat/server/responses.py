@@ -18,7 +18,7 @@ from q35chat.server.body import object_of, objects, read_body, section, text, wh
 from q35chat.server.chat_completions import client_of, reader_of
 from q35chat.server.conversation import (
     ROLES,
-    Reader,
+    MessageReader,
     checked_arguments,
     leading_merged,
     tools_of,
@@ -108,13 +108,13 @@ class _Pending:
     thoughts: list[str] = field(default_factory=list)
     calls: list[tuple[str, ToolCall]] = field(default_factory=list)
 
-    def taken(self, reader: Reader) -> Iterator[Turn]:
+    def taken(self, reader: MessageReader) -> Iterator[Turn]:
         if self.said or self.calls:
             yield reader.answer("".join(self.said), "".join(self.thoughts), self.calls)
         self.said, self.thoughts, self.calls = [], [], []
 
 
-def _turns(body: Fields, reader: Reader) -> tuple[Turn, ...]:
+def _turns(body: Fields, reader: MessageReader) -> tuple[Turn, ...]:
     instructions = text(body, "instructions", "")
     turns = [Turn("system", instructions)] if instructions.strip() else []
     if isinstance(body.raw("input"), str):
@@ -135,7 +135,7 @@ def _turns(body: Fields, reader: Reader) -> tuple[Turn, ...]:
     return leading_merged(turns)
 
 
-def _told(item: Fields, kind: str, reader: Reader) -> Turn:
+def _told(item: Fields, kind: str, reader: MessageReader) -> Turn:
     if kind == "function_call_output":
         return Turn("tool", reader.content(item, "output")[0])
     role = ROLES.get(name := text(item, "role"))
@@ -146,7 +146,7 @@ def _told(item: Fields, kind: str, reader: Reader) -> Turn:
     return Turn(role, said, pictures)
 
 
-def _wrote(item: Fields, kind: str, pending: _Pending, reader: Reader) -> None:
+def _wrote(item: Fields, kind: str, pending: _Pending, reader: MessageReader) -> None:
     """Take in an item that the model wrote."""
     match kind:
         case "message":

@@ -13,7 +13,7 @@ from platformdirs import user_config_path
 from q35chat.errors import UsageError
 from q35chat.files import locked, replace_file
 from q35chat.settings.entries import Settings
-from q35chat.settings.reader import Reader
+from q35chat.settings.reader import SettingsReader
 from q35chat.text import readable_size, safe_line
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def document_of(path: Path, text: str) -> dict[str, Any]:
 
 def settings_of(path: Path, text: str) -> Settings:
     """The settings in a text. Raises UsageError."""
-    return Settings(**Reader(path, text).settings(document_of(path, text)))
+    return Settings(**SettingsReader(path, text).settings(document_of(path, text)))
 
 
 def changed_text(path: Path, text: str, changes: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from q35chat.settings.file import (
     settings_path,
     text_of,
 )
-from q35chat.settings.reader import Reader
+from q35chat.settings.reader import SettingsReader
 from q35chat.text import safe_line
 
 _NAMES: Final = {"theme": "theme", "pictures": "pictures", "notify": "notify", "keys": "shortcuts"}
@@ -50,7 +50,7 @@ def _take_over(old: Path, path: Path) -> None:
     text = text_of(path) or ""
     settings_of(path, text)
     changes = _changes(document_of(old, written), document_of(path, text))
-    Reader(old, written).settings(changes)
+    SettingsReader(old, written).settings(changes)
     if changes:
         replace_file(path, changed_text(path, text, changes), mode=PRIVATE)
     old.rename(old.with_name(f"{old.name}.old"))

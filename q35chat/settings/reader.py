@@ -45,7 +45,7 @@ class _Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SettingsReader:
     """Checks what stands in the file `path`, whose text says where."""
 
     path: Path

@@ -3,7 +3,7 @@
 Settings and usage are JSON, ids and step times packed numbers. A field that a stored value lacks
 gets its default and one that is unknown is ignored, so that rows written before a setting existed
 stay readable. The tables keep wrong values out; what a damaged disk or another program has left is
-read as well as it can be and told to a `Damage`: nothing here raises, whatever stands in the file.
+read as well as it can be and told to a `Losses`: nothing here raises, whatever stands in the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REASONS: Final[dict[object, FinishReason]] = {one: one for one in get_args(Finis
 _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
-class Damage:
+class Losses:
     """Collects what could not be read while a chat was. Nothing in the file is changed by it."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Damage:
         )
 
 
-def text_of(value: object, damage: Damage, kind: str = "texts") -> str:
+def text_of(value: object, damage: Losses, kind: str = "texts") -> str:
     """A column of text; what is no UTF-8 in it as replacement characters."""
     raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
     text = raw.decode("utf-8", "replace")
@@ -63,7 +63,7 @@ def text_of(value: object, damage: Damage, kind: str = "texts") -> str:
     return text
 
 
-def time_of(value: object, damage: Damage) -> float:
+def time_of(value: object, damage: Losses) -> float:
     """A column of seconds since the epoch; 0 where it is none that a calendar has."""
     if isinstance(value, int | float) and 0 <= value <= LATEST_TIME:
         return float(value)
@@ -71,7 +71,7 @@ def time_of(value: object, damage: Damage) -> float:
     return 0.0
 
 
-def count_of(value: object, damage: Damage, kind: str) -> int:
+def count_of(value: object, damage: Losses, kind: str) -> int:
     """A column of a whole number from 0 on; 0 where it is none."""
     if isinstance(value, int) and value >= 0:
         return value
@@ -79,7 +79,7 @@ def count_of(value: object, damage: Damage, kind: str) -> int:
     return 0
 
 
-def word_of(value: object, known: Mapping[object, T], damage: Damage, kind: str, else_: T) -> T:
+def word_of(value: object, known: Mapping[object, T], damage: Losses, kind: str, else_: T) -> T:
     """A column of one of the `known` words; `else_` where it is none of them."""
     if value in known:
         return known[value]
@@ -97,7 +97,7 @@ def pack_ids(ids: tuple[int, ...]) -> bytes:
     return struct.pack(f"<{len(ids)}I", *ids)
 
 
-def unpack_ids(data: object, damage: Damage) -> tuple[int, ...]:
+def unpack_ids(data: object, damage: Losses) -> tuple[int, ...]:
     """The ids that `pack_ids` packed; none where they are damaged: the text has them again."""
     if not isinstance(data, bytes) or len(data) % 4:
         damage.of("token ids")
@@ -110,7 +110,7 @@ def settings_to_text(settings: ChatSettings | None) -> str | None:
     return None if settings is None else json.dumps(asdict(settings), ensure_ascii=False)
 
 
-def settings_from_text(text: object, damage: Damage) -> ChatSettings | None:
+def settings_from_text(text: object, damage: Losses) -> ChatSettings | None:
     """The settings that `settings_to_text` wrote; a damaged one is the default."""
     if text is None:
         return None
@@ -148,7 +148,7 @@ def pack_times(times: Sequence[object]) -> bytes:
         return b""
 
 
-def usage_from_columns(text: object, steps: object, damage: Damage) -> Usage | None:
+def usage_from_columns(text: object, steps: object, damage: Losses) -> Usage | None:
     """The usage that `usage_to_text` and `pack_steps` wrote; None where a count is damaged."""
     if text is None:
         return None
@@ -165,11 +165,11 @@ def usage_from_columns(text: object, steps: object, damage: Damage) -> Usage | N
 
 def slots_of(text: object) -> int:
     """The slots in use when the turn of a usage had ended; 0 where that is not known."""
-    found = _sound(_parsed(text), {"capacity_used": Fields.whole}, Damage(), "counts")
+    found = _sound(_parsed(text), {"capacity_used": Fields.whole}, Losses(), "counts")
     return int(found.get("capacity_used", 0))
 
 
-def _unpack_steps(data: object, damage: Damage) -> tuple[float, ...]:
+def _unpack_steps(data: object, damage: Losses) -> tuple[float, ...]:
     if isinstance(data, bytes) and len(data) % 16 == 0:
         times: tuple[float, ...] = struct.unpack(f"<{len(data) // 8}d", data)
         if all(0 <= time <= sys.float_info.max for time in times):
@@ -204,7 +204,7 @@ def _writable(stored: Fields, name: str, text: str) -> str:
 _Read = Callable[[Fields, str], object]
 
 
-def _sound(found: object, known: Mapping[str, _Read], damage: Damage, kind: str) -> dict[str, Any]:
+def _sound(found: object, known: Mapping[str, _Read], damage: Losses, kind: str) -> dict[str, Any]:
     """Those of the `known` fields that can be read."""
     sound: dict[str, Any] = {}
     try:

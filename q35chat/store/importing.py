@@ -23,7 +23,7 @@ from q35chat.errors import StoreError
 from q35chat.json_reader import parse_json, read_bytes
 from q35chat.store.columns import (
     REASONS,
-    Damage,
+    Losses,
     is_hash,
     pack_times,
     settings_from_text,
@@ -91,7 +91,7 @@ def _of_ours(value: Mapping[str, Any], picture: ReadPicture) -> Chat:
             chat.add(_word(turn, "id"), _word(turn, "parent"), said, turn)
     active = _at(value, "active")
     head = active[-1] if isinstance(active, list) and active else None
-    settings = settings_from_text(json.dumps(_at(value, "settings")), Damage())
+    settings = settings_from_text(json.dumps(_at(value, "settings")), Losses())
     return chat.ended(head, settings, _text(value, "summary"))
 
 
@@ -286,7 +286,7 @@ def _name(ident: object) -> str:
 
 def _settings(facts: Mapping[str, Any]) -> ChatSettings | None:
     found = facts.get("settings")
-    return settings_from_text(json.dumps(found), Damage()) if isinstance(found, dict) else None
+    return settings_from_text(json.dumps(found), Losses()) if isinstance(found, dict) else None
 
 
 def _usage(facts: Mapping[str, Any]) -> Usage | None:
@@ -294,7 +294,7 @@ def _usage(facts: Mapping[str, Any]) -> Usage | None:
     if not isinstance(found, dict):
         return None
     times = [_at(found, "timings", name) for name in ("predict_ms", "wall_ms")]
-    return usage_from_columns(json.dumps(found), pack_times(times), Damage())
+    return usage_from_columns(json.dumps(found), pack_times(times), Losses())
 
 
 def _pictures(turn: Mapping[str, Any], picture: ReadPicture) -> Iterator[Attachment]:

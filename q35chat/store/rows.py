@@ -1,6 +1,6 @@
 """Conversations and turns to rows and back, inside a transaction of the caller.
 
-A row that is damaged is read as well as it can be, and a `Damage` hears of it.
+A row that is damaged is read as well as it can be, and a `Losses` hears of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from q35chat.chat.values import Attachment, ChatSettings, Role, Turn
 from q35chat.store.columns import (
     REASONS,
     ROLES,
-    Damage,
+    Losses,
     count_of,
     is_hash,
     pack_ids,
@@ -49,7 +49,7 @@ def update_conversation(
 ) -> int | None:
     """Write everything but title and summary, of head and settings only what changed `since`; the
     new revision, or None when it is gone."""
-    stored = None if since is None else read_conversation(connection, record.id, Damage())
+    stored = None if since is None else read_conversation(connection, record.id, Losses())
     same = False
     if since is not None and stored is not None:
         record = record.on(stored, since)
@@ -64,7 +64,7 @@ def update_conversation(
 
 
 def read_conversation(
-    connection: sqlite3.Connection, session: str, damage: Damage
+    connection: sqlite3.Connection, session: str, damage: Losses
 ) -> ConversationRecord | None:
     """The conversation with this id."""
     for row in _rows(connection, "SELECT * FROM conversations WHERE id = ?", session):
@@ -76,7 +76,7 @@ def read_conversation(
             updated=time_of(row["updated"], damage),
             head=None if head is None else text_of(head, damage, "order of turns"),
             settings=settings_from_text(row["settings"], damage) or ChatSettings(),
-            revision=count_of(row["revision"], Damage(), "revision"),
+            revision=count_of(row["revision"], Losses(), "revision"),
             summary=text_of(row["summary"], damage, "summary"),
         )
     return None
@@ -107,7 +107,7 @@ def write_turn(
 
 
 def read_turns(
-    connection: sqlite3.Connection, session: str, files: PictureFiles, damage: Damage
+    connection: sqlite3.Connection, session: str, files: PictureFiles, damage: Losses
 ) -> tuple[TurnRecord, ...]:
     """All turns of a conversation, parents before children, branches oldest first.
 
@@ -124,7 +124,7 @@ def read_turns(
 
 
 def with_head(
-    record: ConversationRecord, turns: Sequence[TurnRecord], damage: Damage
+    record: ConversationRecord, turns: Sequence[TurnRecord], damage: Losses
 ) -> ConversationRecord:
     """The conversation; where the turn that it is read to is not there, to the one written last."""
     if record.head is None or any(turn.id == record.head for turn in turns):
@@ -168,7 +168,7 @@ def _rows(connection: sqlite3.Connection, query: str, session: str) -> list[Row]
 
 
 def _read_pictures(
-    connection: sqlite3.Connection, session: str, files: PictureFiles, damage: Damage
+    connection: sqlite3.Connection, session: str, files: PictureFiles, damage: Losses
 ) -> dict[int, tuple[Attachment, ...]]:
     query = (
         "SELECT turn_pictures.* FROM turn_pictures JOIN turns ON turns.key = turn "
@@ -189,7 +189,7 @@ def _read_pictures(
     return found
 
 
-def _turn(row: Row, pictures: tuple[Attachment, ...], damage: Damage) -> TurnRecord:
+def _turn(row: Row, pictures: tuple[Attachment, ...], damage: Losses) -> TurnRecord:
     parent, finish = row["parent"], row["finish"]
     speaker: Role = "assistant" if row["reasoning"] or row["token_ids"] or finish else "user"
     turn = Turn(
@@ -214,7 +214,7 @@ def _turn(row: Row, pictures: tuple[Attachment, ...], damage: Damage) -> TurnRec
     )
 
 
-def _in_order(turns: Sequence[TurnRecord], damage: Damage) -> tuple[TurnRecord, ...]:
+def _in_order(turns: Sequence[TurnRecord], damage: Losses) -> tuple[TurnRecord, ...]:
     """The turns, each with a parent that stands before it or with none.
 
     One that names another parent follows the last turn before it that somebody else said.

@@ -13,7 +13,7 @@ from typing import Any
 
 from q35chat.chat.history.records import SearchHit
 from q35chat.chat.service import SessionSummary
-from q35chat.store.columns import Damage, count_of, slots_of, text_of, time_of
+from q35chat.store.columns import Losses, count_of, slots_of, text_of, time_of
 from q35chat.text import LATEST_TIME, folded
 
 Hit = tuple[str, str]
@@ -54,14 +54,14 @@ def summaries(
         if wanted is None or ident in wanted:
             turn, words = wanted[ident] if wanted is not None else ("", "")
             summary = SessionSummary(
-                text_of(ident, Damage()),
-                text_of(title, Damage()),
-                time_of(updated, Damage()),
-                count_of(turns, Damage(), "counts"),
-                "" if model is None else text_of(model, Damage()),
+                text_of(ident, Losses()),
+                text_of(title, Losses()),
+                time_of(updated, Losses()),
+                count_of(turns, Losses(), "counts"),
+                "" if model is None else text_of(model, Losses()),
                 slots_of(usage),
                 pinned == 1,
-                tuple(text_of(tags, Damage()).split()),
+                tuple(text_of(tags, Losses()).split()),
                 words,
                 turn,
             )
@@ -75,7 +75,7 @@ def latest(connection: sqlite3.Connection) -> str | None:
     for known in (f" AND updated <= {LATEST_TIME}", ""):
         row = connection.execute(f"{shown}{known} ORDER BY updated DESC, id LIMIT 1").fetchone()
         if row is not None:
-            return text_of(row[0], Damage())
+            return text_of(row[0], Losses())
     return None
 
 
@@ -87,7 +87,7 @@ def questions(connection: sqlite3.Connection, most: int) -> list[str]:
         "ORDER BY t.key DESC LIMIT ?",
         (_LONGEST_QUESTION, most),
     )
-    return list(dict.fromkeys(text_of(text, Damage()) for (text,) in rows))
+    return list(dict.fromkeys(text_of(text, Losses()) for (text,) in rows))
 
 
 def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchHit]:
@@ -114,13 +114,16 @@ def matching_sessions(connection: sqlite3.Connection, query: str) -> dict[str, H
         "SELECT id, title, tags, summary FROM conversations WHERE NOT trashed AND "
         "holds(CAST(title || char(10) || tags || char(10) || summary AS BLOB))"
     ):
-        head = f"{text_of(title, Damage())} {text_of(tags, Damage())}"
+        head = f"{text_of(title, Losses())} {text_of(tags, Losses())}"
         told = any(word in folded(head) for word in words)
-        found[ident] = "", "" if told else excerpt(text_of(summary, Damage()), words[0])
+        found[ident] = "", "" if told else excerpt(text_of(summary, Losses()), words[0])
     for session, turn, text in connection.execute(
         "SELECT conversation, id, text FROM turns WHERE holds(CAST(text AS BLOB)) ORDER BY key"
     ):
-        found[session] = text_of(turn, Damage()), excerpt(text_of(text, Damage()), words[0])
+        found[session] = (
+            text_of(turn, Losses()),
+            excerpt(text_of(text, Losses()), words[0]),
+        )
     return found
 
 
@@ -146,5 +149,5 @@ def excerpt(text: str, word: str) -> str:
 
 def _hit(row: tuple[Any, ...], word: str) -> SearchHit:
     *stored, updated = row
-    session, title, turn, role, text = (text_of(value, Damage()) for value in stored)
-    return SearchHit(session, title, turn, role, excerpt(text, word), time_of(updated, Damage()))
+    session, title, turn, role, text = (text_of(value, Losses()) for value in stored)
+    return SearchHit(session, title, turn, role, excerpt(text, word), time_of(updated, Losses()))

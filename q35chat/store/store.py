@@ -33,7 +33,7 @@ from q35chat.states.listing import (
     stored_states,
 )
 from q35chat.store import export, importing, rows, search
-from q35chat.store.columns import Damage
+from q35chat.store.columns import Losses
 from q35chat.store.folder import (
     PictureFiles,
     data_folder,
@@ -127,7 +127,7 @@ class Store:
 
         Of one that is damaged what can be read; `message` says so.
         """
-        damage = Damage()
+        damage = Losses()
         with self._database.reading() as connection:
             record = rows.read_conversation(connection, session, damage)
             if record is None:
@@ -140,7 +140,7 @@ class Store:
     def record(self, session: str) -> ConversationRecord:
         """A conversation without its turns. Raises StoreError if unknown."""
         with self._database.reading() as connection:
-            record = rows.read_conversation(connection, session, Damage())
+            record = rows.read_conversation(connection, session, Losses())
         if record is None:
             raise _unknown(session)
         return record
@@ -313,7 +313,7 @@ class Store:
         chats = importing.read_export(path, self.pictures.read)
         for record, turns in chats:
             with self._database.reading() as connection:
-                known = rows.read_conversation(connection, record.id, Damage())
+                known = rows.read_conversation(connection, record.id, Losses())
             if known is None:
                 self.create(record, turns)
                 fresh.append(record)

@@ -94,7 +94,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FoundBundle:
     """The bundle that is in a folder: its model's name, what a `BundleWish` names, and in words
     what rounding kept of it."""
 
@@ -114,16 +114,16 @@ class Standing:
         return ""
 
 
-Tell = Callable[[Phase], None]
+TellPhase = Callable[[Phase], None]
 
 
-class Job(Protocol):
+class ExportJob(Protocol):
     """One estimate or one export. Both wait and belong in a worker thread."""
 
     def estimate(self, wish: BundleWish) -> Estimate:
         """What the model would take. Raises Q35Error, Stopped after `cancel`."""
 
-    def export(self, wish: BundleWish, tell: Tell) -> Made:
+    def export(self, wish: BundleWish, tell: TellPhase) -> Made:
         """Make the bundle; `tell` is called in this thread. Raises Q35Error, Stopped after
         `cancel`, Occupied; whatever is raised, the folder is then what it was before."""
 
@@ -134,13 +134,13 @@ class Job(Protocol):
 class Exporter(Protocol):
     """Whoever can export a model."""
 
-    def job(self) -> Job:
+    def job(self) -> ExportJob:
         """Something to do once."""
 
     def room(self, folder: Path) -> int:
         """Free bytes where `folder` is or would be; 0 when nobody can tell."""
 
-    def standing(self, folder: Path) -> Standing | None:
+    def standing(self, folder: Path) -> FoundBundle | None:
         """The bundle in `folder`; None where there is none that can be read."""
 
     def bundle(self, name: str) -> Made | None:

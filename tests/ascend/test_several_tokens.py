@@ -12,7 +12,7 @@ from q35chat.ascend.decoder import GearedDecoder
 from q35chat.ascend.options import NpuOptions
 from q35chat.engine.session import Array
 from q35chat.engine.slots import NoSlotError
-from q35chat.engine.speculation import Odds, Source, Speculator
+from q35chat.engine.speculation import DraftSource, Odds, Speculator
 from tests.ascend.conftest import Export
 from tests.ascend.decoding import HOST, IDS, SHAPE, Open, greedy, read
 from tests.doubles.guesses import Guesses
@@ -45,7 +45,7 @@ def dumped(decoder: GearedDecoder) -> dict[str, Array]:
 def followed(decoder: GearedDecoder, said: Sequence[int], wrong: float) -> Speculator:
     """Write what another decoder `said` with guesses of it; the choice must be the same wherever
     its first leads by more than rounding. The last token is not read."""
-    steps = Speculator(decoder, [Source(Guesses(said, wrong), Odds())], always=True)
+    steps = Speculator(decoder, [DraftSource(Guesses(said, wrong), Odds())], always=True)
     logits = read(decoder, IDS)
     for token, after in zip(said, [*said[1:], None], strict=True):
         assert logits.max() - logits[token] <= 2 * ROUNDING

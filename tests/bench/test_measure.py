@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from q35chat.bench.measure import Allocation, DecodeRun, Measurement, Plan, PrefillRun, Progress
+from q35chat.bench.measure import (
+    Allocation,
+    DecodeRun,
+    Measurement,
+    Plan,
+    PrefillRun,
+    Round,
+)
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array
 from tests.doubles.numpy_session import IMAGE_TOKEN, NumpySession
@@ -36,7 +43,7 @@ def measurement(session: NumpySession, plan: Plan = PLAN, after: float = math.in
 
 
 def without_progress(items: Iterable[object]) -> Iterator[object]:
-    return (item for item in items if not isinstance(item, Progress))
+    return (item for item in items if not isinstance(item, Round))
 
 
 def test_every_round_is_measured_behind_its_context() -> None:

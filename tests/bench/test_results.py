@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from q35chat.bench.document import (
-    Comparison,
     Ratio,
+    ResultComparison,
     as_text,
     compare,
     document,
@@ -164,7 +164,9 @@ def test_bytes_are_said_in_a_unit_that_fits() -> None:
     ],
 )
 def test_compared_numbers_keep_four_digits_and_no_exponent(value: float, said: str) -> None:
-    _, line = comparison_lines(Comparison((Ratio("x", value, value, more_is_better=True),), ()))
+    _, line = comparison_lines(
+        ResultComparison((Ratio("x", value, value, more_is_better=True),), ())
+    )
 
     assert line.split("  ")[-1] == "more"
     assert line.count(f" {said} ") == 2

@@ -29,7 +29,7 @@ import onnx
 
 from q35chat import cli
 from q35chat.bundle.bundle import MANIFEST_NAME, FileEntry, Manifest
-from q35chat.chat.prompt.tokenizer_child import Files
+from q35chat.chat.prompt.tokenizer_child import TokenizerFiles
 from q35chat.chat.prompt.tokenizer_process import PROCESS
 from q35chat.text import safe_line
 from tests.campaigns.damages import damaged
@@ -181,11 +181,11 @@ def ask(bundle: Path, place: Path) -> None:
         os.dup2(os.open(place / name, os.O_CREAT | os.O_WRONLY, 0o600), number)
     os.environ |= {f"XDG_{name}_HOME": str(place) for name in ("DATA", "STATE", "CONFIG", "CACHE")}
     os.environ["TRANSFORMERS_NO_ADVISORY_WARNINGS"] = "1"  # as in the tokenizer's own process
-    known: dict[Any, Files] = {}
+    known: dict[Any, TokenizerFiles] = {}
 
     def answer(name: str, which: tuple[Path, bool], _: object, *given: Any, **options: Any) -> Any:
         if which not in known:
-            known[which] = Files(which[0], pictures=which[1])
+            known[which] = TokenizerFiles(which[0], pictures=which[1])
         return json.loads(json.dumps(getattr(known[which], name)(*given, **options)))
 
     PROCESS.ask, PROCESS.start = answer, lambda: None  # type: ignore[method-assign, assignment]

@@ -14,7 +14,7 @@ from q35chat.chat.prompt.tokenizer import ChatTokenizer, whole_characters
 from q35chat.chat.values import ChatSettings, TemplateOffers, Turn
 from q35chat.commands.options import check_offered
 from q35chat.errors import UsageError
-from q35chat.store.columns import Damage, settings_from_text, settings_to_text
+from q35chat.store.columns import Losses, settings_from_text, settings_to_text
 from q35chat.tui.fields import thinking_fields
 from tests.doubles.chat_model import GREEDY, PICTURE, ChatModel, user
 from tests.support.tokenizer import CHAT_TEMPLATE
@@ -140,4 +140,4 @@ def test_the_form_offers_what_the_template_offers() -> None:
 @pytest.mark.parametrize("preserve", [True, False, None])
 def test_what_was_chosen_comes_back_from_the_store(preserve: bool | None) -> None:
     settings = ChatSettings(reasoning_effort="low", preserve_thinking=preserve)
-    assert settings_from_text(settings_to_text(settings), Damage()) == settings
+    assert settings_from_text(settings_to_text(settings), Losses()) == settings

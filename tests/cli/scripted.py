@@ -10,11 +10,11 @@ from q35chat.chat.events import (
     Event,
     Finished,
     FinishReason,
-    Kind,
     PrefillProgress,
     PromptPlan,
     Timings,
     Token,
+    TokenKind,
     Usage,
     VisionProgress,
 )
@@ -48,7 +48,7 @@ def recorded(*, terminal: bool = False) -> Recorded:
     return Recorded(Console(out, err), out, err)
 
 
-def token(text: str, kind: Kind = "answer", ident: int | None = 1) -> Token:
+def token(text: str, kind: TokenKind = "answer", ident: int | None = 1) -> Token:
     return Token(ident, text, kind, predict_ms=1.0, wall_ms=2.0, slots_free=50)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from q35chat import cli
-from q35chat.ascend.kernel_trial import KernelTrial, Place
+from q35chat.ascend.kernel_trial import KernelTrial, TrialPlace
 from q35chat.bundle.bundle import Bundle
 from q35chat.commands.convert import NO_CONVERTER
 from tests.support.converter import install_converter
@@ -97,7 +97,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def keep_trial(tool: str, kernels: str | None = "ordered-inputs", **other: str) -> None:
-    place = replace(Place.here(os.environ, None, tool), **other)
+    place = replace(TrialPlace.here(os.environ, None, tool), **other)
     KernelTrial(kernels, "/somewhere/report.json", place).keep()
 
 

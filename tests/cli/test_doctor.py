@@ -19,7 +19,7 @@ from q35chat.ascend.native_log import native_log
 from q35chat.bundle.bundle import MANIFEST_NAME
 from q35chat.bundle.demo import demo_bundle_path, demo_checkpoint
 from q35chat.commands import doctor
-from q35chat.commands.doctor import Outcome, run_doctor, try_operators
+from q35chat.commands.doctor import CaseOutcome, run_doctor, try_operators
 from q35chat.diagnosis import machine
 from q35chat.diagnosis.checks import Check, Group
 from q35chat.diagnosis.machine import Library
@@ -429,7 +429,7 @@ def test_the_report_names_neither_user_nor_host_nor_home(
 def test_the_report_names_the_kernel_that_is_being_tried(
     device: Npu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(*_: object) -> Outcome:
+    def ended(*_: object) -> CaseOutcome:
         raise SystemExit  # as a kernel that takes the process with it
 
     monkeypatch.setattr(doctor, "_try", ended)

@@ -18,7 +18,7 @@ from q35chat.bundle.bundle import Bundle
 from q35chat.commands.export_process import ChildExporter
 from q35chat.commands.export_worker import watch_download
 from q35chat.errors import CheckpointError, ExportError, Q35Error, UsageError
-from q35chat.tui.exporting import BundleWish, Occupied, Phase, Standing, Stopped
+from q35chat.tui.exporting import BundleWish, FoundBundle, Occupied, Phase, Stopped
 from tests.cli.processes import PATIENCE_S, running
 from tests.export.bundles import names, write_sample_bundle
 from tests.support.checkpoints import make_checkpoint
@@ -188,7 +188,7 @@ def test_the_room_of_a_folder_that_is_not_there_is_that_of_its_parent(tmp_path: 
 def test_the_bundle_in_a_folder_is_known_before_an_export(tmp_path: Path) -> None:
     exporter = ChildExporter()
     standing = exporter.standing(write_sample_bundle(tmp_path / "there"))
-    assert standing == Standing("Qwen/Qwen3.5-0.8B", "int4", 64)
+    assert standing == FoundBundle("Qwen/Qwen3.5-0.8B", "int4", 64)
     assert exporter.standing(tmp_path) is None
 
 

@@ -18,12 +18,12 @@ from q35chat.chat.events import (
     Event,
     Finished,
     FinishReason,
-    Kind,
     Notice,
     PrefillProgress,
     PromptPlan,
     Timings,
     Token,
+    TokenKind,
     Usage,
     VisionProgress,
 )
@@ -82,12 +82,12 @@ class Reply:
     route: str = ""
 
 
-class Piece(NamedTuple):
+class ScriptedToken(NamedTuple):
     """One token of a reply."""
 
     token: int
     text: str
-    kind: Kind
+    kind: TokenKind
 
 
 def echo(turns: Sequence[Turn]) -> Reply:
@@ -201,14 +201,14 @@ class ScriptedBackend:
 
     def _answer(
         self,
-        script: Sequence[Piece],
+        script: Sequence[ScriptedToken],
         reply: Reply,
         plan: PromptPlan,
         settings: ChatSettings,
         should_stop: Callable[[], bool],
     ) -> Iterator[Event]:
         reason = reply.finish
-        said: list[Piece] = []
+        said: list[ScriptedToken] = []
         walls: list[float] = []
         for number, piece in enumerate(script):
             self.before_token(number)
@@ -230,20 +230,20 @@ class ScriptedBackend:
 
     def _script(
         self, turns: Sequence[Turn], settings: ChatSettings, reply: Reply
-    ) -> Sequence[Piece]:
-        script: list[Piece] = []
+    ) -> Sequence[ScriptedToken]:
+        script: list[ScriptedToken] = []
         if settings.thinking and reply.reasoning:
-            script += [Piece(ord(char), char, "reasoning") for char in reply.reasoning]
-            script.append(Piece(THOUGHT, "", "reasoning"))
-        script += [Piece(ord(char), char, "answer") for char in reply.answer]
-        script.append(Piece(END, "", "answer"))
+            script += [ScriptedToken(ord(char), char, "reasoning") for char in reply.reasoning]
+            script.append(ScriptedToken(THOUGHT, "", "reasoning"))
+        script += [ScriptedToken(ord(char), char, "answer") for char in reply.answer]
+        script.append(ScriptedToken(END, "", "answer"))
         if turns[-1].role == "user":
             return script
         said = _said(turns[-1])
         if [piece.token for piece in script[: len(said)]] == said:
             return script[len(said) :]
-        more = [Piece(ord(char), char, "answer") for char in " And so on."]
-        return [*more, Piece(END, "", "answer")]
+        more = [ScriptedToken(ord(char), char, "answer") for char in " And so on."]
+        return [*more, ScriptedToken(END, "", "answer")]
 
 
 def _stop_reason(
@@ -265,12 +265,12 @@ def _wait(reply: Reply, gate: Gate | None, should_stop: Callable[[], bool]) -> N
 
 def _finished(
     plan: PromptPlan,
-    said: Sequence[Piece],
+    said: Sequence[ScriptedToken],
     walls: Sequence[float],
     reason: FinishReason,
     route: str,
 ) -> Finished:
-    texts: dict[Kind, str] = {"reasoning": "", "answer": ""}
+    texts: dict[TokenKind, str] = {"reasoning": "", "answer": ""}
     for piece in said:
         texts[piece.kind] += piece.text
     predict = tuple(0.92 * wall for wall in walls)

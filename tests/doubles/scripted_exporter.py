@@ -9,7 +9,16 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from q35chat.tui.exporting import BundleWish, Cost, Estimate, Made, Phase, Standing, Stopped, Tell
+from q35chat.tui.exporting import (
+    BundleWish,
+    Cost,
+    Estimate,
+    FoundBundle,
+    Made,
+    Phase,
+    Stopped,
+    TellPhase,
+)
 from tests.doubles.scripted_backend import PATIENCE_S
 
 MIB = 1 << 20
@@ -35,7 +44,7 @@ class ScriptedExporter:
     phases: tuple[Phase, ...] = ()
     errors: list[Exception] = field(default_factory=list)
     free: int = 40 * GIB
-    there: Standing | None = None
+    there: FoundBundle | None = None
     bundles: dict[str, Made] = field(default_factory=dict)
     gate: threading.Event | None = None
     wishes: list[BundleWish] = field(default_factory=list)
@@ -50,7 +59,7 @@ class ScriptedExporter:
         """The same everywhere."""
         return self.free
 
-    def standing(self, folder: Path) -> Standing | None:
+    def standing(self, folder: Path) -> FoundBundle | None:
         """The same everywhere."""
         return self.there
 
@@ -76,7 +85,7 @@ class ScriptedJob:
         self._go(wish)
         return self._script.estimate
 
-    def export(self, wish: BundleWish, tell: Tell) -> Made:
+    def export(self, wish: BundleWish, tell: TellPhase) -> Made:
         """Tell all phases, then end."""
         for phase in self._script.phases:
             tell(phase)

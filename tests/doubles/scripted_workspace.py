@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from q35chat.chat.conversation import Conversation
-from q35chat.chat.events import Kind, PromptPlan
+from q35chat.chat.events import PromptPlan, TokenKind
 from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import ConversationRecord, TurnRecord
 from q35chat.chat.service import ModelInfo
@@ -20,7 +20,7 @@ from q35chat.chat.workspace import Workspace
 from q35chat.errors import PictureError
 from q35chat.store import Store
 from q35chat.vision.loading import header, read_file
-from tests.doubles.scripted_backend import PATIENCE_S, Piece, Reply, ScriptedBackend
+from tests.doubles.scripted_backend import PATIENCE_S, Reply, ScriptedBackend, ScriptedToken
 
 MODEL = ModelInfo("Qwen3.5-0.8B", "cpu", "int4", "AMD EPYC, 2 threads", 2048, False)
 ADDED = 4_000_000_000.0
@@ -58,13 +58,13 @@ class CountingBackend(ScriptedBackend):
 
     def _script(
         self, turns: Sequence[Turn], settings: ChatSettings, reply: Reply
-    ) -> Sequence[Piece]:
-        parts: tuple[tuple[Kind, str], ...] = (
+    ) -> Sequence[ScriptedToken]:
+        parts: tuple[tuple[TokenKind, str], ...] = (
             ("reasoning", reply.reasoning),
             ("answer", reply.answer),
         )
         return [
-            Piece(zlib.crc32(text.encode()) >> 1, text, kind)
+            ScriptedToken(zlib.crc32(text.encode()) >> 1, text, kind)
             for kind, whole in parts
             for text in _pieces(whole, reply.token_size)
         ]

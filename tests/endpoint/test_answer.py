@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from q35chat.endpoint.answer import Counts, Part, Progress, error_of, part_of
+from q35chat.endpoint.answer import Part, ReadingProgress, TokenCounts, error_of, part_of
 from q35chat.endpoint.network import Reply
 from q35chat.endpoint.server import load_words
 from q35chat.endpoint.turn import spread
@@ -34,12 +34,12 @@ def told(value: object) -> str:
                 '"prompt_tokens_details": {"cached_tokens": 2}, '
                 '"completion_tokens_details": {"reasoning_tokens": 1}}}'
             ),
-            Part(counts=Counts(3, 4, 2, 1)),
+            Part(counts=TokenCounts(3, 4, 2, 1)),
         ),
-        ('{"usage": {"prompt_tokens_details": null}}', Part(counts=Counts())),
+        ('{"usage": {"prompt_tokens_details": null}}', Part(counts=TokenCounts())),
         (
             '{"prompt_progress": {"total": 90, "cache": 10, "processed": 50, "time_ms": 8}}',
-            Part(progress=Progress(40, 80, 8.0)),
+            Part(progress=ReadingProgress(40, 80, 8.0)),
         ),
     ],
 )

@@ -9,9 +9,9 @@ from q35chat.engine.session import Array, TensorSpec
 from q35chat.engine.slots import CapacityMismatchError
 from q35chat.engine.speculation import (
     HEAD_LENGTHS,
+    DraftSource,
     HeadDrafter,
     Odds,
-    Source,
     Speculator,
     speculator,
 )
@@ -65,7 +65,7 @@ def by_odds(model: Model) -> Speculator:
     assert model.decoder.head is not None
     drafter = HeadDrafter(model.decoder, model.decoder.head)
     odds = Odds(timed=False, head=True)
-    return Speculator(model.decoder, [Source(drafter, odds, HEAD_LENGTHS, shortest=1)])
+    return Speculator(model.decoder, [DraftSource(drafter, odds, HEAD_LENGTHS, shortest=1)])
 
 
 def assert_knows_all(model: Model) -> None:

@@ -13,7 +13,7 @@ from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import MOST_TOKENS, OneGraphDecoder
 from q35chat.engine.sampling import Sampler, draw
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import Odds, Source, Speculator, speculator
+from q35chat.engine.speculation import DraftSource, Odds, Speculator, speculator
 from q35chat.user_input import Speculate
 from tests.doubles.numpy_session import NumpySession
 
@@ -47,7 +47,7 @@ class Script:
 
 
 def always(engine: OneGraphDecoder, script: Script) -> Speculator:
-    return Speculator(engine, [Source(script, Odds())], always=True)
+    return Speculator(engine, [DraftSource(script, Odds())], always=True)
 
 
 def softmax(logits: Array) -> Array:

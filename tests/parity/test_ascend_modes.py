@@ -12,7 +12,7 @@ from q35chat.ascend.decoder import GearedDecoder
 from q35chat.ascend.native_log import NativeLog
 from q35chat.engine.decoder import extend
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import Odds, Source, Speculator
+from q35chat.engine.speculation import DraftSource, Odds, Speculator
 from q35export.verify.samples import SAMPLES, Sample
 from tests.doubles.guesses import Guesses
 from tests.parity.ascend_case import CAPACITY, MODES, STEPS, Case, Mode, Question, follow
@@ -44,7 +44,7 @@ def read(
 
 def guessing(decoder: GearedDecoder, said: Sequence[int]) -> Speculator:
     """Steps with guesses of what will be said, of which some are wrong."""
-    return Speculator(decoder, [Source(Guesses(said, WRONG), Odds())], always=True)
+    return Speculator(decoder, [DraftSource(Guesses(said, WRONG), Odds())], always=True)
 
 
 @MODE

@@ -12,7 +12,7 @@ from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.sampling import Sampler
 from q35chat.engine.session import Array
-from q35chat.engine.speculation import Drafter, Odds, PromptLookup, Source, Speculator
+from q35chat.engine.speculation import Drafter, DraftSource, Odds, PromptLookup, Speculator
 from q35export.request import Precision
 from q35export.verify.candidate import Candidate
 from q35export.verify.metrics import difference
@@ -59,7 +59,7 @@ def write(
     count: int = TOKENS,
 ) -> tuple[tuple[int, ...], Speculator]:
     """`count` tokens, the last of them not read."""
-    sources = [] if drafter is None else [Source(drafter, Odds())]
+    sources = [] if drafter is None else [DraftSource(drafter, Odds())]
     steps = Speculator(decoder, sources, always=True)
     tokens = [sampler(decoder.logits())]
     while len(tokens) < count:

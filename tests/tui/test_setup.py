@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import BundleError, CheckpointError, UsageError
-from q35chat.tui.exporting import Made, Phase, Standing
+from q35chat.tui.exporting import FoundBundle, Made, Phase
 from q35chat.tui.widgets.setup_form import Choices
 from q35chat.user_input import MIN_CAPACITY
 from q35export.request import ExportRequest
@@ -60,7 +60,7 @@ async def test_nothing_is_looked_up_before_it_is_asked_for() -> None:
 
 
 async def test_a_bundle_that_is_there_says_what_it_keeps() -> None:
-    there = Standing("Qwen/Qwen3.5-0.8B", "int4", 2048, "keeps 96 % of first choices")
+    there = FoundBundle("Qwen/Qwen3.5-0.8B", "int4", 2048, "keeps 96 % of first choices")
     async with setting_up(ScriptedExporter(there=there)) as chat:
         await chat.see("40.0 GiB free · int4 there keeps 96 % of first choices")
 

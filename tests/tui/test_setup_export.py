@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from q35chat.errors import BundleError, ExportError
-from q35chat.tui.exporting import Occupied, Phase, Standing
+from q35chat.tui.exporting import FoundBundle, Occupied, Phase
 from tests.doubles.scripted_backend import Reply
 from tests.doubles.scripted_exporter import MIB, ScriptedExporter
 from tests.doubles.scripted_workspace import ScriptedWorkspace
@@ -102,13 +102,22 @@ async def test_escape_on_a_failure_goes_back_to_the_form() -> None:
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (Standing("Qwen/Qwen3.5-0.8B", "int8", 2048), "out holds an int8 bundle, not int4; it is"),
-        (Standing("Qwen/Qwen3.5-0.8B", "int4", 4096), "a bundle of 4,096 slots, not 2,048; it is"),
-        (Standing("Qwen/Qwen3.5-4B", "int4", 2048), "out holds a bundle of Qwen/Qwen3.5-4B; it is"),
+        (
+            FoundBundle("Qwen/Qwen3.5-0.8B", "int8", 2048),
+            "out holds an int8 bundle, not int4; it is",
+        ),
+        (
+            FoundBundle("Qwen/Qwen3.5-0.8B", "int4", 4096),
+            "a bundle of 4,096 slots, not 2,048; it is",
+        ),
+        (
+            FoundBundle("Qwen/Qwen3.5-4B", "int4", 2048),
+            "out holds a bundle of Qwen/Qwen3.5-4B; it is",
+        ),
     ],
 )
 async def test_another_bundle_in_the_folder_is_said_before_the_export(
-    there: Standing, said: str
+    there: FoundBundle, said: str
 ) -> None:
     exporter = ScriptedExporter(there=there)
     async with setting_up(exporter) as chat:
@@ -118,7 +127,7 @@ async def test_another_bundle_in_the_folder_is_said_before_the_export(
 
 
 async def test_the_same_bundle_in_the_folder_is_no_warning() -> None:
-    exporter = ScriptedExporter(there=Standing("Qwen/Qwen3.5-0.8B", "int4", 2048))
+    exporter = ScriptedExporter(there=FoundBundle("Qwen/Qwen3.5-0.8B", "int4", 2048))
     async with setting_up(exporter) as chat:
         await looked_up(chat)
         await chat.see("Choose how exact and how long; Enter exports")

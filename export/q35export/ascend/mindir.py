@@ -17,7 +17,7 @@ import onnx_ir as ir
 from q35chat.bundle.bundle import Bundle, FileEntry, Manifest
 from q35chat.errors import ExportError, Remedy
 from q35chat.text import readable_size
-from q35export.ascend.converter import Converter, Job, command_text, run_converter
+from q35export.ascend.converter import Conversion, Converter, command_text, run_converter
 from q35export.ascend.converter_config import (
     DEFAULT_SETTINGS,
     CompilerSettings,
@@ -71,13 +71,13 @@ def convert(
     graphs. Raises BundleError, and ExportError, which also tells who else is writing the bundle.
     """
     manifest = Bundle.open(path).manifest
-    way = _Way(settings, forms)
-    if not drop_onnx and all(way.made(manifest, name) for name in manifest.graphs):
+    options = _Options(settings, forms)
+    if not drop_onnx and all(options.made(manifest, name) for name in manifest.graphs):
         return ConvertResult("up-to-date", before=tuple(manifest.graphs))
     try:
         with sigterm_raises(), exclusive(path.resolve(), "a conversion"):
             clear_leftovers(path)
-            return _converted(path, converter, reporter, way, drop_onnx=drop_onnx)
+            return _converted(path, converter, reporter, options, drop_onnx=drop_onnx)
     except OSError as error:
         place = error.filename or path
         raise ExportError(
@@ -87,7 +87,7 @@ def convert(
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Options:
     """How a bundle is to be converted."""
 
     settings: CompilerSettings
@@ -124,7 +124,7 @@ def _converted(
     path: Path,
     converter: Converter | None,
     reporter: Reporter,
-    way: _Way,
+    options: _Options,
     *,
     drop_onnx: bool,
 ) -> ConvertResult:
@@ -136,26 +136,26 @@ def _converted(
             target=_TARGET,
         )
     names = [name for name in COMPONENTS[_TARGET] if name in bundle.manifest.graphs]
-    before = tuple(name for name in names if way.made(bundle.manifest, name))
+    before = tuple(name for name in names if options.made(bundle.manifest, name))
     if converter is not None and before != tuple(names):
         converter.check()
     converted, commands = [], []
     for name in names:
         if name in before:
             continue
-        if is_converted(bundle.manifest, name) and not way.compiled(bundle.manifest, name):
+        if is_converted(bundle.manifest, name) and not options.compiled(bundle.manifest, name):
             _forget(path, name)
         inputs = read_inputs(bundle.path / _onnx(name))
-        config = _write_config(bundle, name, inputs, way.settings)
+        config = _write_config(bundle, name, inputs, options.settings)
         if converted_graph(path / name, name) is None:
-            way.write_graph(path, name)
-            graph = way.graph(name)
+            options.write_graph(path, name)
+            graph = options.graph(name)
             if converter is None:
                 made = f"{name}/{CONFIG_FILE}", f"{name}/{name}"
                 commands.append(command_text(graph, *made, keeps_int64=inputs.in_int8))
                 continue
             _convert(bundle, name, graph, config, converter, reporter, in_int8=inputs.in_int8)
-        _record(path, name, way, reporter)
+        _record(path, name, options, reporter)
         converted.append(name)
     if drop_onnx:
         _drop_onnx(path)
@@ -229,7 +229,7 @@ def _convert(
     staging = folder / _STAGING
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()
-    job = Job(
+    job = Conversion(
         name=name,
         graph=(bundle.path / graph).resolve(),
         config=config.resolve(),
@@ -258,21 +258,21 @@ def _convert(
     reporter.end(name)
 
 
-def _record(path: Path, name: str, way: _Way, reporter: Reporter) -> None:
+def _record(path: Path, name: str, chosen: _Options, reporter: Reporter) -> None:
     """Put the converted graph into the manifest, in one step."""
     made = converted_files(path / name, name)
     manifest = Bundle.open(path).manifest
     files = dict(manifest.files)
-    if way.graph(name) == _onnx(name):
+    if chosen.graph(name) == _onnx(name):
         (path / name / _REWRITTEN).unlink(missing_ok=True)
     else:
-        made = (*made, path / way.graph(name))
+        made = (*made, path / chosen.graph(name))
     for file in (*made, path / name / CONFIG_FILE):
         files[file.relative_to(path).as_posix()] = file_entry(file)
     result = made[0].relative_to(path).as_posix()
     graphs = {**manifest.graphs, name: result}
-    how = {"converted": "mindir", "compiler": way.settings.text()}
-    how |= {"kernels": str(way.forms.of(name))}
+    how = {"converted": "mindir", "compiler": chosen.settings.text()}
+    how |= {"kernels": str(chosen.forms.of(name))}
     options = {**manifest.options, name: {**manifest.options.get(name, {}), **how}}
     replace_manifest(path, replace(manifest, files=files, graphs=graphs, options=options))
     reporter.note(f"{name}: {result} recorded")

@@ -56,7 +56,7 @@ _LITTLE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StepCosts:
     """By a matrix's name in the graph: its step, and the divergence in nats that int8 makes of it
     alone."""
 
@@ -108,12 +108,12 @@ def measure(
     windows: Sequence[Window],
     work: Path,
     reporter: Reporter,
-) -> Measured:
+) -> StepCosts:
     """Steps from all but the first of `windows`, costs from those. Kept in `work` once known;
     `source` has the weights for the plan's residual stream."""
     kept = work / _KEPT
     if kept.is_file():
-        return Measured(**json.loads(kept.read_text(encoding="utf-8")))
+        return StepCosts(**json.loads(kept.read_text(encoding="utf-8")))
     embedding = end_matrices(config, source, plan)[0]
     read, windows = windows[MEASURED_ON:] or windows, windows[:MEASURED_ON]
     longest = max(len(window.ids) for window in (*read, *windows))
@@ -160,7 +160,7 @@ def measure(
     costs[LM_HEAD] = compare(wanted, coded, following, _heads(head, steps[LM_HEAD])).divergence
     kept.write_text(json.dumps({"steps": steps, "costs": costs}), encoding="utf-8")
     reporter.end(MEASURING)
-    return Measured(steps, costs)
+    return StepCosts(steps, costs)
 
 
 def step_of(weights: Matrix, inputs: Sequence[Float32]) -> float:

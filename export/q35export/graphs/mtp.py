@@ -50,7 +50,7 @@ from q35export.matrix import MTP, Float32, Matrix, TensorSource
 from q35export.precision import PrecisionPlan, StoredAs
 from q35export.quantize import Codes
 from q35export.targets.cpu import OPSET, CpuTarget
-from q35export.targets.cpu_weights import StoredMatrix, store
+from q35export.targets.cpu_weights import CpuMatrix, store
 from q35export.weights import WeightSink
 
 Int64 = npt.NDArray[np.int64]
@@ -123,7 +123,7 @@ def _head_graph(
     return graph.model(graph_metadata("mtp", _STATES))
 
 
-def _some_rows(ctx: Context, text: TextConfig, drafts: Int64) -> StoredMatrix:
+def _some_rows(ctx: Context, text: TextConfig, drafts: Int64) -> CpuMatrix:
     """The head's rows of some tokens, rounded as the head is."""
     whole = embedding(ctx, text) if text.tied else head(ctx, text)
     decided = ctx.plan.matrices.get("embed_tokens" if text.tied else "head/lm_head")

@@ -34,7 +34,7 @@ from q35export.precision import LOGIT_GROUP, PrecisionPlan
 from q35export.targets.base import Values
 from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.targets.cpu_attention import block_of, filled_rows
-from q35export.targets.cpu_weights import StoredMatrix
+from q35export.targets.cpu_weights import CpuMatrix
 from q35export.weights import WeightSink
 
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
@@ -45,8 +45,8 @@ class Shared:
     """What a second graph over the same weights file takes from the first: the embedding, the head,
     the rotary tables, and how the residual stream is turned."""
 
-    table: StoredMatrix
-    head: StoredMatrix
+    table: CpuMatrix
+    head: CpuMatrix
     rotary: tuple[ir.Value, ir.Value]
     rotation: Rotation | None
 

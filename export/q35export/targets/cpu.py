@@ -27,7 +27,7 @@ from q35export.targets.base import (
     Values,
 )
 from q35export.targets.cpu_attention import FilledRows, one_row
-from q35export.targets.cpu_weights import MS, StoredMatrix, store, store_experts
+from q35export.targets.cpu_weights import MS, CpuMatrix, store, store_experts
 
 OPSET = 23
 Float32 = npt.NDArray[np.float32]
@@ -42,7 +42,7 @@ class CpuTarget:
 
     # Projections -----------------------------------------------------------------------------
 
-    def store(self, name: str, weights: Matrix, quantised: Quantisation | None) -> StoredMatrix:
+    def store(self, name: str, weights: Matrix, quantised: Quantisation | None) -> CpuMatrix:
         """Write a matrix that is used more than once."""
         return store(self.graph, name, weights, quantised, self.matrices)
 

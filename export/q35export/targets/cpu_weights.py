@@ -163,7 +163,7 @@ class BlockMatrix:
         return self.graph.op("Slice", rows, ints(0), ints(self.k), ints(-1))
 
 
-StoredMatrix = FloatMatrix | BlockMatrix
+CpuMatrix = FloatMatrix | BlockMatrix
 
 
 def store(
@@ -172,7 +172,7 @@ def store(
     weights: Matrix,
     quantised: Quantisation | None,
     decided: Mapping[str, StoredAs],
-) -> StoredMatrix:
+) -> CpuMatrix:
     """Read, convert and write a matrix piece by piece, as `decided` by its name or `quantised`."""
     if quantised is None:
         return _store_float(graph, name, weights)

@@ -16,7 +16,7 @@ from q35export.request import W8A8
 from q35export.verify.candidate import AscendCandidate, Candidate, exact_copy
 from q35export.verify.metrics import GRAPH, RUNNING, WEIGHTS, Limits, difference
 from q35export.verify.reference import EncodedPrompt, Encoder, Float32, Reference
-from q35export.verify.report import Comparison, Report, TensorRow, TokenRow
+from q35export.verify.report import ComparisonKind, Report, TensorRow, TokenRow
 from q35export.verify.requirements import (
     Note,
     Prompts,
@@ -78,7 +78,7 @@ def verify(
 def _compare_on_npu(rows: Rows, reference: Reference, bundle: Bundle, threads: int | None) -> None:
     """Tokens are not required: in FP16 a near tie may fall either way."""
     candidate = AscendCandidate(bundle, threads=threads)
-    rows.compare(reference, [Side("graph", candidate, GRAPH, every=True)])
+    rows.compare(reference, [Compared("graph", candidate, GRAPH, every=True)])
     candidate.close()
 
 
@@ -87,11 +87,14 @@ def _compare_in_int8(
 ) -> None:
     """As `_compare_quantised`; no tokens are required, as in FP16."""
     running = AscendCandidate(bundle, threads=threads)
-    rows.compare(reference, [Side("quantisation", running, None)])
+    rows.compare(reference, [Compared("quantisation", running, None)])
     reference.untie()
     _load_stored(rows, reference, bundle, config)
     exact = AscendCandidate(bundle, threads=threads, rounds_inputs=False)
-    sides = [Side("graph", exact, GRAPH, every=True), Side("running", running, RUNNING)]
+    sides = [
+        Compared("graph", exact, GRAPH, every=True),
+        Compared("running", running, RUNNING),
+    ]
     rows.compare(reference, sides)
     exact.close()
     running.close()
@@ -110,7 +113,7 @@ def _load_stored(rows: Rows, reference: Reference, bundle: Bundle, config: Model
 
 def _compare_exact(rows: Rows, reference: Reference, bundle: Bundle, threads: int | None) -> None:
     candidate = Candidate(bundle, threads=threads)
-    rows.compare(reference, [Side("graph", candidate, GRAPH, every=True, exact_tokens=True)])
+    rows.compare(reference, [Compared("graph", candidate, GRAPH, every=True, exact_tokens=True)])
     candidate.close()
 
 
@@ -120,13 +123,13 @@ def _compare_quantised(
     """First with the checkpoint's weights, then with those that the bundle stores, which take
     their places in the reference one by one."""
     running = Candidate(bundle, threads=threads)
-    rows.compare(reference, [Side("quantisation", running, None)])
+    rows.compare(reference, [Compared("quantisation", running, None)])
     _load_stored(rows, reference, bundle, config)
     with exact_copy(bundle) as copy:
         exact = Candidate(copy, threads=threads)
         sides = [
-            Side("graph", exact, GRAPH, every=True, exact_tokens=True),
-            Side("running", running, RUNNING),
+            Compared("graph", exact, GRAPH, every=True, exact_tokens=True),
+            Compared("running", running, RUNNING),
         ]
         rows.compare(reference, sides)
         exact.close()
@@ -134,14 +137,14 @@ def _compare_quantised(
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Compared:
     """A bundle in a comparison.
 
     `limits` hold for logits and embeddings, or for `every` tensor; None limits nothing. With
     `exact_tokens` every greedy choice must be the reference's.
     """
 
-    comparison: Comparison
+    comparison: ComparisonKind
     candidate: Candidate | AscendCandidate
     limits: Limits | None
     every: bool = False
@@ -169,7 +172,7 @@ class Rows:
         label = f"int{tensor.bits}_{name.removeprefix('model.').removesuffix('.weight')}"
         self.tensors.append(TensorRow("weights", "", label, found, WEIGHTS[tensor.bits]))
 
-    def compare(self, reference: Reference, sides: Sequence[Side]) -> None:
+    def compare(self, reference: Reference, sides: Sequence[Compared]) -> None:
         """Every side with the reference, which runs once for all."""
         for sample, prompt in self._prompts:
             self._note(f"comparing {', '.join(side.comparison for side in sides)}: {sample.name}")

@@ -8,8 +8,8 @@ from typing import Literal
 
 from q35export.verify.metrics import Difference, Limits
 
-Comparison = Literal["weights", "graph", "running", "quantisation"]
-MEANING: dict[Comparison, str] = {
+ComparisonKind = Literal["weights", "graph", "running", "quantisation"]
+MEANING: dict[ComparisonKind, str] = {
     "weights": "the bundle's rounded weights, against the checkpoint's",
     "graph": "same weights on both sides, FP32 arithmetic",
     "running": "same weights on both sides, the bundle as it runs",
@@ -24,7 +24,7 @@ class TensorRow:
     Without `limits` it is shown for information.
     """
 
-    comparison: Comparison
+    comparison: ComparisonKind
     sample: str
     tensor: str
     difference: Difference
@@ -41,7 +41,7 @@ class TokenRow:
     """Greedy choices of one sample: `equal` of `total` are those of the reference, which the
     bundle was made to follow. `required` of them must be."""
 
-    comparison: Comparison
+    comparison: ComparisonKind
     sample: str
     equal: int
     total: int

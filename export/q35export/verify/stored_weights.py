@@ -46,7 +46,7 @@ class StoredTensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredMatrix:
+class QuantisedMatrix:
     """A block-quantised matrix of a graph, or those of all experts one below the other, unread:
     codes, scales of `n` rows, bits of a code and width `k` of a row, None where the graph does not
     tell it; and what is `fine`, where the graph adds that."""
@@ -56,7 +56,7 @@ class StoredMatrix:
     n: int
     bits: int
     k: int | None
-    fine: StoredMatrix | None = None
+    fine: QuantisedMatrix | None = None
 
     def pieces(self) -> Iterator[tuple[int, Float32]]:
         """First row and FP32 contents of some rows at a time, in order."""
@@ -82,7 +82,7 @@ class CodedRows:
     bits: int = 8
 
     def pieces(self) -> Iterator[tuple[int, Float32]]:
-        """As `StoredMatrix.pieces`."""
+        """As `QuantisedMatrix.pieces`."""
         codes, scales = self.codes.numpy(), unpacked(self.scales.numpy())
         some = max(1, PIECE_VALUES // codes.shape[1])
         for start in range(0, len(codes), some):
@@ -120,7 +120,7 @@ def is_turned(bundle: Bundle) -> bool:
     return bundle.manifest.measured.get("rounding", "nearest") != "nearest"
 
 
-def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRows]]:
+def quantised_matrices(path: Path) -> Iterator[tuple[str, QuantisedMatrix | CodedRows]]:
     """Name and contents of each quantised matrix of an ONNX file, fine codes with the matrix that
     they belong to.
 
@@ -128,9 +128,9 @@ def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRo
     """
     found = dict(_apart(path))
     for name, one in found.items():
-        if isinstance(one, StoredMatrix) and not name.endswith(_FINE):
+        if isinstance(one, QuantisedMatrix) and not name.endswith(_FINE):
             fine = found.get(f"{name}{_FINE}")
-            if isinstance(fine, StoredMatrix):  # its rows are seen in groups, perhaps
+            if isinstance(fine, QuantisedMatrix):  # its rows are seen in groups, perhaps
                 yield name, replace(one, fine=replace(fine, n=one.n))
             else:
                 yield name, one
@@ -138,7 +138,7 @@ def quantised_matrices(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRo
             yield name, one
 
 
-def _apart(path: Path) -> Iterator[tuple[str, StoredMatrix | CodedRows]]:
+def _apart(path: Path) -> Iterator[tuple[str, QuantisedMatrix | CodedRows]]:
     seen: set[int] = set()
     for node in ir.load(path).graph:
         if node.op_type == "Custom" and node.attributes.get_string("type") == "QuantBatchMatmul":
@@ -181,7 +181,7 @@ def dequantised(packed: npt.NDArray[np.uint8], scales: Float32, *, bits: int) ->
     return values.reshape(rows, -1)
 
 
-def _matrix(node: ir.Node, packed: ir.ExternalTensor, scales: int) -> StoredMatrix:
+def _matrix(node: ir.Node, packed: ir.ExternalTensor, scales: int) -> QuantisedMatrix:
     inputs = dict(enumerate(node.inputs))
     if any(inputs.get(place) is not None for place in _ZERO_POINTS[node.op_type]):
         raise ValueError(f"{node.name} has zero points, which no exporter of this project writes")
@@ -189,7 +189,7 @@ def _matrix(node: ir.Node, packed: ir.ExternalTensor, scales: int) -> StoredMatr
     of_experts = node.op_type == "QMoE"
     rows = packed.shape.numpy()[: 2 if of_experts else 1]
     bits = _int(node, "expert_weight_bits" if of_experts else "bits")
-    return StoredMatrix(packed, _initializer(node, scales), math.prod(rows), bits, columns)
+    return QuantisedMatrix(packed, _initializer(node, scales), math.prod(rows), bits, columns)
 
 
 def _initializer(node: ir.Node, index: int) -> ir.TensorProtocol:
@@ -204,7 +204,7 @@ def _int(node: ir.Node, name: str) -> int:
 
 
 def _tensors(
-    matrix: str, stored: StoredMatrix | CodedRows, origin: Origin, shapes: Mapping[str, Shape]
+    matrix: str, stored: QuantisedMatrix | CodedRows, origin: Origin, shapes: Mapping[str, Shape]
 ) -> Iterator[tuple[str, StoredTensor]]:
     """The tensors whose rows a stored matrix holds."""
     tensors = {number: origin.tensors[number] for number in np.unique(origin.tensor).tolist()}

@@ -31,7 +31,7 @@ _OWN_CHARACTERS: Final = 1_000_000
 _OF_A_MESSAGE: Final = 1_000
 
 
-class Files:
+class TokenizerFiles:
     """The tokenizer and template of one folder, as transformers reads them."""
 
     def __init__(self, folder: Path, *, pictures: bool) -> None:
@@ -196,7 +196,7 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def _answer(line: bytes, loaded: dict[tuple[str, bool], Files]) -> object:
+def _answer(line: bytes, loaded: dict[tuple[str, bool], TokenizerFiles]) -> object:
     """What a request gives. Raises BundleError, MemoryError."""
     name, folder, pictures, seconds, arguments, options = json.loads(line)
     which = folder, pictures
@@ -205,7 +205,7 @@ def _answer(line: bytes, loaded: dict[tuple[str, bool], Files]) -> object:
         loaded.pop(which, None)
         while len(loaded) >= _AT_ONCE:
             del loaded[next(iter(loaded))]
-        loaded[which] = Files(Path(folder), pictures=pictures)
+        loaded[which] = TokenizerFiles(Path(folder), pictures=pictures)
     return getattr(loaded[which], name)(*arguments, **options)
 
 
@@ -217,7 +217,7 @@ def main() -> None:
     from transformers import PreTrainedTokenizerFast  # noqa: F401, PLC0415
 
     _limit_memory()
-    loaded: dict[tuple[str, bool], Files] = {}
+    loaded: dict[tuple[str, bool], TokenizerFiles] = {}
     for line in sys.stdin.buffer:
         try:
             reply = ["done", _answer(line, loaded)]

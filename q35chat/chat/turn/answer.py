@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from q35chat.chat.events import Kind
+from q35chat.chat.events import TokenKind
 from q35chat.chat.prompt.tokenizer import ChatTokenizer, Detokenizer
 
 
@@ -17,7 +17,7 @@ from q35chat.chat.prompt.tokenizer import ChatTokenizer, Detokenizer
 class AnswerPart:
     """Text that one token released, perhaps none, and where it belongs."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
 
 
@@ -55,7 +55,7 @@ class AnswerText:
         """`opened` inside a thought; in `plain` text no thought opens."""
         self._tokenizer = tokenizer
         self._tags = tokenizer.tags
-        self._kind: Kind = "reasoning" if opened else "answer"
+        self._kind: TokenKind = "reasoning" if opened else "answer"
         self._may_open = not opened and not plain
         self._stop_texts = tuple(stops)
         self._clear()
@@ -67,7 +67,7 @@ class AnswerText:
         return self._stops.stopped
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TokenKind:
         """What the next token belongs to."""
         return self._kind
 
@@ -110,19 +110,19 @@ class AnswerText:
 
     def _clear(self) -> None:
         self._stops = StopMatcher(self._stop_texts)
-        self._parts: dict[Kind, list[str]] = {"reasoning": [], "answer": []}
+        self._parts: dict[TokenKind, list[str]] = {"reasoning": [], "answer": []}
 
     def _begin(self, *, trim: bool) -> None:
         """Start a stream of text; `trim` when a think tag is before it."""
         self._stream = Detokenizer(self._tokenizer)
         self._trim = _Trimmed(both=self._kind == "reasoning") if trim else None
 
-    def _clean(self, kind: Kind, text: str) -> str:
+    def _clean(self, kind: TokenKind, text: str) -> str:
         if self._trim is not None:
             text = self._trim.push(text)
         return self._stops.push(text) if kind == "answer" else text
 
-    def _part(self, kind: Kind, text: str) -> AnswerPart:
+    def _part(self, kind: TokenKind, text: str) -> AnswerPart:
         if text:
             self._parts[kind].append(text)
         return AnswerPart(kind, text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from q35chat.chat.events import FinishReason, Kind
+from q35chat.chat.events import FinishReason, TokenKind
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
 from q35chat.chat.values import ChatSettings
 from q35chat.text import pluralise
@@ -37,7 +37,7 @@ class TurnLimits:
         limit."""
         self._guard.push_all(ids)
 
-    def take(self, token: int, kind: Kind) -> str:
+    def take(self, token: int, kind: TokenKind) -> str:
         """Count `token`. A text says that `closing_ids` must come next, and why."""
         looped = self._guard.push(token) and self._settings.loop_guard
         if kind == "answer":

@@ -38,14 +38,14 @@ FORECAST_DELAY_S: Final = 0.12
 Whereabouts = Literal["kept", "back", "past"]
 """Where the question of a failed turn is: in the chat, or there was none; in the composer; only
 among the earlier questions."""
-Asked = tuple[str, tuple[Attachment, ...], str | None]
+ForecastInput = tuple[str, tuple[Attachment, ...], str | None]
 """What is forecast: a text, its pictures, and the question that it would change."""
-Found = Attachment | TextFile | str
+FileContents = Attachment | TextFile | str
 """What comes of a file: a picture, a text, or why there is none."""
 _NOTHING: Final[Contents] = ("", ())
 
 
-class Pictures:
+class PendingPictures:
     """Pictures on their way into the draft: which chips are being read, for which conversation,
     and where each picture lies."""
 
@@ -114,7 +114,7 @@ class Pictures:
         text = f"The draft's {words[0]} gone; attach {words[1]} again"
         self._host.say(text, "error", about="the draft's pictures")
 
-    def _attach(self, conversation: Conversation, path: Path) -> Found:
+    def _attach(self, conversation: Conversation, path: Path) -> FileContents:
         """The picture or the text, or why there is none; nothing where a kept draft's file is
         gone."""
         try:
@@ -125,7 +125,9 @@ class Pictures:
             gone = path in self._brought_back and not os.path.exists(path)  # noqa: PTH110 - never raises
             return "" if gone else str(error)
 
-    async def _end(self, conversation: Conversation, chip: Chip, path: Path, found: Found) -> None:
+    async def _end(
+        self, conversation: Conversation, chip: Chip, path: Path, found: FileContents
+    ) -> None:
         if self._reading.get(chip) is not conversation:
             return
         del self._reading[chip]
@@ -175,7 +177,7 @@ class Draft:
         self._host = host
         self._after = after
         self._send_queued = send_queued
-        self.pictures = Pictures(session, composer, host, self._picture_read, too_large)
+        self.pictures = PendingPictures(session, composer, host, self._picture_read, too_large)
         self._key = ""
         self._kept: dict[str, tuple[Waiting, ...]] = {}
         self._shown = _NOTHING
@@ -184,7 +186,7 @@ class Draft:
         self._sent_for: str | None = None
         self._sent_text = ""
         self._timer: Timer | None = None
-        self._forecast_for: Asked | None = None
+        self._forecast_for: ForecastInput | None = None
         self.forecast: Forecast | None = None
         self.editing: str | None = None
         self.rewrites = False
@@ -469,7 +471,7 @@ class Draft:
         self._timer = self._after(FORECAST_DELAY_S, self._ask)
 
     @property
-    def _asked(self) -> Asked:
+    def _asked(self) -> ForecastInput:
         return *self.sendable, self.editing
 
     def _ask(self) -> None:
@@ -496,7 +498,7 @@ class Draft:
         self._host.background("forecast", work, then, exclusive=True)
 
     def _show_forecast(
-        self, conversation: Conversation, asked: Asked, forecast: Forecast | Q35Error
+        self, conversation: Conversation, asked: ForecastInput, forecast: Forecast | Q35Error
     ) -> None:
         if isinstance(forecast, Q35Error):
             self._host.remark(str(forecast))

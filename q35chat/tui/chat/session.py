@@ -18,7 +18,7 @@ from q35chat.tui.chat.meter import WARN_AT, Meter
 from q35chat.tui.chat.running_turn import Batch, RunningTurn, pacer_for
 from q35chat.tui.text import count, slots
 
-State = Literal["loading", "ready", "running", "stopping", "failed"]
+SessionState = Literal["loading", "ready", "running", "stopping", "failed"]
 """`loading`: a model or another chat is on its way, the one on screen stays. `ready`: a
 conversation is there and nothing runs. `running`, then perhaps `stopping`: a turn. `failed`:
 nothing is on its way and there is no conversation."""
@@ -43,7 +43,7 @@ class Session:
         self.workspace = workspace
         self.conversation: Conversation | None = None
         self.follow_up: Conversation | None = None
-        self.state: State = "loading"
+        self.state: SessionState = "loading"
         self.opening = False
         self.asking = workspace.remote
         self.queued = False

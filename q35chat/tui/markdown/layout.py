@@ -23,8 +23,8 @@ from q35chat.tui.markdown.source import parser
 from q35chat.tui.markdown.wrapping import breaks, fitting, folds
 
 Lines = list[Content]
-Side = Literal["left", "center", "right"]
-_SIDES: Final[tuple[Side, ...]] = get_args(Side)
+Alignment = Literal["left", "center", "right"]
+_SIDES: Final[tuple[Alignment, ...]] = get_args(Alignment)
 
 _BULLETS: Final = "•◦▪"
 _TASKS: Final[dict[bool | None, str]] = {False: "☐", True: "☑"}
@@ -198,7 +198,7 @@ def _table(node: SyntaxTreeNode, width: int, _: int) -> Lines:
     return table_lines([[_inline(cell) for cell in row] for row in cells], width, sides)
 
 
-def _side(cell: SyntaxTreeNode) -> Side:
+def _side(cell: SyntaxTreeNode) -> Alignment:
     """Where the cells of its column stand."""
     style = str(cell.attrs.get("style", ""))
     return next((side for side in _SIDES if style.endswith(side)), "left")
@@ -295,7 +295,7 @@ def column_widths(natural: list[int], width: int) -> list[int]:
     return widths
 
 
-def table_lines(rows: list[list[Content]], width: int, sides: Sequence[Side] = ()) -> Lines:
+def table_lines(rows: list[list[Content]], width: int, sides: Sequence[Alignment] = ()) -> Lines:
     """A table whose cells wrap: a head, a line under it, and the rows; `sides` say where the cells
     of each column stand, at the left unless given."""
     if not rows:
@@ -304,7 +304,7 @@ def table_lines(rows: list[list[Content]], width: int, sides: Sequence[Side] = (
     padded = [[*row, *[_BLANK] * (columns - len(row))] for row in rows]
     natural = [max(row[index].cell_length for row in padded) for index in range(columns)]
     widths = column_widths(natural, width)
-    missing: list[Side] = ["left"] * (columns - len(sides))
+    missing: list[Alignment] = ["left"] * (columns - len(sides))
     sides = [*sides, *missing]
     head = [cell.stylize_before("bold") for cell in padded[0]]
     rule = "─┼─".join("─" * size for size in widths)
@@ -314,7 +314,7 @@ def table_lines(rows: list[list[Content]], width: int, sides: Sequence[Side] = (
     return lines
 
 
-def _row(cells: list[Content], widths: list[int], sides: Sequence[Side]) -> Lines:
+def _row(cells: list[Content], widths: list[int], sides: Sequence[Alignment]) -> Lines:
     columns = [wrapped(cell, size) for cell, size in zip(cells, widths, strict=True)]
     lines: Lines = []
     for index in range(max(len(column) for column in columns)):
@@ -328,7 +328,7 @@ def _row(cells: list[Content], widths: list[int], sides: Sequence[Side]) -> Line
     return lines
 
 
-def _placed(cell: Content, size: int, side: Side) -> Content:
+def _placed(cell: Content, size: int, side: Alignment) -> Content:
     room = max(0, size - cell.cell_length)
     before = {"left": 0, "center": room // 2, "right": room}[side]
     return cell.pad_left(before).pad_right(room - before)

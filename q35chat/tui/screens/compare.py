@@ -27,7 +27,7 @@ from q35chat.tui.widgets.turns import AnswerView
 _STACKED_BELOW = 72
 
 
-class Side(Vertical):
+class AnswerColumn(Vertical):
     """One model's answer over a line of its meters."""
 
     def __init__(self, step: Step, name: str, meter: Meter) -> None:
@@ -81,8 +81,8 @@ class CompareScreen(Dialog[bool]):
         self._question = question
         mine, other = Meter(), Meter()
         mine.idle(conversation)
-        self._left = Side(answer, answer.model or model.name, mine)
-        self._right = Side(Step("", Turn("assistant", "")), name, other)
+        self._left = AnswerColumn(answer, answer.model or model.name, mine)
+        self._right = AnswerColumn(Step("", Turn("assistant", "")), name, other)
         self._turn = RunningTurn(comparison.events(), pacer_for(model.target))
         self._timer: Timer | None = None
 

@@ -27,11 +27,11 @@ from q35chat.tui.exporting import (
     BundleWish,
     Estimate,
     Exporter,
-    Job,
+    ExportJob,
+    FoundBundle,
     Made,
     Occupied,
     Phase,
-    Standing,
     Stopped,
 )
 from q35chat.tui.screens.confirm import ConfirmScreen
@@ -72,7 +72,7 @@ class SetupScreen(Dialog[Made | None]):
     def __init__(self, exporter: Exporter) -> None:
         super().__init__()
         self._exporter = exporter
-        self._job: Job | None = None
+        self._job: ExportJob | None = None
         self._wish: BundleWish | None = None
         self._room = LatestQuery()
         self._phases: deque[Phase] = deque()
@@ -184,7 +184,7 @@ class SetupScreen(Dialog[Made | None]):
 
         self.run_worker(work, thread=True, exclusive=True, group="room")
 
-    def _know_place(self, question: int, room: int, standing: Standing | None) -> None:
+    def _know_place(self, question: int, room: int, standing: FoundBundle | None) -> None:
         if not self._room.is_newest(question):
             return
         self.form.know_place(room, standing)

@@ -8,7 +8,7 @@ from typing import Final
 from textual.binding import Binding
 from textual.content import Content
 
-from q35chat.chat.service import Place
+from q35chat.chat.service import TreePlace
 from q35chat.tui.screens.choice import ListDialog
 from q35chat.tui.screens.dialog import DIM
 from q35chat.tui.text import one_line
@@ -17,7 +17,7 @@ _STEP: Final = 2
 _DEEPEST: Final = 12
 
 
-def row(place: Place, width: int) -> Content:
+def row(place: TreePlace, width: int) -> Content:
     """One turn on one line, further to the right behind each fork."""
     indent = "  " * min(place.forks, _DEEPEST)
     sign = ("● ", "$primary") if place.shown else ("│ " if place.forks else "  ", DIM)
@@ -34,7 +34,7 @@ class VersionsScreen(ListDialog):
     FOOT = "Enter shows that version · Esc closes"
     BINDINGS = [Binding("alt+up", "leave", "Close", show=False)]  # noqa: RUF012
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[TreePlace]) -> None:
         shown = [number for number, place in enumerate(places) if place.shown]
         super().__init__([place.id for place in places], shown[-1] if shown else 0)
         self._places = places

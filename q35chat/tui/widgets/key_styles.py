@@ -14,7 +14,7 @@ from textual.document._document import Document, Location
 from textual.widgets import TextArea
 
 from q35chat.tui.markdown.graphemes import after, before
-from q35chat.tui.widgets.vi_keys import Outcome, Vi
+from q35chat.tui.widgets.vi_keys import KeyEffect, Vi
 from q35chat.user_input import KeyStyle
 
 Press = Callable[[str], None]
@@ -170,7 +170,7 @@ class ViKeys:
     def _at(self) -> int:
         return self._document.get_index_from_location(self._area.cursor_location)
 
-    def _do(self, outcome: Outcome) -> None:
+    def _do(self, outcome: KeyEffect) -> None:
         place = self._document.get_location_from_index
         if outcome.text is not None:
             self._area.history.checkpoint()

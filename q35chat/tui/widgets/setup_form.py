@@ -21,7 +21,7 @@ from textual.widgets import Input, Label, Static
 
 from q35chat.processes import DEFAULT_OUT, REAL_MODEL
 from q35chat.text import readable_size
-from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, Hub, Standing
+from q35chat.tui.exporting import ROOM, BundleWish, Cost, Estimate, FoundBundle, Hub
 from q35chat.tui.fields import whole
 from q35chat.tui.text import clean, count
 from q35chat.tui.widgets.key_order import LineField
@@ -138,7 +138,7 @@ class SetupForm(Vertical):
         super().__init__(id="form")
         self._estimate: Estimate | None = None
         self._room = 0
-        self._standing: Standing | None = None
+        self._standing: FoundBundle | None = None
 
     def compose(self) -> ComposeResult:
         """A row for each part of the wish."""
@@ -232,7 +232,7 @@ class SetupForm(Vertical):
         self._choices("precision").offer({it.precision: it.precision for it in estimate.costs})
         self._describe()
 
-    def know_place(self, room: int, standing: Standing | None) -> None:
+    def know_place(self, room: int, standing: FoundBundle | None) -> None:
         """So many bytes are free where the folder is (0: nobody can tell), and what is in it."""
         self._room, self._standing = room, standing
         parts = [f"{readable_size(room)} free"] if room else []

@@ -22,7 +22,7 @@ _MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class KeyEffect:
     """What a key of vi does: the text from `start` to `end` becomes `text` where that is not None,
     the cursor goes to `cursor`, and `keys` are pressed, which are not of vi."""
 
@@ -46,35 +46,35 @@ class Vi:
         """Letters are text from now on."""
         self.normal, self._count, self._pending = False, "", ""
 
-    def escape(self, text: str, at: int) -> Outcome | None:
+    def escape(self, text: str, at: int) -> KeyEffect | None:
         """Leave inserting, or a command that is not whole; None where there is neither."""
         begun = bool(self._count or self._pending)
         was, self.normal = self.normal, True
         self._count = self._pending = ""
         if was:
-            return Outcome(at) if begun else None
-        return Outcome(at if at == _line_start(text, at) else before(text, at))
+            return KeyEffect(at) if begun else None
+        return KeyEffect(at if at == _line_start(text, at) else before(text, at))
 
-    def press(self, key: str, text: str, at: int) -> Outcome:
+    def press(self, key: str, text: str, at: int) -> KeyEffect:
         """Take one character while `normal`."""
         if not self._pending and key.isdecimal() and (key != "0" or self._count):
             self._count += key
-            return Outcome(at)
+            return KeyEffect(at)
         command = self._pending + key if self._pending else _LONG.get(key, key)
         if command in _BEGUN:
             self._pending = command
-            return Outcome(at)
+            return KeyEffect(at)
         count = min(int(self._count or 1), _MOST)
         self._count = self._pending = ""
         if command in _SAME:
-            return Outcome(at, keys=(_SAME[command],) * count)
+            return KeyEffect(at, keys=(_SAME[command],) * count)
         if command in _MOVES:
-            return Outcome(_settled(text, _repeated(_MOVES[command], text, at, count)))
+            return KeyEffect(_settled(text, _repeated(_MOVES[command], text, at, count)))
         if command[0] in _OPERATORS:
             return self._operate(command[0], command[1], text, at, count)
         return self._change(command, text, at, count)
 
-    def _change(self, command: str, text: str, at: int, count: int) -> Outcome:
+    def _change(self, command: str, text: str, at: int, count: int) -> KeyEffect:
         """The commands that put, begin to insert or turn letters; anything else does nothing."""
         end = _line_end(text, at)
         if command in {"p", "P"} and self.yanked:
@@ -83,30 +83,30 @@ class Vi:
             self.normal = False
             return _begun(command, text, at)
         if command[0] == "r" and at < end:
-            return Outcome(at, at, after(text, at), command[1])
+            return KeyEffect(at, at, after(text, at), command[1])
         if command == "~" and at < end:
             stop = min(_repeated(after, text, at, count), end)
-            return Outcome(_settled(text, stop), at, stop, text[at:stop].swapcase())
+            return KeyEffect(_settled(text, stop), at, stop, text[at:stop].swapcase())
         if command == "J" and end < len(text):
-            return Outcome(end, end, end + 1, " ")
-        return Outcome(at)
+            return KeyEffect(end, end, end + 1, " ")
+        return KeyEffect(at)
 
-    def _put(self, text: str, at: int, put: str, *, behind: bool) -> Outcome:
+    def _put(self, text: str, at: int, put: str, *, behind: bool) -> KeyEffect:
         if not put.endswith("\n"):
             place = min(after(text, at), _line_end(text, at)) if behind else at
-            return Outcome(place + len(put) - 1, place, place, put)
+            return KeyEffect(place + len(put) - 1, place, place, put)
         if not behind:
             place = _line_start(text, at)
-            return Outcome(place, place, place, put)
+            return KeyEffect(place, place, place, put)
         place = _line_end(text, at)
-        return Outcome(place + 1, place, place, f"\n{put[:-1]}")
+        return KeyEffect(place + 1, place, place, f"\n{put[:-1]}")
 
-    def _operate(self, operator: str, motion: str, text: str, at: int, count: int) -> Outcome:
+    def _operate(self, operator: str, motion: str, text: str, at: int, count: int) -> KeyEffect:
         """Delete, change or copy from the cursor to where a motion leads, or whole lines."""
         if motion == operator:
             return self._operate_on_lines(operator, text, at, count)
         if motion not in _MOVES:
-            return Outcome(at)
+            return KeyEffect(at)
         move = _MOVES["e" if (operator, motion) == ("c", "w") and not _blank(text, at) else motion]
         there = _repeated(move, text, at, count)
         if move is _word_end:
@@ -116,36 +116,36 @@ class Vi:
         start, end = sorted((at, there))
         self.yanked = text[start:end] or self.yanked
         if operator == "y":
-            return Outcome(start)
+            return KeyEffect(start)
         self.normal = operator == "d"
         left = f"{text[:start]}{text[end:]}"
-        return Outcome(_settled(left, start) if self.normal else start, start, end, "")
+        return KeyEffect(_settled(left, start) if self.normal else start, start, end, "")
 
-    def _operate_on_lines(self, operator: str, text: str, at: int, count: int) -> Outcome:
+    def _operate_on_lines(self, operator: str, text: str, at: int, count: int) -> KeyEffect:
         start = end = _line_start(text, at)
         for _ in range(count):
             end = min(_line_end(text, end) + 1, len(text) + 1)
         stop = min(end, len(text))
         self.yanked = f"{text[start:stop].removesuffix(chr(10))}\n"
         if operator == "y":
-            return Outcome(at)
+            return KeyEffect(at)
         if operator == "c":
             self.normal = False
-            return Outcome(start, start, stop - text[start:stop].endswith("\n"), "")
+            return KeyEffect(start, start, stop - text[start:stop].endswith("\n"), "")
         if end > len(text) and start:  # the last line goes with the end of the one before
-            return Outcome(_line_start(text, start - 1), start - 1, stop, "")
-        return Outcome(start, start, stop, "")
+            return KeyEffect(_line_start(text, start - 1), start - 1, stop, "")
+        return KeyEffect(start, start, stop, "")
 
 
-def _begun(command: str, text: str, at: int) -> Outcome:
+def _begun(command: str, text: str, at: int) -> KeyEffect:
     """Where inserting begins; on a line of its own for `o` and `O`."""
     start, end = _line_start(text, at), _line_end(text, at)
     if command == "o":
-        return Outcome(end + 1, end, end, "\n")
+        return KeyEffect(end + 1, end, end, "\n")
     if command == "O":
-        return Outcome(start, start, start, "\n")
+        return KeyEffect(start, start, start, "\n")
     places = {"i": at, "a": min(after(text, at), end), "I": _first_letter(text, at), "A": end}
-    return Outcome(places[command])
+    return KeyEffect(places[command])
 
 
 def _line_start(text: str, at: int) -> int:

@@ -23,7 +23,7 @@ from q35export.config import TextConfig
 from q35export.graph import Dim, Graph
 
 Mixer = Ascend310pTarget | PortableTarget
-State = LinearState | KeyValue | None
+LayerState = LinearState | KeyValue | None
 NAMES = ("conv_states", "recurrent_states", "kv_cache")
 
 
@@ -70,7 +70,7 @@ def layer_states(
     config: TextConfig,
     specs: Sequence[StateSpec],
     pasts: Sequence[ir.Value],
-) -> list[State]:
+) -> list[LayerState]:
     """The state of every decoder layer, from the stacked `past_*`."""
     with graph.scope("states"):
         conv, recurrent, cache = (graph.op("Squeeze", past, graph.ints(1)) for past in pasts)
@@ -90,7 +90,7 @@ def layer_states(
 
 def empty_states(
     graph: Graph, target: Mixer, config: TextConfig, specs: Sequence[StateSpec]
-) -> list[State]:
+) -> list[LayerState]:
     """The state of every layer before the first token, already as the target keeps it."""
     conv, recurrent, _ = specs
     past_conv = graph.constant(np.zeros(_one(conv), conv.dtype.numpy()))
