@@ -118,9 +118,9 @@ class DropPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSummary:
-    """One row of the session list. `turns` counts the questions of the branch being read; none were
-    asked yet in one that was begun from a summary.
+class ListedConversation:
+    """A conversation as a list shows it. `turns` counts the questions of the branch being read;
+    none were asked yet in one that was begun from a summary.
 
     `model` wrote its newest answer, after which it took `slots`; 0 where that is not known. Of what
     was searched, `excerpt` is the text around it, and `hit` names the turn; both are empty where

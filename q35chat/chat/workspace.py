@@ -22,7 +22,7 @@ from q35chat.chat.events import Event
 from q35chat.chat.history.journal import Journal, untitled
 from q35chat.chat.history.records import Archive, new_id
 from q35chat.chat.prompt.tokenizer_process import PROCESS
-from q35chat.chat.service import ModelEntry, ModelInfo, SessionSummary
+from q35chat.chat.service import ListedConversation, ModelEntry, ModelInfo
 from q35chat.chat.text_files import split_files
 from q35chat.chat.turn.lock import StoppableTurn, TurnLock
 from q35chat.chat.values import ChatSettings, Persona, SamplingSettings
@@ -193,9 +193,9 @@ class Workspace:
 
         return fresh, events()
 
-    def open(self, session_id: str) -> Conversation:
+    def open(self, conversation_id: str) -> Conversation:
         """A stored conversation, by its id or the beginning of it. Raises StoreError."""
-        ident = self.store.resolve(session_id)
+        ident = self.store.resolve(conversation_id)
         with self._lock:
             known = self._open.get(ident)
         if known is not None:
@@ -204,60 +204,60 @@ class Workspace:
         record, turns = self.store.load(ident)
         return self._opened(Journal(self.store, record, turns, stored=True))
 
-    def pick(self, session_id: str | None = None, latest: bool = False) -> Conversation:
+    def pick(self, conversation_id: str | None = None, latest: bool = False) -> Conversation:
         """The conversation with this id, the latest one, or a new one. Raises Q35Error."""
-        if session_id is not None:
-            return self.open(session_id)
+        if conversation_id is not None:
+            return self.open(conversation_id)
         return self.open(self.store.latest()) if latest else self.new()
 
-    def sessions(self, query: str = "") -> Sequence[SessionSummary]:
+    def listed(self, query: str = "") -> Sequence[ListedConversation]:
         """Conversations, latest first; with a query those that hold all its words."""
-        return self.store.sessions(query)
+        return self.store.listed(query)
 
     def questions(self) -> Sequence[str]:
         """Questions of all chats without the files before them, each once, the latest first."""
         asked = (split_files(text)[1] for text in self.store.questions(_MOST_QUESTIONS))
         return tuple(dict.fromkeys(text for text in asked if text))
 
-    def rename(self, session_id: str, title: str) -> None:
+    def rename(self, conversation_id: str, title: str) -> None:
         """Give a conversation another title. Raises StoreError if unknown."""
         title = " ".join(title.split())
         if not title:
             raise UsageError("A title needs at least one character.")
-        self.store.rename(session_id, title)
+        self.store.rename(conversation_id, title)
         with self._lock:
-            known = self._open.get(session_id)
+            known = self._open.get(conversation_id)
         if known is not None:
             known.retitle(title)
 
-    def pin(self, session_id: str, pinned: bool) -> None:
+    def pin(self, conversation_id: str, pinned: bool) -> None:
         """Say whether a conversation stays at the top of lists. Raises StoreError if unknown."""
-        self.store.pin(session_id, pinned)
+        self.store.pin(conversation_id, pinned)
 
-    def tag(self, session_id: str, words: str) -> None:
+    def tag(self, conversation_id: str, words: str) -> None:
         """Give a conversation these words as tags and no others. Raises StoreError if unknown."""
-        self.store.tag(session_id, tags_of(words))
+        self.store.tag(conversation_id, tags_of(words))
 
-    def trash(self, session_id: str) -> None:
+    def trash(self, conversation_id: str) -> None:
         """Show a conversation no more; until it is deleted, at the latest at the next start, it can
         be brought back. Raises StoreError, also while an answer is written in it."""
-        self.store.trash(session_id)
+        self.store.trash(conversation_id)
 
-    def restore(self, session_id: str) -> None:
+    def restore(self, conversation_id: str) -> None:
         """Bring back a conversation that was to be deleted. Raises StoreError if it is gone."""
-        self.store.restore(session_id)
+        self.store.restore(conversation_id)
 
-    def delete(self, session_id: str) -> None:
+    def delete(self, conversation_id: str) -> None:
         """Delete a conversation and the pictures that no other one shows. Raises StoreError."""
-        self.store.delete(session_id)
+        self.store.delete(conversation_id)
         with self._lock:
-            known = self._open.pop(session_id, None)
+            known = self._open.pop(conversation_id, None)
         if known is not None and known is self._front:
             self._front = None
 
-    def export_markdown(self, session_id: str, folder: Path) -> Path:
+    def export_markdown(self, conversation_id: str, folder: Path) -> Path:
         """Write the branch being read as Markdown with its pictures beside it."""
-        return self.store.export_markdown(session_id, folder)
+        return self.store.export_markdown(conversation_id, folder)
 
     def leave(self) -> None:
         """Let nobody wait for a prompt any more, nor for the model's tokenizer to be read: the

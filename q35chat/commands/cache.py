@@ -34,7 +34,7 @@ def cache(
     console = Console.standard()
     with opened_store(console) as store:
         folder = states_folder(store.folder)
-        chats = {owner_name(session.id): session for session in store.sessions()}
+        chats = {owner_name(one.id): one for one in store.listed()}
     found = drop_states(folder) if clear else stored_states(folder)
     total = sum(state.size for state in found)
     titles = {owner: (chat.id, chat.title) for owner, chat in chats.items()}

@@ -104,7 +104,7 @@ def _check_new(options: ChatOptions) -> None:
             raise UsageError(f"{option} is for a new chat; {opens} opens one with its own")
 
 
-def _session(store: Store, options: ChatOptions) -> str | None:
+def _conversation_id(store: Store, options: ChatOptions) -> str | None:
     """The chat to open, as it was named; None for a new one. Raises StoreError where there is no
     latest one."""
     return store.latest() if options.continues else options.session
@@ -119,7 +119,7 @@ def _line_by_line(options: ChatOptions, settings: Settings, console: Console) ->
     with Store() as store:
         if store.message:
             console.note(store.message)
-        named = _session(store, options)
+        named = _conversation_id(store, options)
         session = None if named is None else store.resolve(named)
         status = StatusLine(console, in_lines=not console.can_rewrite)
         workspace = stored_workspace(store, options, settings, status.note)
@@ -184,7 +184,7 @@ def _screen(options: ChatOptions, settings: Settings, problems: Sequence[str]) -
             return run(
                 workspace,
                 settings,
-                session=_session(store, options),
+                conversation_id=_conversation_id(store, options),
                 images=options.images or (),
                 prompt=options.prompt,
                 pictures="none" if options.no_images else options.pictures,

@@ -62,7 +62,7 @@ def list_sessions(
 
     console = Console.standard()
     with opened_store(console) as store:
-        found = store.sessions()[:limit]
+        found = store.listed()[:limit]
         owners = {state.name.owner for state in stored_states(states_folder(store.folder))}
     warm = {session.id for session in found if owner_name(session.id) in owners}
     if as_json:

@@ -15,12 +15,13 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from q35chat.errors import Q35Error
 from q35chat.server import facts
 from q35chat.server.chat_completions import chat_completions
 from q35chat.server.completions import completions
-from q35chat.server.gate import Application, Gate, Rules
+from q35chat.server.gate import Gate, Rules
 from q35chat.server.messages import count_tokens, messages
 from q35chat.server.problems import RefusedError, problem_of
 from q35chat.server.responses import responses
@@ -46,13 +47,13 @@ _ROUTES: Final[dict[tuple[str, str], Handler]] = {
 }
 
 
-def application(service: Service, rules: Rules = Rules()) -> Application:  # noqa: B008  (a value)
+def application(service: Service, rules: Rules = Rules()) -> ASGIApp:  # noqa: B008  (a value)
     """The ASGI application over `service`, for those whom `rules` let in."""
     routes = [
         Route(path, _route(answer, service), methods=[method])
         for (method, path), answer in _ROUTES.items()
     ]
-    made: Application = Starlette(
+    made: ASGIApp = Starlette(
         routes=routes,
         middleware=[Middleware(Gate, rules=rules)],
         exception_handlers={HTTPException: _unknown, Q35Error: _refused, Exception: _failed},

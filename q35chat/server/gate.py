@@ -7,18 +7,15 @@ A page in a browser can reach the loopback address; a name that it made point he
 from __future__ import annotations
 
 import hmac
-import json
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from q35chat.server.problems import RefusedError
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+from q35chat.server.streams import as_json
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _FREE: Final = "/health"
@@ -39,7 +36,7 @@ class Rules:
 class Gate:
     """In front of `app`."""
 
-    def __init__(self, app: Application, rules: Rules) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app = app
         self._rules = rules
 
@@ -48,29 +45,27 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        origin = headers.get(b"origin", "")
-        allowed = origin if origin in self._rules.origins else ""
-        shared = _shared(allowed)
-        if allowed and scope["method"] == "OPTIONS":
-            await _respond(send, 204, shared, b"")
+        headers = Headers(scope=scope)
+        origin = headers.get("origin", "")
+        shared = _shared(origin if origin in self._rules.origins else "")
+        if shared and scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers=shared)(scope, receive, send)
             return
         problem = self._problem(scope["path"], headers, origin)
         if problem is not None:
-            body = json.dumps(problem.body(scope["path"])).encode()
-            kind = (b"content-type", b"application/json")
-            await _respond(send, problem.status, [kind, *shared], body)
+            refusal = as_json(problem.body(scope["path"]), problem.status, shared)
+            await refusal(scope, receive, send)
             return
 
         async def sharing(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *shared]
+                MutableHeaders(scope=message).update(shared)
             await send(message)
 
         await self._app(scope, receive, sharing if shared else send)
 
-    def _problem(self, path: str, headers: dict[bytes, str], origin: str) -> RefusedError | None:
-        host = headers.get(b"host", "")
+    def _problem(self, path: str, headers: Headers, origin: str) -> RefusedError | None:
+        host = headers.get("host", "")
         if self._rules.hosts and _name(host) not in self._rules.hosts:
             return RefusedError(f"this server is not called {host[:200]!r}", 403, code="wrong_host")
         if origin and origin not in self._rules.origins and origin.partition("://")[2] != host:
@@ -85,10 +80,10 @@ class Gate:
             )
         return None
 
-    def _knows_key(self, headers: dict[bytes, str]) -> bool:
-        scheme, _, given = headers.get(b"authorization", "").partition(" ")
+    def _knows_key(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
         candidates = (given.strip() if scheme.lower() == "bearer" else "",
-                      headers.get(b"x-api-key", ""))  # fmt: skip
+                      headers.get("x-api-key", ""))  # fmt: skip
         key = self._rules.key.encode()
         return any(hmac.compare_digest(one.encode(), key) for one in candidates)
 
@@ -100,22 +95,13 @@ def _name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def _shared(origin: str) -> list[tuple[bytes, bytes]]:
+def _shared(origin: str) -> dict[str, str]:
     """Headers that let a page of `origin` read the response."""
     if not origin:
-        return []
-    return [
-        (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"access-control-allow-headers", b"authorization, content-type, x-api-key"),
-        (b"access-control-allow-methods", b"GET, POST"),
-        (b"vary", b"Origin"),
-    ]
-
-
-async def _respond(
-    send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes
-) -> None:
-    length = (b"content-length", str(len(body)).encode())
-    start = {"type": "http.response.start", "status": status, "headers": [length, *headers]}
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
+        return {}
+    return {
+        "access-control-allow-origin": origin,
+        "access-control-allow-headers": "authorization, content-type, x-api-key",
+        "access-control-allow-methods": "GET, POST",
+        "vary": "Origin",
+    }

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from q35chat.server.gate import Receive, Scope, Send
 from q35chat.server.problems import RefusedError
 
 T = TypeVar("T")

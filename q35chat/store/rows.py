@@ -64,10 +64,10 @@ def update_conversation(
 
 
 def read_conversation(
-    connection: sqlite3.Connection, session: str, damage: Losses
+    connection: sqlite3.Connection, conversation_id: str, damage: Losses
 ) -> ConversationRecord | None:
     """The conversation with this id."""
-    for row in _rows(connection, "SELECT * FROM conversations WHERE id = ?", session):
+    for row in _rows(connection, "SELECT * FROM conversations WHERE id = ?", conversation_id):
         head = row["head"]
         return ConversationRecord(
             id=text_of(row["id"], damage),
@@ -83,13 +83,13 @@ def read_conversation(
 
 
 def write_turn(
-    connection: sqlite3.Connection, session: str, record: TurnRecord, files: PictureFiles
+    connection: sqlite3.Connection, conversation_id: str, record: TurnRecord, files: PictureFiles
 ) -> None:
     """Add a turn with its pictures, or write a known one as it is now."""
     turn = record.turn
     row = _row(turn, "attachments", "calls") | _row(record, "turn")
     row |= {
-        "conversation": session,
+        "conversation": conversation_id,
         "token_ids": pack_ids(turn.token_ids),
         "settings": settings_to_text(record.settings),
         "usage": usage_to_text(record.usage),
@@ -107,18 +107,18 @@ def write_turn(
 
 
 def read_turns(
-    connection: sqlite3.Connection, session: str, files: PictureFiles, damage: Losses
+    connection: sqlite3.Connection, conversation_id: str, files: PictureFiles, damage: Losses
 ) -> tuple[TurnRecord, ...]:
     """All turns of a conversation, parents before children, branches oldest first.
 
     A picture whose file is gone or altered has empty `data`. A turn whose parent is not among those
     before it follows the last of another role.
     """
-    pictures = _read_pictures(connection, session, files, damage)
+    pictures = _read_pictures(connection, conversation_id, files, damage)
     query = "SELECT * FROM turns WHERE conversation = ? ORDER BY key"
     turns = [
         _turn(row, pictures.get(row["key"], ()), damage)
-        for row in _rows(connection, query, session)
+        for row in _rows(connection, query, conversation_id)
     ]
     return _in_order(turns, damage)
 
@@ -133,12 +133,12 @@ def with_head(
     return replace(record, head=turns[-1].id if turns else None)
 
 
-def shown_pictures(connection: sqlite3.Connection, session: str) -> tuple[str, ...]:
+def shown_pictures(connection: sqlite3.Connection, conversation_id: str) -> tuple[str, ...]:
     """The hashes of all pictures that a conversation shows; of nothing that is no hash."""
     rows = connection.execute(
         "SELECT DISTINCT sha256 FROM turn_pictures JOIN turns ON turns.key = turn "
         "WHERE conversation = ?",
-        (session,),
+        (conversation_id,),
     )
     return tuple(sha256 for (sha256,) in rows if is_hash(sha256))
 
@@ -161,14 +161,14 @@ def _insertion(table: str, row: Row) -> str:
     )
 
 
-def _rows(connection: sqlite3.Connection, query: str, session: str) -> list[Row]:
-    cursor = connection.execute(query, (session,))
+def _rows(connection: sqlite3.Connection, query: str, conversation_id: str) -> list[Row]:
+    cursor = connection.execute(query, (conversation_id,))
     names = [name for name, *_ in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _read_pictures(
-    connection: sqlite3.Connection, session: str, files: PictureFiles, damage: Losses
+    connection: sqlite3.Connection, conversation_id: str, files: PictureFiles, damage: Losses
 ) -> dict[int, tuple[Attachment, ...]]:
     query = (
         "SELECT turn_pictures.* FROM turn_pictures JOIN turns ON turns.key = turn "
@@ -176,7 +176,7 @@ def _read_pictures(
     )
     data: dict[str, bytes] = {}
     found: dict[int, tuple[Attachment, ...]] = {}
-    for row in _rows(connection, query, session):
+    for row in _rows(connection, query, conversation_id):
         sha256, name = (text_of(row[part], damage, "pictures") for part in ("sha256", "name"))
         sizes = (count_of(row[part], damage, "pictures") for part in ("width", "height", "tokens"))
         if not is_hash(sha256):

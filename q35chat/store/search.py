@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from q35chat.chat.history.records import SearchHit
-from q35chat.chat.service import SessionSummary
+from q35chat.chat.service import ListedConversation
 from q35chat.store.columns import Losses, count_of, slots_of, text_of, time_of
 from q35chat.text import LATEST_TIME, folded
 
@@ -45,15 +45,15 @@ _SUMMARIES = f"""
 """Questions of the branch being read; of all where that has none or cannot be found."""
 
 
-def summaries(
+def listed(
     connection: sqlite3.Connection, wanted: Mapping[str, Hit] | None = None
-) -> list[SessionSummary]:
+) -> list[ListedConversation]:
     """A row a conversation, the latest first; of those `wanted` where they are given."""
     found = []
     for ident, title, updated, turns, model, usage, pinned, tags in connection.execute(_SUMMARIES):
         if wanted is None or ident in wanted:
             turn, words = wanted[ident] if wanted is not None else ("", "")
-            summary = SessionSummary(
+            summary = ListedConversation(
                 text_of(ident, Losses()),
                 text_of(title, Losses()),
                 time_of(updated, Losses()),
@@ -105,7 +105,7 @@ def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchH
     return [_hit(row, words[0]) for row in rows]
 
 
-def matching_sessions(connection: sqlite3.Connection, query: str) -> dict[str, Hit]:
+def matching(connection: sqlite3.Connection, query: str) -> dict[str, Hit]:
     """Conversations whose title, tags and summary, or one of whose turns, hold every word of
     `query`, each with the newest turn that does, else with none."""
     words = _look_for(connection, query)
@@ -117,10 +117,10 @@ def matching_sessions(connection: sqlite3.Connection, query: str) -> dict[str, H
         head = f"{text_of(title, Losses())} {text_of(tags, Losses())}"
         told = any(word in folded(head) for word in words)
         found[ident] = "", "" if told else excerpt(text_of(summary, Losses()), words[0])
-    for session, turn, text in connection.execute(
+    for conversation_id, turn, text in connection.execute(
         "SELECT conversation, id, text FROM turns WHERE holds(CAST(text AS BLOB)) ORDER BY key"
     ):
-        found[session] = (
+        found[conversation_id] = (
             text_of(turn, Losses()),
             excerpt(text_of(text, Losses()), words[0]),
         )
@@ -149,5 +149,5 @@ def excerpt(text: str, word: str) -> str:
 
 def _hit(row: tuple[Any, ...], word: str) -> SearchHit:
     *stored, updated = row
-    session, title, turn, role, text = (text_of(value, Losses()) for value in stored)
-    return SearchHit(session, title, turn, role, excerpt(text, word), time_of(updated, Losses()))
+    ident, title, turn, role, text = (text_of(value, Losses()) for value in stored)
+    return SearchHit(ident, title, turn, role, excerpt(text, word), time_of(updated, Losses()))

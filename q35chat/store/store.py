@@ -20,7 +20,7 @@ from q35chat.chat.history.records import (
     StoreWriteError,
     TurnRecord,
 )
-from q35chat.chat.service import SessionSummary
+from q35chat.chat.service import ListedConversation
 from q35chat.chat.values import Attachment
 from q35chat.errors import StoreError
 from q35chat.files import locked
@@ -122,27 +122,27 @@ class Store:
                 rows.write_turn(connection, record.id, turn, self.pictures)
         return revision
 
-    def load(self, session: str) -> tuple[ConversationRecord, tuple[TurnRecord, ...]]:
+    def load(self, conversation_id: str) -> tuple[ConversationRecord, tuple[TurnRecord, ...]]:
         """A conversation and all its turns, parents first. Raises StoreError if unknown.
 
         Of one that is damaged what can be read; `message` says so.
         """
         damage = Losses()
         with self._database.reading() as connection:
-            record = rows.read_conversation(connection, session, damage)
+            record = rows.read_conversation(connection, conversation_id, damage)
             if record is None:
-                raise _unknown(session)
-            turns = rows.read_turns(connection, session, self.pictures, damage)
+                raise _unknown(conversation_id)
+            turns = rows.read_turns(connection, conversation_id, self.pictures, damage)
         record = rows.with_head(record, turns, damage)
         self.damaged_chat = damage.line(record.title)
         return record, turns
 
-    def record(self, session: str) -> ConversationRecord:
+    def record(self, conversation_id: str) -> ConversationRecord:
         """A conversation without its turns. Raises StoreError if unknown."""
         with self._database.reading() as connection:
-            record = rows.read_conversation(connection, session, Losses())
+            record = rows.read_conversation(connection, conversation_id, Losses())
         if record is None:
-            raise _unknown(session)
+            raise _unknown(conversation_id)
         return record
 
     def resolve(self, name: str) -> str:
@@ -166,11 +166,11 @@ class Store:
             raise StoreError(f"There is no chat yet. `{program()} ask` begins one.")
         return ident
 
-    def sessions(self, query: str = "") -> list[SessionSummary]:
+    def listed(self, query: str = "") -> list[ListedConversation]:
         """Conversations, latest first; with a query those that hold all its words."""
         with self._database.reading() as connection:
-            wanted = search.matching_sessions(connection, query) if query.split() else None
-            return search.summaries(connection, wanted)
+            wanted = search.matching(connection, query) if query.split() else None
+            return search.listed(connection, wanted)
 
     def questions(self, most: int) -> list[str]:
         """At most so many questions of all chats, each once, the latest first."""
@@ -211,56 +211,56 @@ class Store:
                     remove_state(folder, state.name)
         self._database.empty_log()
 
-    def rename(self, session: str, title: str) -> None:
+    def rename(self, conversation_id: str, title: str) -> None:
         """Give a conversation another title. Raises StoreError if unknown."""
-        self._change(session, "title", title)
+        self._change(conversation_id, "title", title)
         self._database.forget()
 
-    def pin(self, session: str, pinned: bool) -> None:
+    def pin(self, conversation_id: str, pinned: bool) -> None:
         """Say whether a conversation stays in sight. Raises StoreError if unknown."""
-        self._change(session, "pinned", int(pinned))
+        self._change(conversation_id, "pinned", int(pinned))
 
-    def tag(self, session: str, tags: Sequence[str]) -> None:
+    def tag(self, conversation_id: str, tags: Sequence[str]) -> None:
         """Give a conversation these tags, words each, and no others. Raises StoreError if
         unknown."""
-        self._change(session, "tags", " ".join(tags))
+        self._change(conversation_id, "tags", " ".join(tags))
         self._database.forget()
 
-    def trash(self, session: str) -> None:
+    def trash(self, conversation_id: str) -> None:
         """Show a conversation no more. It can be brought back until the next `sweep`, which deletes
         it; `delete` does that at once. Raises StoreError, also while an answer is written in it."""
-        self.record(session)
-        with self.answering(session):
-            self._change(session, "trashed", 1)
+        self.record(conversation_id)
+        with self.answering(conversation_id):
+            self._change(conversation_id, "trashed", 1)
 
-    def restore(self, session: str) -> None:
+    def restore(self, conversation_id: str) -> None:
         """Bring back a conversation that was to be deleted. Raises StoreError if it is gone."""
-        self._change(session, "trashed", 0)
+        self._change(conversation_id, "trashed", 0)
 
-    def _change(self, session: str, column: str, value: int | str) -> None:
+    def _change(self, conversation_id: str, column: str, value: int | str) -> None:
         with self._database.writing() as connection:
             changed = connection.execute(
                 f"UPDATE conversations SET {column} = ?, revision = revision + 1 "  # noqa: S608
                 "WHERE id = ?",
-                (value, session),
+                (value, conversation_id),
             )
             if changed.rowcount == 0:
-                raise _unknown(session)
+                raise _unknown(conversation_id)
 
-    def delete(self, session: str) -> None:
+    def delete(self, conversation_id: str) -> None:
         """Delete a conversation, its states and the pictures that no other one shows; nothing of
         its words stays in the file.
 
         Raises StoreError, also when the conversation is gone and a picture of it could not be
         deleted.
         """
-        self.record(session)
-        with self.answering(session), self._database.writing() as connection:
-            shown = rows.shown_pictures(connection, session)
-            connection.execute("DELETE FROM conversations WHERE id = ?", (session,))
-        drop_states(states_folder(self.folder), session)
+        self.record(conversation_id)
+        with self.answering(conversation_id), self._database.writing() as connection:
+            shown = rows.shown_pictures(connection, conversation_id)
+            connection.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
+        drop_states(states_folder(self.folder), conversation_id)
         with contextlib.suppress(OSError):
-            self._lock_file(session).unlink()
+            self._lock_file(conversation_id).unlink()
         self._database.forget()
         with self._database.writing() as connection:  # while no other process can keep one
             self._remove(rows.unshown(connection, shown))
@@ -276,7 +276,7 @@ class Store:
             raise failures[0]
 
     @contextlib.contextmanager
-    def answering(self, session: str) -> Iterator[None]:
+    def answering(self, conversation_id: str) -> Iterator[None]:
         """Hold a conversation while an answer is written. Raises StoreError if it is held, or if
         nothing can be written."""
         busy = (
@@ -284,24 +284,24 @@ class Store:
             "Wait for it or stop it, then try again."
         )
         self._database.check_writable()
-        with exclusive(self._lock_file(session), busy):
+        with exclusive(self._lock_file(conversation_id), busy):
             yield
 
-    def markdown(self, session: str) -> str:
+    def markdown(self, conversation_id: str) -> str:
         """The branch being read, with pictures where the store keeps them. Raises StoreError."""
-        return export.as_markdown(self.load(session), self._place)
+        return export.as_markdown(self.load(conversation_id), self._place)
 
-    def json(self, session: str) -> str:
+    def json(self, conversation_id: str) -> str:
         """All of a conversation as JSON: branches, token ids, settings, timings."""
-        return export.as_json(self.load(session), self._place)
+        return export.as_json(self.load(conversation_id), self._place)
 
-    def export_markdown(self, session: str, folder: Path) -> Path:
+    def export_markdown(self, conversation_id: str, folder: Path) -> Path:
         """Write the branch being read as Markdown, with its pictures beside it, in `folder`."""
-        return export.write_markdown(self.load(session), folder)
+        return export.write_markdown(self.load(conversation_id), folder)
 
-    def export_json(self, session: str, target: Path) -> Path:
+    def export_json(self, conversation_id: str, target: Path) -> Path:
         """Write all of a conversation as JSON to the file, or into the folder, `target`."""
-        return export.write_json(self.load(session), self._place, target)
+        return export.write_json(self.load(conversation_id), self._place, target)
 
     def import_chats(self, path: Path) -> tuple[list[ConversationRecord], int]:
         """Keep the chats of a file that an export wrote, here or in ChatGPT or LM Studio: those
@@ -322,12 +322,12 @@ class Store:
     def _place(self, picture: Attachment) -> str:
         return str(self.pictures.path(picture.sha256))
 
-    def _lock_file(self, session: str) -> Path:
-        plain = _PLAIN.fullmatch(session) is not None
-        name = session if plain else hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
+    def _lock_file(self, ident: str) -> Path:
+        plain = _PLAIN.fullmatch(ident) is not None
+        name = ident if plain else hashlib.sha256(ident.encode("utf-8", "replace")).hexdigest()
         return self._locks / f"{name}.lock"
 
 
-def _unknown(session: str) -> StoreError:
+def _unknown(conversation_id: str) -> StoreError:
     command = f"{program()} sessions list"
-    return StoreError(f"There is no chat {session!r}. `{command}` shows their ids.")
+    return StoreError(f"There is no chat {conversation_id!r}. `{command}` shows their ids.")

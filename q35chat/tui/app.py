@@ -318,7 +318,7 @@ def run(
     workspace: Workspace,
     settings: Settings,
     *,
-    session: str | None = None,
+    conversation_id: str | None = None,
     images: Sequence[Path] = (),
     prompt: str = "",
     pictures: GraphicsPreference | None = None,
@@ -341,7 +341,7 @@ def run(
 
     terminal = inspect_terminal(os.environ, ask_terminal)
     display = PictureDisplay(pictures or settings.pictures, terminal)
-    opening = Opening(session, tuple(images), clean(prompt + "".join(typed)))
+    opening = Opening(conversation_id, tuple(images), clean(prompt + "".join(typed)))
     app = ChatApp(workspace, opening, settings, Drafts.at_home(), display, exporter, problems)
 
     with apart(log_path(), lambda screen: PictureFile(screen, display)):

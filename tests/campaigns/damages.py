@@ -78,7 +78,7 @@ def _picture(kind: str) -> Kind:
 
 def _read_store(folder: Path) -> None:
     with Store(folder) as store:
-        for session in store.sessions():
+        for session in store.listed():
             store.load(session.id)
             store.markdown(session.id)
             store.json(session.id)

@@ -54,7 +54,7 @@ def work(folder: Path, seed: int, told: Connection) -> None:
     pool, drafts = StatePool(states_folder(folder), _STATES), Drafts(folder / DRAFTS)
     tell("begun", "")
     store.sweep()
-    kept += [session.id for session in store.sessions()]
+    kept += [one.id for one in store.listed()]
     while True:
         ident = f"{chance.getrandbits(64):016x}"
         if kept and chance.random() < 0.3:
@@ -104,7 +104,7 @@ def findings(folder: Path, known: dict[str, str]) -> list[str]:
     """What is wrong after a kill, a line each."""
     with Store(folder) as store:
         store.sweep()
-        there = {session.id for session in store.sessions()}
+        there = {one.id for one in store.listed()}
         found = [store.message] if store.message else []
         found += _wrong_with_chats(store, there)
     Drafts(folder / DRAFTS).sweep(there)
@@ -167,7 +167,7 @@ def run(count: int, seed: int, folder: Path) -> list[str]:
         found += [f"kill {number}: {line}" for line in findings(folder, known)]
         if sum(what == "written" for what in known.values()) > _MOST_CHATS:
             with Store(folder) as store:
-                for session in store.sessions():
+                for session in store.listed():
                     store.delete(session.id)
                     Drafts(folder / DRAFTS).forget(session.id)
                     known[session.id] = "deleted"

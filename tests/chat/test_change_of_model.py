@@ -89,7 +89,7 @@ def test_a_conversation_that_is_not_stored_yet_is_reopened(workspace: Workspace)
     chat = workspace.new()
     workspace.restart()
     assert workspace.reopen(chat).id == chat.id
-    assert workspace.sessions() == []
+    assert workspace.listed() == []
 
 
 def test_after_a_restart_that_failed_there_is_no_model_until_one_works(

@@ -48,9 +48,9 @@ def test_a_follow_up_sends_the_whole_conversation_with_the_models_own_ids(
 def test_an_empty_conversation_is_not_stored(workspace: Workspace) -> None:
     chat = workspace.new()
     chat.change_settings(ChatSettings(thinking=True))
-    assert workspace.sessions() == []
+    assert workspace.listed() == []
     finish(chat.send("Now"))
-    assert [session.id for session in workspace.sessions()] == [chat.id]
+    assert [one.id for one in workspace.listed()] == [chat.id]
     assert workspace.open(chat.id).settings().thinking
 
 

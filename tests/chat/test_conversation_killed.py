@@ -148,4 +148,4 @@ def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
             store.delete(child.session)
     with Store(tmp_path) as store:
         store.delete(child.session)
-        assert store.sessions() == []
+        assert store.listed() == []

@@ -27,7 +27,7 @@ def summarising(turns: Sequence[Turn]) -> Reply:
 
 def test_the_store_works_before_the_model_is_loaded(tmp_path: Path) -> None:
     workspace = Workspace(Store(tmp_path), lambda: (ScriptedBackend(), SETTINGS))
-    assert workspace.sessions() == []
+    assert workspace.listed() == []
     for need in (workspace.new, lambda: workspace.model):
         with pytest.raises(UsageError, match="not loaded yet"):
             need()
@@ -117,7 +117,7 @@ def test_a_deleted_conversation_takes_no_more_turns(tmp_path: Path) -> None:
     open_workspace(tmp_path, ScriptedBackend(), SETTINGS).delete(chat.id)
     with pytest.raises(StoreError, match="no chat"):
         next(chat.send("two"))
-    assert here.sessions() == []
+    assert here.listed() == []
 
 
 def test_rename_and_delete_reach_the_open_conversation(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_rename_and_delete_reach_the_open_conversation(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="at least one character"):
         workspace.rename(chat.id, " \n")
     workspace.delete(chat.id)
-    assert workspace.sessions() == []
+    assert workspace.listed() == []
 
 
 def test_export_goes_through(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     assert fresh.summary == "They like tea."
     assert fresh.settings() == SETTINGS
     assert fresh.title == "I like tea (continued)"
-    assert [session.id for session in workspace.sessions()] == [fresh.id, old.id]
+    assert [one.id for one in workspace.listed()] == [fresh.id, old.id]
     assert open_workspace(tmp_path, backend, SETTINGS).open(fresh.id).summary == "They like tea."
     finish(fresh.send("What do I like?"))
     assert [turn.text for turn in backend.prompts[-1]] == ["What do I like?"]
@@ -161,7 +161,7 @@ def test_a_new_chat_starts_from_a_summary_that_the_model_writes(tmp_path: Path) 
     again = workspace.new_from_summary(fresh)[1]
     finish(again)
     assert backend.systems[-1] == f"Be kind.\n\n{HEADING}:\nThey like tea."
-    assert workspace.sessions()[0].title == "I like tea (continued)"
+    assert workspace.listed()[0].title == "I like tea (continued)"
 
 
 def gone_on_from_a_summary(workspace: Workspace) -> Conversation:
@@ -232,7 +232,7 @@ def test_a_stopped_summary_changes_nothing(tmp_path: Path) -> None:
     backend.before_token = lambda number: old.cancel()
     assert finish(events).reason == "cancelled"
     assert fresh.summary == ""
-    assert [session.id for session in workspace.sessions()] == [old.id]
+    assert [one.id for one in workspace.listed()] == [old.id]
 
 
 @pytest.mark.parametrize("why", ["nothing said", "no words", "no room"])

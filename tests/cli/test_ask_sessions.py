@@ -46,7 +46,7 @@ def test_a_question_is_kept_and_the_latest_conversation_goes_on() -> None:
     assert second["text"] == "Answer 2 to: two"
     assert second["session"] == first["session"]
     with Store() as store:
-        (session,) = store.sessions()
+        (session,) = store.listed()
     assert (session.id, session.title, session.turns) == (first["session"], "one", 2)
 
 
@@ -106,7 +106,7 @@ def test_no_save_keeps_nothing() -> None:
     assert answer["session"] is None
     assert answer["text"] == "Answer 1 to: secret"
     with Store() as store:
-        assert store.sessions() == []
+        assert store.listed() == []
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def keep_two_chats() -> tuple[str, str]:
         workspace.load()
         for text in ("older", "newer"):
             list(workspace.new().send(text))
-        newer, older = store.sessions()
+        newer, older = store.listed()
     assert (newer.title, older.title) == ("newer", "older")
     return newer.id, older.id
 
@@ -209,7 +209,7 @@ def test_continue_goes_on_in_the_latest_chat_line_by_line(
     monkeypatch.setattr(model, "load_model", lambda *_: loaded(EventBackend(turn_events("Hi"))))
     assert open_chat(options, recorded().console) == 0
     with Store() as store:
-        turns = {kept.id: kept.turns for kept in store.sessions()}
+        turns = {kept.id: kept.turns for kept in store.listed()}
     assert turns == {latest: 2, older: 1}
 
 

@@ -327,4 +327,4 @@ def test_text_that_is_not_utf8_is_told_before_anything_is_done(
     assert run(arguments, seen.console) == 2
     assert seen.err.getvalue() == f"q35chat: {said}; convert it\n"
     with Store() as store:
-        assert [session.title for session in store.sessions()] == ["before"]
+        assert [one.title for one in store.listed()] == ["before"]

@@ -89,7 +89,7 @@ def test_new_starts_over() -> None:
 def test_what_was_said_is_kept_a_conversation_each() -> None:
     talk(EventBackend(turn_events("Hi")), "one\ntwo\n/new\nthree\n/new\n")
     with Store() as store:
-        assert [(kept.title, kept.turns) for kept in store.sessions()] == [("three", 1), ("one", 2)]
+        assert [(kept.title, kept.turns) for kept in store.listed()] == [("three", 1), ("one", 2)]
 
 
 def test_a_prompt_that_does_not_fit_is_said_and_forgotten() -> None:
@@ -271,7 +271,7 @@ def test_an_unknown_command_in_a_script_is_said_and_not_asked() -> None:
     assert "q35chat: /usr/no/such/thing is no command" in seen.err.getvalue()
     assert [turns[-1].text for turns, _ in backend.asked] == ["one"]
     with Store() as store:
-        assert [kept.title for kept in store.sessions()] == ["one"]
+        assert [kept.title for kept in store.listed()] == ["one"]
 
 
 def test_a_space_before_its_slash_makes_a_line_a_question() -> None:

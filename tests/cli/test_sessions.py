@@ -62,7 +62,7 @@ def test_list_as_json_names_whole_ids(store: Store, capsys: pytest.CaptureFixtur
 
 
 def test_an_empty_list_says_how_to_begin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    for session in store.sessions():
+    for session in store.listed():
         store.delete(session.id)
     code, out, err = run(capsys, "list")
     assert (code, out) == (0, "")
@@ -190,12 +190,12 @@ def test_an_unknown_or_ambiguous_id_is_one_line(
         assert (code, out) == (1, "")
         assert said in err
         assert len(err.splitlines()) == 1
-    assert len(store.sessions()) == 2
+    assert len(store.listed()) == 2
 
 
 def test_delete_with_yes_does_not_ask(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "delete", "aaaa1", "aaaa2", "--yes") == (0, "", "")
-    assert store.sessions() == []
+    assert store.listed() == []
 
 
 def test_delete_takes_the_draft_along(
@@ -219,7 +219,7 @@ def test_delete_without_a_terminal_needs_yes(
     code, _, err = run(capsys, "delete", "aaaa1")
     assert code == 2
     assert "--yes" in err
-    assert len(store.sessions()) == 2
+    assert len(store.listed()) == 2
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_delete_asks(
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(typed))
     ended, _, err = run(capsys, "delete", "aaaa1")
-    assert (ended, len(store.sessions())) == (code, left)
+    assert (ended, len(store.listed())) == (code, left)
     assert "Tea" in err
 
 

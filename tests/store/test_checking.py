@@ -63,11 +63,11 @@ def assert_set_aside(folder: Path, left: bytes) -> None:
         assert str(aside) in store.message
         assert "is kept as" in store.message
         assert aside.read_bytes() == left
-        assert store.sessions() == []
+        assert store.listed() == []
         store.create(conversation(), ())
     with Store(folder) as store:
         assert checked(store).message == ""
-        assert [session.id for session in store.sessions()] == ["c1"]
+        assert [one.id for one in store.listed()] == ["c1"]
 
 
 class Held:
@@ -136,14 +136,14 @@ def test_a_file_that_was_not_closed_is_looked_at_before_its_use(tmp_path: Path) 
     with Store(killed) as store:
         assert "is kept as" in store.message
     with Store(tmp_path) as store:
-        assert {session.id for session in store.sessions()} == {"c1", "c2"}
+        assert {one.id for one in store.listed()} == {"c1", "c2"}
 
 
 def test_a_file_that_was_not_closed_and_is_whole_is_gone_on_with(tmp_path: Path) -> None:
     killed = copied_in_use(tmp_path)
     with Store(killed) as store:
         assert store.message == ""
-        assert {session.id for session in store.sessions()} == {"c1", "c2"}
+        assert {one.id for one in store.listed()} == {"c1", "c2"}
 
 
 def test_damage_that_shows_in_use_makes_the_next_start_set_the_file_aside(
@@ -189,7 +189,7 @@ def test_values_of_a_wrong_type_are_no_damage_of_the_file_and_the_next_start_men
         left_out = replace(store.load("c1")[1][7], left_out=True)
         assert "its dates" in store.message
         store.save(conversation(head="u49"), (left_out,))
-        assert {session.id for session in store.sessions()} == {"c1", "c2"}
+        assert {one.id for one in store.listed()} == {"c1", "c2"}
 
 
 def test_a_file_that_is_to_be_rewritten_is_looked_at_before(tmp_path: Path) -> None:
@@ -247,6 +247,6 @@ def test_a_process_that_has_a_file_open_which_is_set_aside_harms_the_new_one_not
         first.close()
         second.create(conversation("fresher"), ())
     with Store(tmp_path) as store:
-        assert {session.id for session in store.sessions()} == {"fresh", "fresher"}
+        assert {one.id for one in store.listed()} == {"fresh", "fresher"}
     (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
     assert aside.read_bytes() == left

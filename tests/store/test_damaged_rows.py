@@ -68,9 +68,9 @@ def test_damage_in_one_chat_takes_nothing_from_the_others_and_is_gone_on_from(
     tmp_path: Path, statement: str
 ) -> None:
     with damaged(tmp_path, statement) as store:
-        assert {session.id for session in store.sessions()} == {"c1", "c2"}
+        assert {one.id for one in store.listed()} == {"c1", "c2"}
         assert [hit.turn for hit in store.search("another")] == ["x"]
-        assert [session.id for session in store.sessions("other")] == ["c2"]
+        assert [one.id for one in store.listed("other")] == ["c2"]
         assert store.load("c2") == (later(conversation("c2", "x", "Other"), "x", 100.0), (other(),))
         assert "A dog." in store.markdown("c1")
         assert len(json.loads(store.json("c1"))["active"]) == 4
@@ -84,9 +84,9 @@ def test_damage_in_one_chat_takes_nothing_from_the_others_and_is_gone_on_from(
         store.save(replace(record, updated=300.0), (left_out,), since=record)
         assert store.latest() == "c1"
         store.rename("c1", "Renamed")
-        assert {session.title for session in store.sessions()} == {"Renamed", "Other"}
+        assert {one.title for one in store.listed()} == {"Renamed", "Other"}
         store.delete("c1")
-        assert [session.id for session in store.sessions()] == ["c2"]
+        assert [one.id for one in store.listed()] == ["c2"]
     with Store(tmp_path) as store:
         assert store.message == ""
 
@@ -141,7 +141,7 @@ def test_a_chat_whose_time_is_damaged_is_not_the_latest(tmp_path: Path) -> None:
     assert len(damages) == 5
     for number, statement in enumerate(damages):
         with damaged(tmp_path / str(number), statement) as store:
-            assert [session.id for session in store.sessions()] == ["c2", "c1"]
+            assert [one.id for one in store.listed()] == ["c2", "c1"]
             assert store.latest() == "c2"
             assert [hit.session for hit in store.search("o")] == ["c2", "c1", "c1"]
             store.delete("c2")
@@ -176,7 +176,7 @@ def test_reading_a_damaged_chat_changes_nothing_in_the_file(tmp_path: Path, stat
     with Store(tmp_path) as store:
         store.load("c1")
         store.markdown("c1")
-        store.sessions()
+        store.listed()
     assert (tmp_path / NAME).read_bytes() == before
 
 
@@ -197,7 +197,7 @@ def test_an_older_file_whose_rows_fit_no_strict_table_at_all_is_set_aside(tmp_pa
     ) as store:
         (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
         assert f"is kept as {aside}" in store.message
-        assert store.sessions() == []
+        assert store.listed() == []
 
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED)
@@ -248,10 +248,10 @@ def test_no_value_in_any_column_stops_the_other_chats_or_is_a_failure_nobody_for
     }[table]
     change = f"UPDATE {table} SET {column} = {value} WHERE {first}"
     with TemporaryDirectory() as folder, damaged(Path(folder), change) as store:
-        for session in store.sessions():
+        for session in store.listed():
             uses: list[Callable[[str], object]] = [
                 store.load, store.markdown, store.json, store.record,
-                store.search, store.sessions, store.resolve,
+                store.search, store.listed, store.resolve,
             ]  # fmt: skip
             for use in uses:
                 with suppress(StoreError):

@@ -42,7 +42,7 @@ def test_a_deleted_chat_is_nowhere_while_the_store_is_open(tmp_path: Path) -> No
 
 def test_a_deleted_chat_is_nowhere_after_a_search_for_it(tmp_path: Path) -> None:
     with kept(tmp_path) as store, Store(tmp_path) as other:
-        other.sessions("麤龖厵")
+        other.listed("麤龖厵")
         store.delete("c1")
         other.search("麤龖厵")
     assert left_of(tmp_path) == set()

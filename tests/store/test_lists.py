@@ -24,13 +24,13 @@ def filled(folder: Path) -> Store:
 
 def test_a_list_says_who_answered_and_what_was_found_where(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
-        found = {one.id: one for one in store.sessions("moon")}
+        found = {one.id: one for one in store.listed("moon")}
         assert found["c1"].model == answer("a", "u", "").model
         assert (found["c1"].hit, found["c1"].excerpt) == ("a", "The moon pulls the sea.")
         assert found["c2"].hit == "v"
-        (by_title,) = store.sessions("sea pulls")
+        (by_title,) = store.listed("sea pulls")
         assert by_title.hit == "a"
-        (by_title,) = store.sessions("other")
+        (by_title,) = store.listed("other")
         assert (by_title.hit, by_title.excerpt) == ("", "")
 
 
@@ -39,11 +39,11 @@ def test_tags_and_pins_are_kept_and_searched(tmp_path: Path) -> None:
         store.tag("c1", ("#work", "#later"))
         store.pin("c1", True)
     with Store(tmp_path) as store:
-        (found,) = store.sessions("#work")
+        (found,) = store.listed("#work")
         assert (found.id, found.tags, found.pinned) == ("c1", ("#work", "#later"), True)
         store.pin("c1", False)
         store.tag("c1", ())
-        assert not store.sessions("#work")
+        assert not store.listed("#work")
         with pytest.raises(StoreError, match="no chat 'x'"):
             store.pin("x", True)
 
@@ -51,14 +51,14 @@ def test_tags_and_pins_are_kept_and_searched(tmp_path: Path) -> None:
 def test_a_trashed_chat_is_in_no_list_and_comes_back(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
         store.trash("c1")
-        assert [one.id for one in store.sessions()] == ["c2"]
+        assert [one.id for one in store.listed()] == ["c2"]
         assert [hit.session for hit in store.search("moon")] == ["c2"]
         assert store.questions(9) == ["of the moon?"]
         assert store.latest() == "c2"
         with pytest.raises(StoreError):
             store.resolve("c1")
         store.restore("c1")
-        assert {one.id for one in store.sessions()} == {"c1", "c2"}
+        assert {one.id for one in store.listed()} == {"c1", "c2"}
 
 
 def test_a_trashed_chat_is_gone_with_its_words_at_the_next_start(tmp_path: Path) -> None:
@@ -108,5 +108,5 @@ def test_tables_that_are_made_again_keep_pins_and_tags(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     with Store(tmp_path) as store:
-        found = {one.id: one for one in store.sessions()}
+        found = {one.id: one for one in store.listed()}
         assert (found["c1"].tags, found["c1"].pinned) == (("#work",), True)

@@ -115,7 +115,7 @@ def test_a_damaged_file_is_set_aside_whole_and_a_new_one_begun(
     damage(tmp_path / NAME)
     left = (tmp_path / NAME).read_bytes()
     with Store(tmp_path) as store:
-        assert store.sessions() == []
+        assert store.listed() == []
         (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
         assert aside.read_bytes() == left
         assert str(aside) in store.message
@@ -157,7 +157,7 @@ def test_a_file_whose_tables_are_not_those_of_its_schema_is_set_aside_and_never_
         store.create(conversation(), ())
     with Store(tmp_path) as store:
         assert store.message == ""
-        assert [session.id for session in store.sessions()] == ["c1"]
+        assert [one.id for one in store.listed()] == ["c1"]
 
 
 def test_tables_and_columns_of_others_are_no_damage(tmp_path: Path) -> None:
@@ -193,22 +193,22 @@ def test_a_schema_that_is_not_utf8_is_damage_like_any_other(
     with Store(tmp_path) as store:
         (aside,) = tmp_path.glob(f"{NAME}.damaged-*[0-9]")
         assert aside.read_bytes() == left
-        assert store.sessions() == []
+        assert store.listed() == []
 
 
 def test_a_schema_that_is_damaged_meanwhile_is_said_in_one_line(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.create(conversation(head="u"), (user("u", None, "precious"),))
-        store.sessions()
+        store.listed()
         store._database.empty_log()
         damaged_schema(tmp_path / NAME, b"id TEXT P")
         with sqlite3.connect(tmp_path / NAME) as connection:
             connection.execute("PRAGMA schema_version = 99")
         connection.close()
         with pytest.raises(StoreError, match=r"damaged .* Start q35chat again"):
-            store.sessions()
+            store.listed()
     with Store(tmp_path) as store:
-        assert store.sessions() == []
+        assert store.listed() == []
         assert list(tmp_path.glob(f"{NAME}.damaged-*[0-9]"))
 
 

@@ -56,7 +56,7 @@ def test_every_word_must_be_in_the_turn(store: Store, query: str, turns: list[st
 def test_sessions_are_found_by_title_and_by_text(
     store: Store, query: str, sessions: list[str]
 ) -> None:
-    assert [found.id for found in store.sessions(query)] == sessions
+    assert [found.id for found in store.listed(query)] == sessions
 
 
 def test_the_newest_conversation_comes_first(store: Store) -> None:
@@ -97,5 +97,5 @@ def test_the_limit_is_of_the_turns_found(store: Store) -> None:
 def test_a_conversation_is_found_by_its_summary(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.create(replace(conversation("c1"), summary="They like 龙井茶."), ())
-        assert [session.id for session in store.sessions("龙井 like")] == ["c1"]
-        assert store.sessions("coffee") == []
+        assert [one.id for one in store.listed("龙井 like")] == ["c1"]
+        assert store.listed("coffee") == []

@@ -69,7 +69,7 @@ def test_a_conversation_deleted_elsewhere_is_not_written_back(store: Store) -> N
     store.delete("c1")
     with pytest.raises(StoreError, match="deleted by another"):
         store.save(conversation(), (user("u", None, "q"),))
-    assert store.sessions() == []
+    assert store.listed() == []
 
 
 def test_pictures_are_copied_once_and_survive_the_original(store: Store, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_picture_that_cannot_be_deleted_is_named_and_the_others_go(
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(StoreError, match=f"{held.sha256} cannot be deleted: Permission denied"):
         store.delete("c1")
-    assert store.sessions() == []
+    assert store.listed() == []
     assert store.pictures.read(held.sha256) == held.data
     assert store.pictures.read(free.sha256) is None
 
@@ -279,7 +279,7 @@ def test_sessions_come_latest_first_and_count_questions(store: Store) -> None:
     store.create(later(conversation("old"), None, 1.0), ())
     turns = (user("u", None, "q"), answer("a", "u", "x"), answer("b", "u", "y"))
     store.create(later(conversation("new"), "b", 2.0), turns)
-    assert [(found.id, found.turns) for found in store.sessions()] == [("new", 1), ("old", 0)]
+    assert [(found.id, found.turns) for found in store.listed()] == [("new", 1), ("old", 0)]
 
 
 def test_questions_of_the_branch_being_read_are_counted_and_not_of_every_version(
@@ -296,7 +296,7 @@ def test_questions_of_the_branch_being_read_are_counted_and_not_of_every_version
     store.create(conversation(head="v"), turns)
     for head, questions in (("v", 2), ("b", 1), ("c", 1)):
         store.save(conversation(head=head), ())
-        assert [found.turns for found in store.sessions()] == [questions]
+        assert [found.turns for found in store.listed()] == [questions]
 
 
 def test_rename_stays_when_the_conversation_is_saved_later(store: Store) -> None:

@@ -51,7 +51,7 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path, damaged: bool) -> No
     assert sum(bool(message) for message in messages) == int(damaged)
     with Store(tmp_path) as store:
         kept = {f"{name}-{number}" for name in ("one", "two") for number in range(0, ROUNDS, 2)}
-        assert {session.id for session in store.sessions()} == kept
+        assert {one.id for one in store.listed()} == kept
         for ident in kept:
             record, (question, answer) = store.load(ident)
             assert record.title == f"chat {ident}"

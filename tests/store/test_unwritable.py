@@ -27,7 +27,7 @@ def written(folder: Path) -> None:
 
 
 def check_readable(store: Store, out: Path) -> None:
-    assert [found.id for found in store.sessions()] == ["c1"]
+    assert [found.id for found in store.listed()] == ["c1"]
     assert "precious" in store.markdown("c1")
     assert [hit.turn for hit in store.search("words")] == ["a"]
     assert store.resolve("c") == store.latest() == "c1"
@@ -57,14 +57,14 @@ def test_a_full_disk_is_read_and_every_change_says_what_to_do(tmp_path: Path) ->
         check_refused(store)
     with Store(tmp_path) as store:
         assert store.message == ""
-        assert [found.title for found in store.sessions()] == ["A chat"]
+        assert [found.title for found in store.listed()] == ["A chat"]
 
 
 def test_on_a_full_disk_there_is_no_chat_yet(tmp_path: Path) -> None:
     for name in ("locks", "pictures"):
         (tmp_path / name).mkdir()
     with full_after(0), Store(tmp_path) as store:
-        assert store.sessions() == []
+        assert store.listed() == []
         with pytest.raises(StoreWriteError, match=ROOM):
             store.create(conversation(), ())
 

@@ -20,7 +20,7 @@ from q35chat.tui.chat import running_turn
 from q35chat.tui.chat import session as chat_session
 from q35chat.tui.chat.meter import Meter
 from q35chat.tui.exporting import Phase
-from q35chat.tui.screens import sessions as sessions_screen
+from q35chat.tui.screens import conversations as conversations_screen
 from q35chat.tui.screens import setup as export_progress
 from q35chat.tui.screens.chat import Opening
 from tests.doubles.scripted_backend import Gate, Reply
@@ -414,6 +414,6 @@ def still_clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(chat_session, "Meter", partial(Meter, clock=lambda: 0.0))
         patch.setattr(running_turn, "time", SimpleNamespace(monotonic=lambda: 1.0))
-        patch.setattr(sessions_screen, "time", SimpleNamespace(time=lambda: ADDED + 7_201))
+        patch.setattr(conversations_screen, "time", SimpleNamespace(time=lambda: ADDED + 7_201))
         patch.setattr(export_progress.ExportProgress.__init__, "__defaults__", (lambda: 0.0,))
         yield

@@ -117,13 +117,13 @@ async def test_enter_opens_the_chat_that_the_search_finds(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     await list_of_chats(chat)
-    find = chat.workspace.sessions
+    find = chat.workspace.listed
 
     def held(query: str = "") -> object:
         assert gate.wait(PATIENCE_S), "nobody opened the gate"
         return find(query)
 
-    monkeypatch.setattr(chat.workspace, "sessions", held)
+    monkeypatch.setattr(chat.workspace, "listed", held)
     await chat.at_once(*"nor", "enter")
     assert len(chat.app.screen_stack) == 3
     gate.set()

@@ -101,7 +101,7 @@ async def test_a_new_conversation_starts_empty_and_the_old_one_stays(chat: Chat)
     await chat.new()
     await chat.see("New chat")
     assert list(chat.screen.transcript.views) == []
-    assert [summary.id for summary in chat.workspace.sessions()] == [first]
+    assert [summary.id for summary in chat.workspace.listed()] == [first]
 
 
 async def test_commands_that_would_disturb_a_running_turn_wait_for_its_end() -> None:

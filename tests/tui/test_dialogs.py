@@ -42,7 +42,7 @@ async def test_a_conversation_is_renamed(chat: Chat) -> None:
 
 def titles(chat: Chat) -> list[str]:
     """What the store lists."""
-    return [item.title for item in chat.workspace.sessions()]
+    return [item.title for item in chat.workspace.listed()]
 
 
 async def test_a_deleted_chat_comes_back_until_the_list_is_left(chat: Chat) -> None:
@@ -337,7 +337,7 @@ async def test_the_open_chat_can_be_deleted_and_a_new_one_takes_its_place(chat: 
     await chat.press(*"the open", "delete")
     await chat.until(lambda: chat.screen.session.available not in {None, gone})
     await chat.press("escape")
-    assert gone.id not in {summary.id for summary in chat.workspace.sessions()}
+    assert gone.id not in {summary.id for summary in chat.workspace.listed()}
     assert not chat.conversation.steps
     await chat.ask("hello again")
-    assert len(chat.workspace.sessions()) == 4
+    assert len(chat.workspace.listed()) == 4

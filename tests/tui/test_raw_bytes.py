@@ -13,7 +13,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from q35chat.chat.values import Turn
 from q35chat.tui.chat.drafts import Drafts
 from q35chat.tui.screens.chat import Opening
-from q35chat.tui.screens.sessions import SessionsScreen
+from q35chat.tui.screens.conversations import ConversationsScreen
 from tests.doubles.scripted_backend import Reply
 from tests.doubles.scripted_workspace import ScriptedWorkspace
 from tests.tui.support import WIDE, Chat, opened
@@ -107,7 +107,7 @@ async def test_no_screen_sends_what_a_text_would_have_the_terminal_do(
         await chat.see("another")
         await check(chat, sent, "the list of chats")
         listed = chat.app.screen
-        assert isinstance(listed, SessionsScreen)
+        assert isinstance(listed, ConversationsScreen)
         await chat.press("f2")
         await chat.see("New title")
         listed.field.value = HOSTILE

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from q35chat.chat.events import Usage
-from q35chat.chat.service import SessionSummary
+from q35chat.chat.service import ListedConversation
 from q35chat.chat.values import ChatSettings, Turn
 from q35chat.errors import StoreError
 
@@ -74,7 +74,8 @@ class ConversationRecord:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A turn that holds every searched word, with the text around the first of them."""
+    """A turn that holds every searched word, with the text around the first of them. `session` is
+    the id of its conversation, by the name that `--json` gives it."""
 
     session: str
     title: str
@@ -116,10 +117,10 @@ class Archive(Protocol):
         not to `wait` for others that write it raises StoreBusyError.
         """
 
-    def record(self, session: str) -> ConversationRecord:
+    def record(self, conversation_id: str) -> ConversationRecord:
         """A conversation without its turns."""
 
-    def load(self, session: str) -> tuple[ConversationRecord, tuple[TurnRecord, ...]]:
+    def load(self, conversation_id: str) -> tuple[ConversationRecord, tuple[TurnRecord, ...]]:
         """A conversation and all its turns, parents first."""
 
     def resolve(self, name: str) -> str:
@@ -128,7 +129,7 @@ class Archive(Protocol):
     def latest(self) -> str:
         """The id of the latest conversation; refused when there is none."""
 
-    def sessions(self, query: str = "") -> Sequence[SessionSummary]:
+    def listed(self, query: str = "") -> Sequence[ListedConversation]:
         """Conversations, latest first; with a query those that hold all its words."""
 
     def questions(self, most: int) -> Sequence[str]:
@@ -137,28 +138,28 @@ class Archive(Protocol):
     def sweep(self) -> None:
         """Remove the files that a killed process left."""
 
-    def rename(self, session: str, title: str) -> None:
+    def rename(self, conversation_id: str, title: str) -> None:
         """Give a conversation another title."""
 
-    def pin(self, session: str, pinned: bool) -> None:
+    def pin(self, conversation_id: str, pinned: bool) -> None:
         """Say whether a conversation stays in sight."""
 
-    def tag(self, session: str, tags: Sequence[str]) -> None:
+    def tag(self, conversation_id: str, tags: Sequence[str]) -> None:
         """Give a conversation these tags and no others."""
 
-    def trash(self, session: str) -> None:
+    def trash(self, conversation_id: str) -> None:
         """Show a conversation no more, and delete it at the next start."""
 
-    def restore(self, session: str) -> None:
+    def restore(self, conversation_id: str) -> None:
         """Bring back a conversation that was to be deleted."""
 
-    def delete(self, session: str) -> None:
+    def delete(self, conversation_id: str) -> None:
         """Delete a conversation for good."""
 
-    def answering(self, session: str) -> AbstractContextManager[None]:
+    def answering(self, conversation_id: str) -> AbstractContextManager[None]:
         """Hold a conversation while an answer is written; refused while it is held."""
 
-    def export_markdown(self, session: str, folder: Path) -> Path:
+    def export_markdown(self, conversation_id: str, folder: Path) -> Path:
         """Write the branch being read as Markdown with its pictures beside it."""
 
 

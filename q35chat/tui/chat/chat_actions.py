@@ -61,18 +61,18 @@ class ChatActions:
 
     async def do_sessions(self, _: str) -> None:
         """Choose another conversation."""
-        from q35chat.tui.screens.sessions import Chosen, SessionsScreen  # noqa: PLC0415
+        from q35chat.tui.screens.conversations import Chosen, ConversationsScreen  # noqa: PLC0415
 
         def opened(chosen: Chosen | None) -> None:
             self.loader.count_earlier()
             if chosen is not None and self._can("sessions"):
-                self.loader.open(chosen.session, chosen.turn)
+                self.loader.open(chosen.conversation_id, chosen.turn)
 
         def leave() -> None:
             self.draft.forget()
             self.loader.open(None)
 
-        dialog = SessionsScreen(
+        dialog = ConversationsScreen(
             self.session.workspace, self.session.current.id, leave, self._delete_for_good
         )
         self.application().push_screen(dialog, opened)
@@ -338,11 +338,11 @@ class ChatActions:
             self.host.say("There is nothing to export yet")
             return
         folder = typed_path(argument or ".")
-        session_id, workspace = conversation.id, self.session.workspace
+        export = partial(self.session.workspace.export_markdown, conversation.id, folder)
 
         def work() -> tuple[str, Severity]:
             try:
-                return f"Written to {workspace.export_markdown(session_id, folder)}", "information"
+                return f"Written to {export()}", "information"
             except (Q35Error, OSError) as error:
                 return str(error), "error"
 

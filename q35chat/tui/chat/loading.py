@@ -148,7 +148,7 @@ class Loader:
         def count() -> int:
             with suppress(Q35Error):
                 workspace = self.session.workspace
-                chats = [session.id for session in workspace.sessions()]
+                chats = [one.id for one in workspace.listed()]
                 if not workspace.message:  # a damaged file may not name them all
                     self.draft.sweep(chats)
                 return len(chats)

@@ -49,7 +49,7 @@ T = TypeVar("T")
 class Opening:
     """What the application was started with."""
 
-    session: str | None = None
+    conversation_id: str | None = None
     images: tuple[Path, ...] = ()
     prompt: str = ""
 
@@ -125,7 +125,7 @@ class ChatScreen(Screen[None]):
         self._show()
         if self._opening.prompt:
             self.draft.composer.editor.put(self._opening.prompt)
-        elif not self._opening.session:
+        elif not self._opening.conversation_id:
             self.draft.turn_to(NEW)
         self.draft.attach(self._opening.images)
         self._unpainted = True
@@ -145,7 +145,7 @@ class ChatScreen(Screen[None]):
                 self._latest.stop()
                 self._latest = None
             application(self).painted()
-            self.loader.load(self._opening.session)
+            self.loader.load(self._opening.conversation_id)
 
     def expect(self, size: Size) -> None:
         """Be styled for this size from the start, not once more with the first resize."""

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from q35chat.chat.service import SessionSummary
+from q35chat.chat.service import ListedConversation
 from q35chat.chat.workspace import Workspace
 from q35chat.errors import Q35Error
 from q35chat.text import turn_count
@@ -37,7 +37,7 @@ def age(seconds: float) -> str:
     return "just now"
 
 
-def rows_of(summary: SessionSummary, now: float, width: int, *, is_open: bool) -> Content:
+def rows_of(summary: ListedConversation, now: float, width: int, *, is_open: bool) -> Content:
     """One conversation on two lines: its title, and what is known of it or was found in it."""
     facts = f"{' '.join(summary.tags)}  {age(now - summary.updated):>10}"
     facts = one_line(facts, width // 2)
@@ -63,7 +63,7 @@ def rows_of(summary: SessionSummary, now: float, width: int, *, is_open: bool) -
 class Chosen:
     """The conversation to open, and where it was searched for, the turn to go to."""
 
-    session: str
+    conversation_id: str
     turn: str = ""
 
 
@@ -76,7 +76,7 @@ class _Writing:
     words: str
 
 
-class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
+class ConversationsScreen(SearchDialog[Chosen | None, Sequence[ListedConversation]]):
     """Gives the conversation to open; `leave_current` is called when the one that is open was
     deleted. What is deleted can be brought back until the screen is left; then `delete` is called
     with the ids that are not."""
@@ -105,8 +105,8 @@ class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
         self._current = current
         self._leave_current = leave_current
         self._delete = delete
-        self._trashed: list[SessionSummary] = []
-        self._found: Sequence[SessionSummary] = ()
+        self._trashed: list[ListedConversation] = []
+        self._found: Sequence[ListedConversation] = ()
         self._writing: _Writing | None = None
         self._query = ""
 
@@ -125,9 +125,9 @@ class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
         self._query = text
         super().look_up(text)
 
-    def find(self, text: str) -> Sequence[SessionSummary] | None:
+    def find(self, text: str) -> Sequence[ListedConversation] | None:
         """The conversations that hold a text."""
-        return self._try(partial(self._workspace.sessions, text))
+        return self._try(partial(self._workspace.listed, text))
 
     def _try(self, act: Callable[[], T]) -> T | None:
         """What the store gives; where it fails, a message says why."""
@@ -137,14 +137,14 @@ class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
             self.call_later(self.notify, str(error), severity="error", markup=False)
             return None
 
-    def rows(self, found: Sequence[SessionSummary]) -> tuple[Sequence[Option], int]:
+    def rows(self, found: Sequence[ListedConversation]) -> tuple[Sequence[Option], int]:
         """Two lines each, the pinned ones first; the choice stays at its place."""
         self._found = sorted(found, key=lambda summary: not summary.pinned)
         options = [Option(self._row(summary), id=summary.id) for summary in self._found]
         nothing = Option(Content.styled("nothing found", DIM), disabled=True)
         return options or [nothing], min(self.options.highlighted or 0, len(found) - 1)
 
-    def _row(self, summary: SessionSummary) -> Content:
+    def _row(self, summary: ListedConversation) -> Content:
         is_open = summary.id == self._current
         return rows_of(summary, time.time(), self.inner_width, is_open=is_open)
 
@@ -154,7 +154,7 @@ class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
             self.options.replace_option_prompt_at_index(place, self._row(summary))
 
     @property
-    def _chosen(self) -> SessionSummary | None:
+    def _chosen(self) -> ListedConversation | None:
         place = self.options.highlighted
         return self._found[place] if place is not None and place < len(self._found) else None
 
@@ -173,7 +173,7 @@ class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
     def _clicked(self, event: OptionList.OptionSelected) -> None:
         self._give(self._found[event.option_index])
 
-    def _give(self, summary: SessionSummary | None) -> None:
+    def _give(self, summary: ListedConversation | None) -> None:
         if summary is not None:
             self.dismiss(Chosen(summary.id, summary.hit))
 
@@ -201,9 +201,9 @@ class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
             keep = partial(self._rename, chosen.id)
             self._write(_Writing(keep, "New title", one_line(chosen.title, 200)))
 
-    def _rename(self, session: str, title: str) -> None:
+    def _rename(self, conversation_id: str, title: str) -> None:
         if title:
-            self._workspace.rename(session, title)
+            self._workspace.rename(conversation_id, title)
 
     def action_tag(self) -> None:
         """Type tags for the chosen conversation."""
@@ -266,8 +266,8 @@ class SessionsScreen(SearchDialog[Chosen | None, Sequence[SessionSummary]]):
             self._current = ""
             self._leave_current()
 
-    def _trashing(self, session: str) -> bool:
-        self._workspace.trash(session)
+    def _trashing(self, conversation_id: str) -> bool:
+        self._workspace.trash(conversation_id)
         return True
 
     def action_undo(self) -> None:
