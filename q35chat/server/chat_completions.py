@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -15,52 +14,31 @@ from q35chat.chat.events import Likelihood, Usage
 from q35chat.chat.prompt.tokenizer import ChatTokenizer, token_bytes
 from q35chat.chat.values import TurnOptions
 from q35chat.json_reader import Fields
-from q35chat.server.body import objects, read_body, section, text, whole_or_none
-from q35chat.server.conversation import MessageReader, tools_of
+from q35chat.server.body import objects, section, text, whole_or_none
+from q35chat.server.conversation import tools_of
 from q35chat.server.desk import Answering
+from q35chat.server.exchange import Wanted, exchange, reader_of
 from q35chat.server.forms import Form, form_of_choice, with_format
 from q35chat.server.problems import problem_of
 from q35chat.server.reply import Called, Ended, Said, Whole, pieces, read_whole
 from q35chat.server.sampling import MOST_LOGPROBS, check_possible, settings_of, with_thinking
 from q35chat.server.service import Asked, Service
-from q35chat.server.streams import EventStream, as_json, frame, unless_gone
+from q35chat.server.streams import as_json, frame
 
 DONE = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A request, read."""
+class _Wanted(Wanted):
+    """What the response needs, too."""
 
-    asked: Asked
     form: Form
-    stream: bool
     include_usage: bool
 
 
 async def chat_completions(request: Request, service: Service) -> Any:  # noqa: ANN401  (ASGI)
     """Answer a conversation."""
-    body = await read_body(request, service.most_body)
-    client = client_of(request, body)
-    wanted = await asyncio.to_thread(_read, body, service, client)
-    job = await asyncio.to_thread(service.job, wanted.asked)
-    answering = service.submit(job)
-    reply = _Reply(service, wanted, answering)
-    if wanted.stream:
-        return EventStream(reply.frames(), answering.cancel)
-    return await unless_gone(request, reply.whole())
-
-
-def client_of(request: Request, body: Fields) -> str:
-    """Who asks, for taking turns: the machine, the program, and the user that it names."""
-    host = request.client.host if request.client else ""
-    agent = request.headers.get("user-agent", "")
-    return f"{host} {agent} {text(body, 'user', '')}"
-
-
-def reader_of(service: Service) -> MessageReader:
-    """Reads messages for the service's model."""
-    return MessageReader(service.engine, service.answers, service.defaults.max_image_tokens)
+    return await exchange(request, service, _read, _Reply)
 
 
 def _read(body: Fields, service: Service, client: str) -> _Wanted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +14,15 @@ from q35chat.chat.events import Likelihood, PromptLikelihoods, PromptPlan
 from q35chat.chat.prompt.tokenizer import ChatTokenizer, token_bytes
 from q35chat.chat.values import TurnOptions
 from q35chat.json_reader import Fields
-from q35chat.server.body import characters, read_body, section, text, whole_or_none
-from q35chat.server.chat_completions import DONE, client_of, usage_of
-from q35chat.server.desk import Answering, AnswerRequest
+from q35chat.server.body import characters, section, text, whole_or_none
+from q35chat.server.chat_completions import DONE, usage_of
+from q35chat.server.desk import Answering
+from q35chat.server.exchange import Wanted, exchange
 from q35chat.server.problems import RefusedError, problem_of
 from q35chat.server.reply import Ended, Parsing, Said, Whole, pieces, read_whole
 from q35chat.server.sampling import check_possible, settings_of
 from q35chat.server.service import Asked, Service
-from q35chat.server.streams import EventStream, as_json, frame, unless_gone
+from q35chat.server.streams import as_json, frame
 
 DEFAULT_TOKENS = 16
 """What the protocol answers with where nothing is said."""
@@ -32,31 +32,20 @@ Weighed = tuple[tuple[int, Likelihood | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A request, read."""
+class _Wanted(Wanted):
+    """What the response needs, too."""
 
-    asked: Asked
-    stream: bool
     include_usage: bool
     echoed: str
     """The prompt where the response begins with it, else nothing."""
-    first: int
-    """Its first token, of which nobody can say how likely it is."""
 
 
 async def completions(request: Request, service: Service) -> Any:  # noqa: ANN401  (ASGI)
     """Go on with a text."""
-    body = await read_body(request, service.most_body)
-    client = client_of(request, body)
-    wanted, job = await asyncio.to_thread(_read, body, service, client)
-    answering = service.submit(job)
-    reply = _Reply(service, wanted, answering)
-    if wanted.stream:
-        return EventStream(reply.frames(), answering.cancel)
-    return await unless_gone(request, reply.whole())
+    return await exchange(request, service, _read, _Reply)
 
 
-def _read(body: Fields, service: Service, client: str) -> tuple[_Wanted, AnswerRequest]:
+def _read(body: Fields, service: Service, client: str) -> _Wanted:
     check_possible(body)
     if body.raw("suffix"):
         raise RefusedError("suffix is not supported: leave it out", param="suffix")
@@ -79,10 +68,8 @@ def _read(body: Fields, service: Service, client: str) -> tuple[_Wanted, AnswerR
     options = section(body, "stream_options")
     stream = body.flag("stream", default=False)
     usage = options.flag("include_usage", default=False)
-    job = service.job(asked)
-    ids = job.prompt.ids.tolist()
     echoed = _text_of(asked.text, service) if echo else ""
-    return _Wanted(asked, stream, usage, echoed, ids[0]), job
+    return _Wanted(asked, stream, usage, echoed)
 
 
 def _prompt(body: Fields) -> str | list[int]:
@@ -162,9 +149,11 @@ class _Reply:
         return frame({**self._head, **fields})
 
     def _read(self, likelihoods: Weighed) -> Weighed:
-        """Those of the prompt, the first token's too, where they are told."""
-        wanted = self._wanted.asked.options.prompt_logprobs
-        return ((self._wanted.first, None), *likelihoods) if wanted else ()
+        """Those of the prompt where they are told, and its first token, of which nobody can say how
+        likely it is."""
+        if not self._wanted.asked.options.prompt_logprobs:
+            return ()
+        return ((int(self._answering.job.prompt.ids[0]), None), *likelihoods)
 
     def _logprobs(self, likelihoods: Weighed) -> dict[str, Any] | None:
         if self._wanted.asked.options.top_logprobs is None:

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from q35chat.json_reader import Fields
 from q35chat.server.body import objects, read_body, text
-from q35chat.server.chat_completions import reader_of
 from q35chat.server.conversation import tools_of
+from q35chat.server.exchange import reader_of
 from q35chat.server.sampling import settings_of, with_thinking
 from q35chat.server.service import Asked, Service
 from q35chat.server.streams import as_json

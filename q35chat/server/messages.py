@@ -15,7 +15,6 @@ from q35chat.chat.events import PromptPlan, Usage
 from q35chat.chat.values import Attachment, ChatSettings, ToolCall, Tools, Turn, TurnOptions
 from q35chat.json_reader import Fields
 from q35chat.server.body import object_of, objects, read_body, section, text, whole_or_none
-from q35chat.server.chat_completions import client_of, reader_of
 from q35chat.server.conversation import (
     MessageReader,
     checked_arguments,
@@ -23,37 +22,29 @@ from q35chat.server.conversation import (
     leading_merged,
 )
 from q35chat.server.desk import Answering
+from q35chat.server.exchange import Wanted, exchange, reader_of
 from q35chat.server.forms import Form, form_of_choice
 from q35chat.server.problems import RefusedError, problem_of
 from q35chat.server.reply import Called, Ended, Said, Whole, pieces, read_whole
 from q35chat.server.sampling import settings_of, with_thinking
 from q35chat.server.service import Asked, Service
-from q35chat.server.streams import EventStream, as_json, frame, unless_gone
+from q35chat.server.streams import as_json, frame
 from q35chat.text import safe_line
 
 _STOPS: Final = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A request, read."""
+class _Wanted(Wanted):
+    """What the response needs, too."""
 
-    asked: Asked
     form: Form
     stream: bool
 
 
 async def messages(request: Request, service: Service) -> Any:  # noqa: ANN401  (ASGI)
     """Answer a conversation."""
-    body = await read_body(request, service.most_body)
-    client = client_of(request, body)
-    wanted = await asyncio.to_thread(_read, body, service, client)
-    job = await asyncio.to_thread(service.job, wanted.asked)
-    answering = service.submit(job)
-    reply = _Reply(service, wanted, answering)
-    if wanted.stream:
-        return EventStream(reply.frames(), answering.cancel)
-    return await unless_gone(request, reply.whole())
+    return await exchange(request, service, _read, _Reply)
 
 
 async def count_tokens(request: Request, service: Service) -> Any:  # noqa: ANN401  (ASGI)
@@ -69,7 +60,7 @@ async def count_tokens(request: Request, service: Service) -> Any:  # noqa: ANN4
 def _read(body: Fields, service: Service, client: str) -> _Wanted:
     most = body.whole("max_tokens", least=1)
     asked, form = _asked(body, service, most, client)
-    return _Wanted(asked, form, body.flag("stream", default=False))
+    return _Wanted(asked, body.flag("stream", default=False), form)
 
 
 def _asked(body: Fields, service: Service, most: int | None, client: str) -> tuple[Asked, Form]:

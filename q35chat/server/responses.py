@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
@@ -14,8 +13,7 @@ from starlette.requests import Request
 from q35chat.chat.events import Usage
 from q35chat.chat.values import ToolCall, Turn, TurnOptions
 from q35chat.json_reader import Fields
-from q35chat.server.body import object_of, objects, read_body, section, text, whole_or_none
-from q35chat.server.chat_completions import client_of, reader_of
+from q35chat.server.body import object_of, objects, section, text, whole_or_none
 from q35chat.server.conversation import (
     ROLES,
     MessageReader,
@@ -24,38 +22,29 @@ from q35chat.server.conversation import (
     tools_of,
 )
 from q35chat.server.desk import Answering
+from q35chat.server.exchange import Wanted, exchange, reader_of
 from q35chat.server.forms import Form, form_of_choice, with_format
 from q35chat.server.problems import RefusedError, problem_of
 from q35chat.server.reply import Called, Ended, Said, Whole, pieces, read_whole
 from q35chat.server.sampling import settings_of, with_thinking
 from q35chat.server.service import Asked, Service
-from q35chat.server.streams import EventStream, as_json, frame, unless_gone
+from q35chat.server.streams import as_json, frame
 from q35chat.text import safe_line
 
 _PATH: Final = "/v1/responses"
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A request, read; `echoed` are its fields that the response repeats."""
+class _Wanted(Wanted):
+    """What the response needs, too; `echoed` are its fields that the response repeats."""
 
-    asked: Asked
     form: Form
-    stream: bool
     echoed: dict[str, Any]
 
 
 async def responses(request: Request, service: Service) -> Any:  # noqa: ANN401  (ASGI)
     """Answer a conversation."""
-    body = await read_body(request, service.most_body)
-    client = client_of(request, body)
-    wanted = await asyncio.to_thread(_read, body, service, client)
-    job = await asyncio.to_thread(service.job, wanted.asked)
-    answering = service.submit(job)
-    reply = _Reply(service, wanted, answering)
-    if wanted.stream:
-        return EventStream(reply.frames(), answering.cancel)
-    return await unless_gone(request, reply.whole())
+    return await exchange(request, service, _read, _Reply)
 
 
 def _read(body: Fields, service: Service, client: str) -> _Wanted:
