@@ -92,6 +92,16 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Nobody else who asks for the same file goes on meanwhile, in no process and no thread: what
+    is read here is what stands there until it is replaced. Its folder is made where it is missing.
+    Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with locked(path.with_name(f".{path.name}.lock")):
+        yield
+
+
 def lock(descriptor: int, *, wait: bool = True) -> None:
     """Hold an open file until it is closed. Waits for another holder, or raises BlockingIOError."""
     fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

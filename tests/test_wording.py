@@ -11,9 +11,8 @@ import pytest
 import typer
 
 from q35chat.cli import app
-from q35chat.commands.wording import COMMAND_LINE
+from q35chat.commands.wording import COMMAND_LINE, FORM
 from q35chat.errors import OccupiedError, Option, Q35Error, Remedy, UsageError, Words, speak
-from q35chat.tui.wording import FORM
 from tests.support.imports import modules
 
 # The command line itself, the screen, and the one command that every surface shows.

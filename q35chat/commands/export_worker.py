@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from q35chat.commands.wording import FORM
 from q35chat.errors import Q35Error, speak
-from q35chat.tui.wording import FORM
 from q35chat.user_input import typed_path
 
 if TYPE_CHECKING:

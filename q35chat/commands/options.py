@@ -63,6 +63,7 @@ _sampling = partial(
     typer.Option, rich_help_panel="Sampling (defaults: the model's generation_config.json)"
 )
 _number = partial(_sampling, callback=_finite)
+_pictures = partial(typer.Option, "--image", "-i", parser=_picture, metavar="<path>")
 
 Debug = Annotated[
     bool,
@@ -139,24 +140,11 @@ HostStates = Annotated[
     ),
 ]
 Images = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--image",
-        "-i",
-        parser=_picture,
-        metavar="<path>",
-        help="A picture for the question; repeat for more.",
-    ),
+    list[Path] | None, _pictures(help="A picture for the question; repeat for more.")
 ]
 AskedImages = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--image",
-        "-i",
-        parser=_picture,
-        metavar="<path>",
-        help="A picture for the question, - for one on stdin; repeat for more.",
-    ),
+    _pictures(help="A picture for the question, - for one on stdin; repeat for more."),
 ]
 Files = Annotated[
     list[Path] | None,

@@ -1,8 +1,8 @@
-"""What the command line calls what a user sets, and how it says what can be done: with options and
-commands to type.
+"""What the command line and the form for an export call what a user sets, and how they say what
+can be done.
 
-The chat on the screen says it alike, since it was started with options, too; only its form for an
-export has other words (`tui.wording`).
+The chat on the screen says it as the command line does, since it was started with options, too.
+What the form offers by itself, as replacing a bundle that is in the way, it need not say.
 """
 
 from __future__ import annotations
@@ -65,4 +65,10 @@ COMMAND_LINE: Final[Words] = {
     Remedy.SMALLER_PICTURES: "lower --max-image-tokens, or export with larger --image-gears",
     Remedy.SWAP_OR_FREE: "use --residency swap, or free the NPU",
     Remedy.WITH_HEAD: "--mtp exports them",
+}
+FORM: Final[Words] = {
+    Option.OUT: "the folder",
+    Remedy.EXPORT_AGAIN: "replace it",
+    Remedy.MAKE_AGAIN: "replace it",
+    Remedy.REPLACE_OR_ANOTHER_FOLDER: "",
 }

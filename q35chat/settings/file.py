@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from platformdirs import user_config_path
 
 from q35chat.errors import UsageError
-from q35chat.files import locked, replace_file
+from q35chat.files import alone_with, replace_file
 from q35chat.settings.entries import Settings
 from q35chat.settings.reader import SettingsReader
 from q35chat.text import readable_size, safe_line
@@ -48,7 +48,7 @@ def change_settings(changes: Mapping[str, Any], path: Path | None = None) -> Set
     where it cannot be written.
     """
     path = path or settings_path()
-    with alone_with(path):
+    with changing(path):
         text = text_of(path) or ""
         settings_of(path, text)
         changed = changed_text(path, text, changes)
@@ -59,12 +59,10 @@ def change_settings(changes: Mapping[str, Any], path: Path | None = None) -> Set
 
 
 @contextmanager
-def alone_with(path: Path) -> Iterator[None]:
-    """Nobody else changes the file meanwhile; its folder is made where it is missing. Raises
-    UsageError, also for an OSError inside."""
+def changing(path: Path) -> Iterator[None]:
+    """Nobody else changes the file meanwhile. Raises UsageError, also for an OSError inside."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(path.with_name(f".{path.name}.lock")):
+        with alone_with(path):
             yield
     except OSError as error:
         raise UsageError(f"cannot write {safe_line(str(path))}: {error}") from error

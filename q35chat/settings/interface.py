@@ -10,8 +10,8 @@ from q35chat.files import replace_file
 from q35chat.settings.entries import Settings
 from q35chat.settings.file import (
     PRIVATE,
-    alone_with,
     changed_text,
+    changing,
     document_of,
     settings_of,
     settings_path,
@@ -36,7 +36,7 @@ def take_over_interface(path: Path | None = None) -> str:
     if not old.exists():
         return ""
     try:
-        with alone_with(path):
+        with changing(path):
             _take_over(old, path)
     except UsageError as error:
         return f"{safe_line(str(old))} is not used any more, its lines go into {path.name}: {error}"

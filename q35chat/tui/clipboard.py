@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from q35chat.tui.text import through_tmux
+
 OSC52_LIMIT: Final = 74_000
 _TIMEOUT_S: Final = 2.0
 
@@ -40,7 +42,7 @@ def osc52(text: str, environment: Mapping[str, str]) -> str:
     payload = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
     sequence = f"\x1b]52;c;{payload}\x07"
     if "TMUX" in environment:
-        return "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+        return through_tmux(sequence)
     if environment.get("TERM", "").startswith("screen"):
         return f"\x1bP{sequence}\x1b\\"
     return sequence

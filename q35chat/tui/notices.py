@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from q35chat.tui.text import one_line
+from q35chat.tui.text import one_line, through_tmux
 
 LONG_S = 10.0
 """An answer that took so long is worth a notice."""
@@ -33,5 +33,5 @@ def notice(text: str, environment: Mapping[str, str]) -> str:
     body = f"777;notify;q35chat;{words.replace(';', ',')}" if known else f"9;{words}"
     sequence = f"\x1b]{body}\x07"
     if "TMUX" in environment:
-        sequence = "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+        sequence = through_tmux(sequence)
     return f"{sequence}\x07"

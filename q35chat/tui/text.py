@@ -33,6 +33,11 @@ def clean(text: str) -> str:
     return safe_text(text.replace("\r", ""))
 
 
+def through_tmux(sequence: str) -> str:
+    """The sequence so that tmux hands it on to its terminal."""
+    return "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+
+
 def one_line(text: str, width: int) -> str:
     """The text on one line of at most `width` cells, with an ellipsis where it was cut."""
     flat = " ".join(clean(text).split())

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from q35chat.chat.values import Attachment
+from q35chat.files import replace_file
 from q35chat.tui.chat import drafts as kept
 from q35chat.tui.chat.drafts import Drafts, KeptPicture
 from q35chat.tui.screens.chat import Opening
-from q35chat.tui.user_files import replace_file
 from tests.doubles.scripted_backend import PATIENCE_S
 from tests.doubles.scripted_workspace import ScriptedConversation, ScriptedWorkspace
 from tests.tui.on_the_way import read
@@ -264,7 +264,7 @@ def test_a_file_that_cannot_be_read_now_is_not_written_over(
     one, _ = windows(file, c1="old")
     one.put("c2", "mine")
 
-    def refuse(*_: object) -> str:
+    def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
@@ -282,12 +282,12 @@ def test_an_earlier_save_that_is_late_never_replaces_a_newer_one(
     file, begun, go_on = tmp_path / "drafts.json", threading.Event(), threading.Event()
     written: list[str] = []
 
-    def late(path: Path, text: str) -> None:
+    def late(path: Path, text: str, *, mode: int) -> None:
         if not begun.is_set():
             begun.set()
             assert go_on.wait(PATIENCE_S)
         written.append(text)
-        replace_file(path, text)
+        replace_file(path, text, mode=mode)
 
     monkeypatch.setattr(kept, "replace_file", late)
     drafts = Drafts(file)
@@ -310,7 +310,7 @@ async def test_a_save_that_failed_is_made_up_for_when_leaving(
 ) -> None:
     file, tried = tmp_path / "drafts.json", threading.Event()
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         tried.set()
         raise OSError(28, "No space left on device")
 

@@ -17,11 +17,12 @@ from typing import Final
 
 import platformdirs
 
+from q35chat.files import alone_with, replace_file
 from q35chat.text import safe_text
-from q35chat.tui.user_files import alone_with, replace_file
 
 _MOST_BYTES: Final = 64 << 20
 _LONGEST_PATH: Final = 4_096
+_PRIVATE: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class Drafts:
 
     def _write(self, drafts: dict[str, KeptDraft]) -> None:
         document = {key: _written(draft) for key, draft in _limited(drafts).items()}
-        replace_file(self._path, json.dumps(document))
+        replace_file(self._path, json.dumps(document), mode=_PRIVATE)
 
 
 def _place(drafts: dict[str, KeptDraft], key: str, draft: KeptDraft) -> None:

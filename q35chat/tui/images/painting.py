@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from q35chat.tui.images.gallery import CELLS, Gallery, Placed
 from q35chat.tui.images.graphics import PictureDisplay, cell_pixels
+from q35chat.tui.text import through_tmux
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +125,7 @@ class Kitty:
         return self._through([_kitty_deleted(placed) for placed in known])
 
     def _through(self, sequences: list[str]) -> str:
-        return "".join(map(_through_tmux, sequences) if self._tmux else sequences)
+        return "".join(map(through_tmux, sequences) if self._tmux else sequences)
 
 
 def _kitty_sent(placed: Placed) -> list[str]:
@@ -150,11 +151,6 @@ def _kitty_drawn(placed: Placed, row: int, start: int, end: int) -> str:
 def _kitty_deleted(placed: Placed) -> str:
     """The sequence that takes a picture off the screen and frees its memory."""
     return _command(f"a=d,d=I,i={placed.id},q=2")
-
-
-def _through_tmux(sequence: str) -> str:
-    """The sequence so that tmux hands it on to its terminal."""
-    return "\x1bPtmux;" + sequence.replace("\x1b", "\x1b\x1b") + "\x1b\\"
 
 
 def _command(keys: str, payload: str = "") -> str:
