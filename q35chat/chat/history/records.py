@@ -75,7 +75,7 @@ class ConversationRecord:
 @dataclass(frozen=True, slots=True)
 class SearchHit:
     """A turn that holds every searched word, with the text around the first of them. `session` is
-    the id of its conversation, by the name that `--json` gives it."""
+    the id of its conversation, by the name that its JSON has."""
 
     session: str
     title: str
