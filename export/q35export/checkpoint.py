@@ -154,7 +154,8 @@ class Checkpoint:
             )
 
     def read(self, name: str) -> Float32:
-        """The whole tensor. Raises CheckpointError when it is missing or holds NaN or Inf."""
+        """Return the whole tensor, FP32. Raises CheckpointError when it is missing or holds NaN or
+        Inf."""
         entry = self._experts.get(name) or self._entry(name)
         return self._read(name, entry, 0, entry.shape[0] if entry.shape else 1)
 

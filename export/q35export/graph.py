@@ -101,7 +101,8 @@ class Graph:
         return self.op("Reshape", x, self.ints(*shape))
 
     def constant(self, array: Array) -> ir.Value:
-        """A small constant inside the graph file; equal ones are shared."""
+        """Add a small constant inside the graph file, of the array's shape and dtype; equal ones
+        are shared."""
         key = (array.tobytes(), array.shape, array.dtype.str)
         if key not in self._constants:
             name = f"constant_{len(self._constants)}"
@@ -117,7 +118,7 @@ class Graph:
         return self.constant(np.array(value, dtype=np.int64))
 
     def weight(self, name: str, array: Array) -> ir.Value:
-        """A tensor at hand, stored outside the graph file."""
+        """Add a tensor at hand, of its shape and dtype, stored outside the graph file."""
         stored = self.sink.store(array.nbytes, lambda: iter((array,)))
         return self.weight_at(name, stored, array.shape, ir.DataType.from_numpy(array.dtype))
 

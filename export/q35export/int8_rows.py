@@ -57,19 +57,20 @@ def rounded_matrix(weights: Matrix, step: float) -> Matrix:
 
 
 def rounded_inputs(rows: Float32, step: float) -> Float32:
-    """Inputs as the kernel multiplies them: codes of -128 to 127 times `step`."""
+    """Round inputs `[T, k]` as the kernel multiplies them: codes of -128 to 127 times `step`."""
     codes = np.clip(np.rint(rows * np.float32(1 / step)), -LARGEST - 1, LARGEST)
     rounded: Float32 = (codes * np.float32(step)).astype(np.float32)
     return rounded
 
 
 def packed(scales: Float32) -> Int64:
-    """Scales as the kernel takes them: the bits of a float in the lower half of 64."""
+    """Pack scales `[n]` FP32 as the kernel takes them: the bits of a float in the lower half of an
+    int64."""
     return scales.astype(np.float32).view(np.uint32).astype(np.int64)
 
 
 def unpacked(numbers: Int64) -> Float32:
-    """The floats of `packed`, without the bits that are not read."""
+    """Return the scales `[n]` FP32 of `packed`, without the bits that are not read."""
     return (numbers.astype(np.uint32) & ~_UNREAD).view(np.float32)
 
 

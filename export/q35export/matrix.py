@@ -34,10 +34,10 @@ class TensorSource(Protocol):
         """Hear, before the tensor is read, that the model has one of this name and shape."""
 
     def read(self, name: str) -> Float32:
-        """The whole tensor."""
+        """Return the whole tensor, FP32, in the shape that it has in the checkpoint."""
 
     def rows(self, name: str, start: int, stop: int) -> Float32:
-        """`tensor[start:stop]` along the first axis."""
+        """Return `tensor[start:stop]` along the first axis, FP32."""
 
 
 class HeldTensors:
@@ -54,11 +54,11 @@ class HeldTensors:
         self._source.expect(name, shape)
 
     def read(self, name: str) -> Float32:
-        """The whole tensor."""
+        """Return the whole tensor, FP32, in the shape that it has in the checkpoint."""
         return self._source.read(name)
 
     def rows(self, name: str, start: int, stop: int) -> Float32:
-        """`tensor[start:stop]` along the first axis."""
+        """Return `tensor[start:stop]` along the first axis, FP32."""
         shape = self._shapes[name]
         if len(shape) != _MATRIX_AXES:
             return self._source.rows(name, start, stop)

@@ -128,7 +128,8 @@ def log_probabilities(logits: Array) -> Array:
 
 
 def penalise_repetition(logits: Array, seen: Iterable[int], penalty: float) -> Array:
-    """Logits of `seen` ids moved towards minus infinity: divided if positive, else multiplied."""
+    """Return the logits [V] with those of `seen` ids moved towards minus infinity: divided by
+    `penalty` if positive, else multiplied."""
     ids = _indices(seen)
     chosen = logits[ids]
     penalised = logits.copy()
@@ -139,14 +140,16 @@ def penalise_repetition(logits: Array, seen: Iterable[int], penalty: float) -> A
 
 
 def penalise_presence(logits: Array, generated: Iterable[int], penalty: float) -> Array:
-    """Logits of `generated` ids lowered by `penalty`, once however often they came."""
+    """Return the logits [V] with those of `generated` ids lowered by `penalty`, once however often
+    they came."""
     penalised = logits.copy()
     penalised[_indices(generated)] -= np.float32(penalty)
     return penalised
 
 
 def top_k(scores: Array, k: int) -> Array:
-    """Indices of the `k` largest scores, and of those equal to the smallest of them."""
+    """Return the indices [N] int64 of the `k` largest of `scores` [V], and of those equal to the
+    smallest of them."""
     if len(scores) > _BLOCK * k:
         candidates = contenders(scores, k)
         best: Array = candidates[_largest(scores[candidates], k)]
@@ -155,14 +158,15 @@ def top_k(scores: Array, k: int) -> Array:
 
 
 def best_first(scores: Array, k: int) -> Array:
-    """The same indices, the best first, equal scores in the order of their indices."""
+    """Return the indices of `top_k`, the best first, equal scores in the order of their indices."""
     best = top_k(scores, k)
     ordered: Array = best[np.argsort(-scores[best], kind="stable")]
     return ordered
 
 
 def top_p(scores: Array, p: float) -> Array:
-    """Indices, best first, of the fewest best scores whose probabilities sum to `p`."""
+    """Return the indices [N], best first, of the fewest best of `scores` [V] whose probabilities
+    sum to `p`."""
     weights = np.exp(scores - scores.max())
     wanted = p * weights.sum(dtype=np.float64)
     count = min(_FIRST_NUCLEUS, len(scores))
@@ -181,7 +185,7 @@ def nucleus(ends: Array, wanted: float) -> int:
 
 
 def min_p(scores: Array, p: float) -> Array:
-    """Indices of scores with at least `p` times the probability of the best."""
+    """Return the indices [N] of `scores` [V] with at least `p` times the chance of the best."""
     return np.flatnonzero(np.exp(scores - scores.max()) >= np.float32(p))
 
 

@@ -52,7 +52,8 @@ class Buffer(Protocol):
         buffer `[rows, HD]`."""
 
     def host(self) -> Array:
-        """The contents on the host: a view that the next run may overwrite, copy to keep."""
+        """Return the contents on the host, of this shape and dtype: a view that the next run may
+        overwrite, copy to keep."""
 
 
 class BoundRun(Protocol):

@@ -99,13 +99,14 @@ class Slots(PrefixMask):
             self.forget_beyond(before)
 
     def name(self, tokens: int, keys: Array | int) -> None:
-        """Say what the last `tokens` lit slots hold. Rows beyond them belong to another past."""
+        """Say what the last `tokens` lit slots hold: `keys` [tokens] int64. Rows beyond them belong
+        to another past."""
         end = self.count
         self._keys[end - tokens : end] = keys
         self.forget_beyond(end)
 
     def rename(self, keys: Array) -> None:
-        """Say what the first slots hold, whether they are lit or not."""
+        """Say what the first slots hold, `keys` [N] int64, whether they are lit or not."""
         self._keys[: len(keys)] = keys
 
     def forget_beyond(self, end: int) -> None:
@@ -115,5 +116,5 @@ class Slots(PrefixMask):
         self._filled = end
 
     def hold(self, keys: Array) -> bool:
-        """Whether the first slots still hold `keys`."""
+        """Tell whether the first slots still hold `keys` [N] int64."""
         return np.array_equal(self._keys[: len(keys)], keys)

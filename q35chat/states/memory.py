@@ -34,8 +34,8 @@ class MemoryPool:
         return sorted(mine, key=lambda name: name.count)
 
     def longest(self, model: str, keys: Array, beyond: int) -> StateName | None:
-        """The state of the longest beginning of `keys`, of more than `beyond` of them and not of
-        all, whoever owns it."""
+        """Find the state of the longest beginning of `keys` [N] int64, of more than `beyond` of
+        them and not of all, whoever owns it."""
         return longest_of((name for name in self._states if name.model == model), keys, beyond)
 
     def has(self, name: StateName) -> bool:

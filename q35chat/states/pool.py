@@ -41,8 +41,8 @@ class StatePool:
         return sorted(mine, key=lambda name: name.count)
 
     def longest(self, model: str, keys: Array, beyond: int) -> StateName | None:
-        """The state of the longest beginning of `keys`, of more than `beyond` of them and not of
-        all, whoever owns it."""
+        """Find the state of the longest beginning of `keys` [N] int64, of more than `beyond` of
+        them and not of all, whoever owns it."""
         names = {state.name for state in stored_states(self._folder) if state.name.model == model}
         return longest_of(names, keys, beyond)
 

@@ -28,7 +28,7 @@ class Context:
     plan: PrecisionPlan
 
     def vector(self, name: str, *shape: int) -> Float32:
-        """A small tensor, whole."""
+        """Read a small tensor whole, FP32 of this `shape`."""
         self.source.expect(name, shape)
         return np.ascontiguousarray(self.source.read(name), dtype=np.float32)
 
@@ -37,5 +37,5 @@ class Context:
         return matrix(self.source, name, shape)
 
     def zero_centred(self, name: str, width: int) -> Float32:
-        """`1 + w`: the decoder stores its RMS norm weights around zero."""
+        """Read `1 + w`, `[width]` FP32: the decoder stores its RMS norm weights around zero."""
         return self.vector(name, width) + np.float32(1)

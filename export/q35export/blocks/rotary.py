@@ -11,7 +11,8 @@ Float32 = npt.NDArray[np.float32]
 
 
 def inverse_frequencies(theta: float, dim: int) -> Float32:
-    """`theta ** (-2i / dim)` for `i < dim / 2`."""
+    """Return `theta ** (-2i / dim)` for `i < dim / 2`, `[dim / 2]` FP32, in radians a position
+    (RoPE, Su et al. 2021)."""
     exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
     return (np.float32(1) / np.float32(theta) ** exponents).astype(np.float32)
 

@@ -27,8 +27,8 @@ class Pool(Protocol):
         """An owner's states of a model, the shortest first."""
 
     def longest(self, model: str, keys: Array, beyond: int) -> StateName | None:
-        """The state of the longest beginning of `keys`, of more than `beyond` of them and not of
-        all, whoever owns it."""
+        """Find the state of the longest beginning of `keys` [N] int64, of more than `beyond` of
+        them and not of all, whoever owns it."""
 
     def has(self, name: StateName) -> bool:
         """Whether it is there; then it counts as used now."""
@@ -64,8 +64,8 @@ class KeptStates:
         self._cache = cache
 
     def recall(self, keys: Array) -> None:
-        """Put the decoder where most of `keys` is read, if the pool has more of it than the decoder
-        and its snapshots."""
+        """Put the decoder where most of `keys` [N] int64 is read, if the pool has more of it than
+        the decoder and its snapshots."""
         while found := self._pool.longest(self._model, keys, self._cache.reusable(keys)):
             try:
                 self._decoder.load(self._pool.read(found))
@@ -80,8 +80,8 @@ class KeptStates:
     def keep(
         self, keys: Array, chat: str, shared: Iterable[int], should_stop: Callable[[], bool]
     ) -> None:
-        """Write the longest point of `keys`, a chat's prompt, and where another branch of the chat
-        parts from it; for all chats what ends after `shared` tokens. Between runs only.
+        """Write the longest point of `keys` [N] int64, a chat's prompt, and where another branch of
+        the chat parts from it; for all chats what ends after `shared` tokens. Between runs only.
 
         Earlier points of the chat are dropped where this one goes on from them.
         """

@@ -32,7 +32,7 @@ class PrefixCache:
         return tuple(kept for kept in self._snapshots if self._decoder.holds(kept))
 
     def reusable(self, keys: Array) -> int:
-        """How many tokens of `keys` need not be read. At least one is always left to read.
+        """Count the tokens of `keys` [N] int64 that need not be read. At least one is left to read.
 
         May be called from any thread; during a run the answer is that of a moment.
         """
@@ -42,7 +42,7 @@ class PrefixCache:
         return found.count if found else 0
 
     def rewind(self, keys: Array) -> int:
-        """Put the decoder where `reusable` says and return that count."""
+        """Put the decoder where `reusable` says for `keys` [N], and return that count."""
         if not self._is_live(keys):
             if found := self._best(keys):
                 self._decoder.restore(found)
@@ -51,7 +51,8 @@ class PrefixCache:
         return self._decoder.used
 
     def point(self, keys: Array) -> Snapshot | None:
-        """Where `reusable` says, None before the first token. Between runs only."""
+        """Return the state where `reusable` says for `keys` [N], None before the first token.
+        Between runs only."""
         return self._decoder.snapshot() if self._is_live(keys) else self._best(keys)
 
     def keep(self) -> None:
