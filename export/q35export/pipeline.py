@@ -231,13 +231,14 @@ def _rounded(
         return
     from q35export.calibration.allocation import described, has_room  # noqa: PLC0415
     from q35export.calibration.calibrate import calibrate, work_bytes  # noqa: PLC0415
+    from q35export.calibration.codes import ROUNDED_FILE  # noqa: PLC0415
     from q35export.calibration.sensitivity import budgeted, sensitivity  # noqa: PLC0415
     from q35export.calibration.text import read_texts  # noqa: PLC0415
 
     weights, plan = made_of.weights, text_plan(request)
     with written(made_of.processor) as read:
         texts = read_texts(request, read, config)
-    check_space(planned, work_bytes(config, plan, texts), _to_be_freed(made_of))
+    check_space(planned, work_bytes(config, texts), _to_be_freed(made_of))
     options = component_options(request, "text") | {"max_seq_len": 0, "mtp": ""}
     key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
     folder = staging_folder(request.out, "rounded")
@@ -248,7 +249,7 @@ def _rounded(
     with folder as work:
         consumed = _consumed(made_of, work) if request.stream else None
         weights = consumed or weights
-        texts = _with_pictures(texts, replace(made_of, weights=weights), plan, work)
+        texts = _with_pictures(texts, replace(made_of, weights=weights), plan)
         told: dict[str, str] = {}
         if request.budget:
             some = texts.calibration[:_LOOKED_AT]
@@ -264,7 +265,8 @@ def _rounded(
             reporter.note(f"{Option.NO_CALIBRATE}: {request.stored_as} keeps more when calibrated")
         builders = {**made_of.builders, "text": text_builder(plan.matrices, made_of.drafts)}
         told |= kept.options()
-        yield replace(made_of, builders=builders, weights=weights, kept=told)
+        begun = work / ROUNDED_FILE
+        yield replace(made_of, builders=builders, weights=weights, kept=told, begun=begun)
 
 
 @contextmanager
@@ -280,11 +282,11 @@ def _in_int8(
     request, config, plan = made_of.request, made_of.config.text, text_plan(made_of.request)
     with written(made_of.processor) as read:
         texts = read_texts(request, read, config)
-    check_space(planned, work_bytes(config, plan, texts))
+    check_space(planned, work_bytes(config, texts))
     options = component_options(request, "decode") | {"max_seq_len": 0, "cache": ""}
     key = json.dumps([__version__, made_of.source.fingerprint, options], sort_keys=True)
     with resumable_folder(request.out, key) as work:
-        texts = _with_pictures(texts, made_of, plan, work)
+        texts = _with_pictures(texts, made_of, plan)
         plan, kept, floats = calibrate_int8(config, made_of.weights, plan, texts, work, reporter)
         reporter.note(f"not in int8, which would cost too much: {floats or 'nothing'}")
         reporter.note(kept.said())
@@ -294,7 +296,7 @@ def _in_int8(
         yield replace(made_of, builders={**made_of.builders, **builders}, kept=told)
 
 
-def _with_pictures(texts: Texts, made_of: Ingredients, plan: PrecisionPlan, work: Path) -> Texts:
+def _with_pictures(texts: Texts, made_of: Ingredients, plan: PrecisionPlan) -> Texts:
     """With windows of our own pictures where our own text is read by a model that sees them."""
     from q35export.calibration.pictures import picture_windows  # noqa: PLC0415
 
@@ -302,7 +304,7 @@ def _with_pictures(texts: Texts, made_of: Ingredients, plan: PrecisionPlan, work
     if not texts.calibration or request.calibration is not None or config.vision is None:
         return texts
     with suppress(CheckpointError), written(made_of.processor) as read:  # half a tower
-        shown = picture_windows(config, made_of.weights, plan, read, work)
+        shown = picture_windows(config, made_of.weights, plan, read)
         return replace(texts, calibration=[*texts.calibration, *shown])
     return texts
 

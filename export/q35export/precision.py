@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from q35export.matrix import Matrix
 from q35export.quantize import BlockFormat, Codes, Float32, dequantize, quantize
 from q35export.request import BLOCK_SIZES, Precision
+from q35export.weights import CodesAt
 
 MANY_WEIGHTS = 1 << 20
 """A matrix of so many is read from memory, not from a cache, and its bytes decide its speed."""
@@ -54,11 +55,13 @@ class Quantisation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredAs:
-    """How one matrix is stored where a calibration decided: its format, and what reads its codes
-    `[n, blocks, block_bytes]` and scales `[n, blocks]` once they are known."""
+    """How one matrix is stored where a calibration decided: its format, what reads its codes
+    `[n, blocks, block_bytes]` and scales `[n, blocks]` once they are known, and where they lie if
+    that is in a file."""
 
     fmt: BlockFormat
     read: Callable[[], tuple[Codes, Float32]] | None = None
+    at: CodesAt | None = None
 
 
 def fine_name(name: str) -> str:

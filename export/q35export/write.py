@@ -6,8 +6,6 @@ Must not know where the folder goes afterwards.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,13 +31,14 @@ from q35export.plan import kept_files
 from q35export.processor import copy_processor
 from q35export.progress import Reporter
 from q35export.request import ExportPlan, ExportRequest
-from q35export.weights import FileSink
+from q35export.weights import FileSink, link
 
 
 @dataclass(frozen=True, slots=True)
 class Ingredients:
-    """Everything a bundle is made of; `kept` is what a calibration measured of the decoder,
-    `drafts` are the tokens that its draft head chooses among, if not all."""
+    """Everything a bundle is made of; `kept` is what a calibration measured of the decoder, `begun`
+    the file of weights that it left, `drafts` are the tokens that its draft head chooses among, if
+    not all."""
 
     request: ExportRequest
     source: Source
@@ -48,6 +47,7 @@ class Ingredients:
     builders: Builders
     processor: Mapping[str, bytes]
     kept: Mapping[str, str] = field(default_factory=dict)
+    begun: Path | None = None
     drafts: npt.NDArray[np.int64] | None = None
 
 
@@ -85,7 +85,10 @@ def _write_component(
     folder = bundle / component
     folder.mkdir()
     build: Builder = made_of.builders[component]
-    with FileSink(folder / WEIGHTS_FILE, lambda count: reporter.advance(component, count)) as sink:
+    begun = None if component == "vision" else made_of.begun
+    with FileSink(
+        folder / WEIGHTS_FILE, lambda count: reporter.advance(component, count), begun
+    ) as sink:
         built = build(made_of.request, made_of.config, made_of.weights, sink)
     files = {f"{component}/{WEIGHTS_FILE}": FileEntry(sink.size, sink.sha256)}
     for name, model in built.items():
@@ -104,12 +107,9 @@ def _keep_files(folder: Path, keep: Bundle | None, request: ExportRequest) -> di
         return {}
     kept = kept_files(keep, request)
     for name in kept:
-        source, place = keep.path / name, folder / name
+        place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source, place)
-        except OSError:
-            shutil.copyfile(source, place)
+        link(keep.path / name, place)
     return kept
 
 

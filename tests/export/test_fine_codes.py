@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 
 from q35chat.bench.traffic import weight_bytes
-from q35export.calibration.codes import CodesFolder
+from q35export.calibration.codes import CodesFile
 from q35export.calibration.kept import compare
 from q35export.graph import Graph
 from q35export.matrix import Float32, Matrix
@@ -111,7 +111,7 @@ def test_what_is_kept_is_told_of_the_logits_that_the_graph_makes(
 ) -> None:
     x = _inputs()
     weights = Matrix(ROWS, WIDTH, lambda start, stop: head.exact[start:stop])
-    codes = CodesFolder(tmp_path)
+    codes = CodesFile(tmp_path)
     codes.round("table", weights, FMT)
     codes.round_left_over("table", weights)
     pieces = np.split(head.rough, [37, 1000, 1001])  # as no group ends

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 import pytest
 
 from q35chat.bundle.bundle import Bundle
@@ -36,7 +35,7 @@ from q35export.precision import PrecisionPlan, precision_plan
 from q35export.quantize import BlockFormat
 from q35export.request import ExportRequest
 from q35export.targets.cpu import OPSET
-from q35export.weights import FileSink
+from q35export.weights import MemorySink
 from tests.export.recorder import Recorder
 from tests.support.checkpoints import make_checkpoint
 
@@ -85,20 +84,18 @@ def test_inputs_that_are_all_zero_have_a_step_that_the_kernel_takes() -> None:
     assert 1 / step <= np.finfo(np.float16).max
 
 
-def test_a_layer_is_measured_as_it_will_be_multiplied(tmp_path: Path) -> None:
+def test_a_layer_is_measured_as_it_will_be_multiplied() -> None:
     random = np.random.default_rng(0)
     weights = random.standard_normal((30, 64)).astype(np.float32)
     inputs = 4 * random.standard_normal((1, 9, 64)).astype(np.float32)
     step = 1 / 16
-    with FileSink(tmp_path / "layer.bin", lambda _: None) as sink:
-        graph = Graph("layer", OPSET, sink)
-        target = TappingTarget(graph, PLAN, {}, {"down": step})
-        x = graph.input("x", FLOAT, (1, "T", 64))
-        product = target.project(x, "down", matrix_of(weights), PLAN.decoder)
-        graph.output(product, "y", FLOAT, (1, "T", 30))
-        ir.save(graph.model({}), tmp_path / "layer.onnx")
+    graph = Graph("layer", OPSET, sink := MemorySink("layer.bin"))
+    target = TappingTarget(graph, PLAN, {}, {"down": step})
+    x = graph.input("x", FLOAT, (1, "T", 64))
+    product = target.project(x, "down", matrix_of(weights), PLAN.decoder)
+    graph.output(product, "y", FLOAT, (1, "T", 30))
 
-    (found,) = opened(tmp_path / "layer.onnx").run(None, {"x": inputs})
+    (found,) = opened(graph.model({}), sink).run(None, {"x": inputs})
     wanted = rounded_inputs(inputs, step) @ rounded_rows(weights, step).T
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert target.inputs["down"] is x

@@ -19,14 +19,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from q35export.calibration.codes import CodesFolder
+from q35export.calibration.codes import CodesFile
 from q35export.calibration.feedback import Feedback, damping_of, feedback_of
 from q35export.calibration.kept import Kept, compare
 from q35export.calibration.layers import Layer, Projection, Seen, projections, together
 from q35export.calibration.rotation import TurnedWeights, rotation_of
 from q35export.config import TextConfig
 from q35export.consumed import ConsumedCheckpoint
-from q35export.inventory import Inventory
 from q35export.matrix import HEAD, TEXT, Float32, HeldTensors, TensorSource, matrix
 from q35export.precision import PrecisionPlan
 from q35export.progress import Reporter
@@ -98,17 +97,16 @@ def calibrate(
     """
     if plan.turned:
         source = TurnedWeights(source, config)
-    codes, ends = CodesFolder(work), end_matrices(config, source, plan)
-    streams, done = _resume(work, texts), _layers_done(work)
-    if streams is None:
-        streams = _embedded(config, plan, ends[0], texts)
+    codes, ends = CodesFile(work), end_matrices(config, source, plan)
+    done = codes.layers
+    streams = _resume(work, done, texts) if done else _embedded(config, plan, ends[0], texts)
     left = [projections(config, plan, index) for index in range(done, len(config.layer_types))]
     sizes = [sum(one.stored for one in some) for some in (*left, ends)]
     reporter.begin(ROUNDING, sum(sizes))
     for index, size in enumerate(sizes[:-1], done):
         kept_of_it = consumed.keeping(index) if consumed else nullcontext()
         streams = _layer(config, source, plan, texts, codes, streams, index, kept_of_it)
-        _keep(work, index + 1, [*streams.calibration, *streams.held_out, *streams.exact])
+        _keep(work, codes, index + 1, [*streams.calibration, *streams.held_out, *streams.exact])
         for path in consumed.finish(index) if consumed else ():
             reporter.note(f"deleted {path}: layers up to {index} are rounded")
         reporter.advance(ROUNDING, size)
@@ -118,18 +116,11 @@ def calibrate(
     return replace(plan, matrices=codes.stored()), kept
 
 
-def work_bytes(config: TextConfig, plan: PrecisionPlan, texts: Texts) -> int:
-    """Most bytes of a work folder: all rounded matrices, a layer in FP32, and the hidden states
-    twice."""
-    layers = [projections(config, plan, index) for index in range(len(config.layer_types))]
-    ends = end_matrices(config, Inventory(), plan)
-    rounded = sum(one.stored for some in (*layers, ends) for one in some)
-    layer = max(
-        sum(one.weights.n * one.weights.k for one in some if not one.experts) for some in layers
-    )
+def work_bytes(config: TextConfig, texts: Texts) -> int:
+    """Most bytes of a work folder that do not become the bundle's: the hidden states, twice."""
     tokens = sum(len(window.ids) for window in (*texts.calibration, *texts.held_out))
-    states = 2 * (tokens + sum(len(window.ids) for window in texts.held_out)) * config.hidden_size
-    return rounded + _FLOAT_BYTES * (layer + states)
+    rows = 2 * (tokens + sum(len(window.ids) for window in texts.held_out))
+    return _FLOAT_BYTES * rows * config.hidden_size
 
 
 def end_matrices(
@@ -151,7 +142,7 @@ def _layer(
     source: TensorSource,
     plan: PrecisionPlan,
     texts: Texts,
-    codes: CodesFolder,
+    codes: CodesFile,
     streams: _Streams,
     index: int,
     kept_of_it: AbstractContextManager[None],
@@ -161,7 +152,7 @@ def _layer(
     longest = texts.longest()
     taps = bool(texts.calibration)
     held = HeldTensors(source)
-    exact = Layer(codes.folder, config, held, plan, index, longest=longest, taps=taps)
+    exact = Layer(config, held, plan, index, longest=longest, taps=taps)
     moments = moments_of(exact, texts.calibration, streams.calibration)
     untouched = run(exact, texts.held_out, streams.exact)
     matrices = exact.projections
@@ -175,7 +166,7 @@ def _layer(
     stored = codes.stored()
     del held, matrices
     with kept_of_it:
-        rounded = Layer(codes.folder, config, source, plan, index, longest=longest, stored=stored)
+        rounded = Layer(config, source, plan, index, longest=longest, stored=stored)
     return _Streams(
         run(rounded, texts.calibration, streams.calibration),
         run(rounded, texts.held_out, streams.held_out),
@@ -233,7 +224,7 @@ def _head(
     source: TensorSource,
     plan: PrecisionPlan,
     texts: Texts,
-    codes: CodesFolder,
+    codes: CodesFile,
     streams: _Streams,
     ends: tuple[Projection, ...],
 ) -> Kept:
@@ -334,23 +325,17 @@ def looked_up_rounded(embedding: Projection, windows: Sequence[Window]) -> list[
     return [near + nearest(rows - near) for near, rows in zip(rounded, exact, strict=True)]
 
 
-def _layers_done(work: Path) -> int:
-    return max((int(path.stem.split()[-1]) for path in work.glob("hidden *.npz")), default=0)
-
-
-def _resume(work: Path, texts: Texts) -> _Streams | None:
+def _resume(work: Path, done: int, texts: Texts) -> _Streams:
     """What the layers that are done made of each window."""
-    done = _layers_done(work)
-    if not done:
-        return None
     with np.load(work / f"hidden {done}.npz") as kept:
         hidden = [kept[name] for name in kept.files]
     first, second = len(texts.calibration), len(texts.calibration) + len(texts.held_out)
     return _Streams(hidden[:first], hidden[first:second], hidden[second:])
 
 
-def _keep(work: Path, done: int, hidden: Sequence[Float32]) -> None:
-    with (work / "hidden.new").open("wb") as file:
+def _keep(work: Path, codes: CodesFile, done: int, hidden: Sequence[Float32]) -> None:
+    """Have a later run go on behind the layers that are done."""
+    with (work / f"hidden {done}.npz").open("wb") as file:
         np.savez(file, *hidden)
-    (work / "hidden.new").replace(work / f"hidden {done}.npz")
+    codes.keep_all(done)
     (work / f"hidden {done - 1}.npz").unlink(missing_ok=True)

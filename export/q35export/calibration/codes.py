@@ -1,14 +1,19 @@
-"""The rounded matrices of a checkpoint in a folder, each by its name in the graph.
+"""The rounded matrices of a checkpoint in one file, each by its name in the graph.
 
-Owns how a matrix is rounded piece by piece and how its codes lie on the disk; knows no model.
+Owns how a matrix is rounded piece by piece and where its codes lie: at the end of the file that
+becomes the bundle's, so that they are written once. Knows no model.
 """
 
 from __future__ import annotations
 
-import re
+import json
+import os
+import shutil
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,38 +21,95 @@ from q35export.calibration.feedback import Feedback, round_rows
 from q35export.matrix import Float32, Matrix
 from q35export.precision import StoredAs, fine_name, left_over
 from q35export.quantize import BlockFormat, Codes, dequantize, quantize
+from q35export.weights import CodesAt, OpenSink, Stored
 
+ROUNDED_FILE = "rounded.bin"
+_INDEX = "rounded.json"
 _PIECE_VALUES = 1 << 20
 """So many fit into a processor's own cache with their blocks."""
-_NAME = re.compile(r"(.+)\.(\d+)-(\d+)-(\d+)\.npy")
 
 
-class CodesFolder:
-    """Takes weights and keeps codes in `folder`, where those of an earlier run count, too."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A matrix in the file: its format, rows and blocks of a row, and where codes and scales
+    begin."""
+
+    fmt: BlockFormat
+    n: int
+    blocks: int
+    codes: int
+    scales: int
+
+    def at(self, path: Path) -> CodesAt:
+        size = self.n * self.blocks
+        return CodesAt(
+            path,
+            Stored(self.codes, size * self.fmt.block_bytes()),
+            Stored(self.scales, size * np.dtype(np.float32).itemsize),
+        )
+
+    def read(self, path: Path) -> tuple[Codes, Float32]:
+        """Mapped, so that a slice reads no more than itself."""
+        shape = (self.n, self.blocks)
+        codes = np.memmap(path, np.uint8, "r", self.codes, (*shape, self.fmt.block_bytes()))
+        return codes, np.memmap(path, np.float32, "r", self.scales, shape)
+
+
+class CodesFile:
+    """Takes weights and keeps codes at the end of one file in `folder`.
+
+    What an earlier run had there when it last was `keep_all`ed counts; `layers` tells how far it
+    was. What came behind that is cut off.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.path, self._index = folder / ROUNDED_FILE, folder / _INDEX
+        self.layers, size = 0, 0
+        self._places: dict[str, _Place] = {}
+        if self._index.is_file():
+            found = json.loads(self._index.read_text(encoding="utf-8"))
+            self.layers, size = found["layers"], found["size"]
+            self._places = {name: _place(one) for name, one in found["matrices"].items()}
+        self.path.touch()
+        if self.path.stat().st_nlink > 1:  # a bundle that took its place has it, too
+            made = self.path.with_suffix(".new")
+            shutil.copyfile(self.path, made)
+            made.replace(self.path)
+        os.truncate(self.path, size)
+
+    def keep_all(self, layers: int) -> None:
+        """Have a later run go on behind so many layers with all that is here."""
+        size = self.path.stat().st_size
+        matrices = {name: asdict(place) for name, place in self._places.items()}
+        told = {"layers": layers, "size": size, "matrices": matrices}
+        made = self._index.with_suffix(".new")
+        made.write_text(json.dumps(told), encoding="utf-8")
+        made.replace(self._index)
+        self.layers = layers
 
     def round(self, name: str, weights: Matrix, fmt: BlockFormat, *feedbacks: Feedback) -> None:
         """Round a matrix and write it: without feedback to nearest, with several each share of its
         rows by its own."""
-        shape = (weights.n, fmt.blocks(weights.k), fmt.block_bytes())
-        stem = str(self.folder / name.replace("/", " "))
-        made = Path(f"{stem}.codes.new")
-        codes = np.lib.format.open_memmap(made, mode="w+", dtype=np.uint8, shape=shape)
-        scales = np.empty(shape[:2], np.float32)
+        blocks = fmt.blocks(weights.k)
+        scales = np.empty((weights.n, blocks), np.float32)
         share = weights.n // max(1, len(feedbacks))
-        for start, stop in weights.spans(_PIECE_VALUES):
-            rows = weights.rows(start, stop)
-            own = feedbacks[start // share] if feedbacks else None
-            found = quantize(rows, fmt) if own is None else round_rows(rows, own, fmt)
-            codes[start:stop], scales[start:stop] = found
-        codes.flush()
-        np.save(f"{stem}.scales.npy", scales)
-        made.replace(f"{stem}.{fmt.bits}-{fmt.block}-{fmt.accuracy_level}.npy")
+
+        def pieces() -> Iterator[Codes]:
+            for start, stop in weights.spans(_PIECE_VALUES):
+                rows = weights.rows(start, stop)
+                own = feedbacks[start // share] if feedbacks else None
+                found = quantize(rows, fmt) if own is None else round_rows(rows, own, fmt)
+                codes, scales[start:stop] = found
+                yield codes
+
+        with self.path.open("ab") as file:
+            sink = OpenSink(file, self.path.name)
+            codes = sink.store(scales.size * fmt.block_bytes(), pieces)
+            behind = sink.store(scales.nbytes, lambda: iter((scales,)))
+        self._places[name] = _Place(fmt, weights.n, blocks, codes.offset, behind.offset)
 
     def round_left_over(self, name: str, weights: Matrix) -> None:
-        """Round what is missing of a matrix that is rounded already, and write it beside."""
+        """Round what is missing of a matrix that is rounded already, and write it, too."""
         known = self.stored()[name]
         self.round(fine_name(name), left_over(weights, known), known.fmt)
 
@@ -69,27 +131,21 @@ class CodesFolder:
             yield weights.rows(start, stop), rounded + left
 
     def _rows(self, name: str, width: int, start: int, stop: int) -> Float32:
-        stored = self.stored()[name]
-        assert stored.read is not None
-        codes, scales = stored.read()
-        return dequantize(codes[start:stop], scales[start:stop], width, stored.fmt)
+        place = self._places[name]
+        codes, scales = place.read(self.path)
+        return dequantize(codes[start:stop], scales[start:stop], width, place.fmt)
 
     def forget(self, name: str) -> None:
-        """Delete a matrix."""
-        for path in self.folder.glob(f"{name.replace('/', ' ')}.*.npy"):
-            path.unlink()
+        """Cut off the matrix that was rounded last."""
+        os.truncate(self.path, self._places.pop(name).codes)
 
     def stored(self) -> dict[str, StoredAs]:
-        """What lies in the folder, by name."""
-        found = {}
-        for path in sorted(self.folder.glob("*.npy")):
-            if kind := _NAME.fullmatch(path.name):
-                name, *numbers = kind.groups()
-                read = partial(_read, path, path.with_name(f"{name}.scales.npy"))
-                fmt = BlockFormat(*map(int, numbers))
-                found[name.replace(" ", "/")] = StoredAs(fmt, read)
-        return found
+        """What lies in the file, by name."""
+        return {
+            name: StoredAs(place.fmt, partial(place.read, self.path), place.at(self.path))
+            for name, place in self._places.items()
+        }
 
 
-def _read(codes: Path, scales: Path) -> tuple[Codes, Float32]:
-    return np.load(codes, mmap_mode="r"), np.load(scales)
+def _place(told: dict[str, Any]) -> _Place:
+    return _Place(**told | {"fmt": BlockFormat(**told["fmt"])})

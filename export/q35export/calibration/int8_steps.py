@@ -98,7 +98,7 @@ def calibrate_int8(
     stay = floats(int8_matrices(config, source, plan), measured.costs)
     steps = {name: step for name, step in measured.steps.items() if name not in stay}
     plan = replace(plan, steps=steps)
-    return plan, _kept(config, source, plan, texts, work, reporter), listed(stay)
+    return plan, _kept(config, source, plan, texts, reporter), listed(stay)
 
 
 def measure(
@@ -127,7 +127,7 @@ def measure(
     matrices = int8_matrices(config, source, plan)
     reporter.begin(MEASURING, sum(map(_size, matrices)))
     for index, mixer in enumerate(config.layer_types):
-        layer = Layer(work, config, source, plan, index, longest=longest, taps=True)
+        layer = Layer(config, source, plan, index, longest=longest, taps=True)
         seen_read = [layer.run(*pair) for pair in _pairs(exact_read, read)]
         seen = [layer.run(*pair) for pair in _pairs(exact, windows)]
         for name, hidden in streams.items():
@@ -143,7 +143,7 @@ def measure(
             told = np.concatenate([each.inputs[one.name] for each in seen])
             errors.setdefault(kind, {})[one.name] = _error(one.weights, told, step)
             own = {one.name: step}
-            rounded = Layer(work, config, source, plan, index, longest=longest, steps=own)
+            rounded = Layer(config, source, plan, index, longest=longest, steps=own)
             streams[kind] = run(rounded, windows, streams.get(kind, before))
         reporter.advance(MEASURING, sum(map(_size, of_layer)))
     head = matrices[-1].weights
@@ -203,7 +203,6 @@ def _kept(
     source: TensorSource,
     plan: PrecisionPlan,
     texts: Texts,
-    work: Path,
     reporter: Reporter,
 ) -> Kept:
     """What the plan keeps of the model on the text that is held out."""
@@ -212,9 +211,9 @@ def _kept(
     exact = rounded = looked_up(embedding, windows)
     reporter.begin(ROUNDING, len(config.layer_types))
     for index in range(len(config.layer_types)):
-        layer = Layer(work, config, source, plan, index, longest=longest)
+        layer = Layer(config, source, plan, index, longest=longest)
         exact = run(layer, windows, exact)
-        layer = Layer(work, config, source, plan, index, longest=longest, steps=plan.steps)
+        layer = Layer(config, source, plan, index, longest=longest, steps=plan.steps)
         rounded = run(layer, windows, rounded)
         reporter.advance(ROUNDING, 1)
     reporter.end(ROUNDING)

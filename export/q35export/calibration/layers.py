@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +29,10 @@ from q35export.quantize import BlockFormat
 from q35export.targets.base import Routing
 from q35export.targets.cpu import OPSET, CpuTarget
 from q35export.targets.cpu_weights import DOWN, GATE_UP, experts_format
-from q35export.weights import FileSink, WeightSink
+from q35export.weights import MemorySink, WeightSink
 
 Int64 = npt.NDArray[np.int64]
 FLOAT, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64
-_GRAPH, _WEIGHTS = "layer.onnx", "layer.bin"
 _ROUTED = ("input of experts", "scores")
 
 
@@ -154,7 +152,7 @@ def layer_matrices(config: TextConfig, plan: PrecisionPlan) -> list[Projection]:
 
 
 class Layer:
-    """Layer `index` of the decoder, its weights read from `source` and kept in `folder`.
+    """Layer `index` of the decoder, its weights read from `source`.
 
     The matrices that are `stored` are multiplied so, those that `steps` names as an NPU multiplies
     in int8, the others in FP32. With `taps` a run tells
@@ -163,7 +161,6 @@ class Layer:
 
     def __init__(
         self,
-        folder: Path,
         config: TextConfig,
         source: TensorSource,
         plan: PrecisionPlan,
@@ -175,23 +172,22 @@ class Layer:
         taps: bool = False,
     ) -> None:
         self._config = config
-        with FileSink(folder / _WEIGHTS, lambda _: None) as sink:
-            graph = Graph("layer", OPSET, sink)
-            target = TappingTarget(graph, plan, stored or {}, steps or {})
-            _build(Context(graph, target, source, plan), config, index, longest)
-            self._names = list(target.inputs) if taps else []
-            self.mixture = _mixture(config, target, stored or {})
-            told = [(f"input of {name}", target.inputs[name]) for name in self._names]
-            if target.routed:
-                told += zip(_ROUTED, target.routed, strict=True)
-            same = {id(value): name for name, value in told}
-            for name, value in told:
-                # one tensor that several read leaves the graph under each of their names
-                own = value if same[id(value)] == name else graph.op("Identity", value)
-                graph.output(own, name, FLOAT, (1, "T", "K"))
-            ir.save(graph.model({}), folder / _GRAPH)
+        sink = MemorySink("layer.bin")
+        graph = Graph("layer", OPSET, sink)
+        target = TappingTarget(graph, plan, stored or {}, steps or {})
+        _build(Context(graph, target, source, plan), config, index, longest)
+        self._names = list(target.inputs) if taps else []
+        self.mixture = _mixture(config, target, stored or {})
+        told = [(f"input of {name}", target.inputs[name]) for name in self._names]
+        if target.routed:
+            told += zip(_ROUTED, target.routed, strict=True)
+        same = {id(value): name for name, value in told}
+        for name, value in told:
+            # one tensor that several read leaves the graph under each of their names
+            own = value if same[id(value)] == name else graph.op("Identity", value)
+            graph.output(own, name, FLOAT, (1, "T", "K"))
         self.projections = tuple(target.projections)
-        self._session = opened(folder / _GRAPH)
+        self._session = opened(graph.model({}), sink)
         self._inputs = [value.name for value in self._session.get_inputs()]
 
     def run(self, hidden: Float32, positions: Int64) -> Seen:
@@ -240,12 +236,17 @@ def _mixture(
     return Mixture(config.experts, gate_up, down, stored)
 
 
-def opened(graph: Path) -> ort.InferenceSession:
+def opened(graph: ir.Model, weights: MemorySink) -> ort.InferenceSession:
     """A session whose threads do not spin: between two runs the processors are wanted for other
-    things."""
+    things. It has copies of its weights."""
     options = ort.SessionOptions()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    with weights.contents() as contents:
+        options.add_external_initializers_from_files_in_memory(
+            [weights.location], [contents], [len(contents)]
+        )
+        proto = ir.to_proto(graph).SerializeToString()
+        return ort.InferenceSession(proto, options, providers=["CPUExecutionProvider"])
 
 
 def _build(ctx: Context, config: TextConfig, index: int, longest: int) -> None:

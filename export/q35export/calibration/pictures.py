@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 from PIL import Image
 
 from q35chat.chat.prompt.tokenizer import ChatTokenizer
@@ -26,7 +25,7 @@ from q35export.config import ModelConfig, VisionConfig
 from q35export.graphs.vision import build_vision_graph
 from q35export.matrix import Float32, TensorSource
 from q35export.precision import PrecisionPlan
-from q35export.weights import FileSink
+from q35export.weights import MemorySink
 
 Colour = tuple[int, int, int]
 _WIDTH, _HEIGHT = 512, 384
@@ -99,12 +98,12 @@ SCENES = (
 
 
 def picture_windows(
-    config: ModelConfig, source: TensorSource, plan: PrecisionPlan, checkpoint: Path, work: Path
+    config: ModelConfig, source: TensorSource, plan: PrecisionPlan, checkpoint: Path
 ) -> list[Window]:
     """A window for each scene, its picture encoded by the vision tower as `plan` stores it."""
     tokenizer = ChatTokenizer(checkpoint)
     windows = []
-    for scene, (rows, grid) in zip(SCENES, _encoded(config, source, plan, work), strict=True):
+    for scene, (rows, grid) in zip(SCENES, _encoded(config, source, plan), strict=True):
         talk = [
             {"role": "user", "content": _HERE + scene.question},
             {"role": "assistant", "content": scene.answer},
@@ -122,13 +121,12 @@ def picture_windows(
 
 
 def _encoded(
-    config: ModelConfig, source: TensorSource, plan: PrecisionPlan, work: Path
+    config: ModelConfig, source: TensorSource, plan: PrecisionPlan
 ) -> Iterator[tuple[Float32, tuple[int, int]]]:
     """Each scene's embeddings `[M, H]` and its rows and columns of tokens."""
-    vision, path = config.tower, work / "vision.onnx"
-    with FileSink(work / "vision.bin", lambda _: None) as sink:
-        ir.save(build_vision_graph(config, source, sink, plan=plan), path)
-    session = opened(path)
+    vision, sink = config.tower, MemorySink("vision.bin")
+    session = opened(build_vision_graph(config, source, sink, plan=plan), sink)
+    del sink
     for scene in SCENES:
         rules = _rules(vision)
         pixels, height, width = patches(fit(scene.image(), rules, _TOKENS), rules)
@@ -142,8 +140,6 @@ def _encoded(
         (rows,) = session.run(["image_embeds"], feeds)
         merged = height // vision.merge_size, width // vision.merge_size
         yield np.asarray(rows, np.float32), merged
-    for name in ("vision.onnx", "vision.bin"):
-        (work / name).unlink()
 
 
 def _rules(vision: VisionConfig) -> PictureRules:

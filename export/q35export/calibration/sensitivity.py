@@ -27,7 +27,7 @@ from q35export.calibration.calibrate import (
     moments_of,
     run,
 )
-from q35export.calibration.codes import CodesFolder
+from q35export.calibration.codes import CodesFile
 from q35export.calibration.feedback import damping_of, feedback_of
 from q35export.calibration.kept import compare
 from q35export.calibration.layers import Layer, Projection, layer_matrices
@@ -70,7 +70,7 @@ def sensitivity(
         return found
     if plan.turned:
         source = TurnedWeights(source, config)
-    codes = CodesFolder(work)
+    codes = CodesFile(work)
     embedding = end_matrices(config, source, plan)[0]
     longest = max(len(window.ids) for window in windows)
     read = windows[MEASURED_ON:] or windows
@@ -84,7 +84,7 @@ def sensitivity(
     reporter.begin(MEASURING, sum(one.size for one in budgeted(config, source, plan)))
     for index, mixer in enumerate(config.layer_types):
         held = HeldTensors(source)
-        layer = Layer(work, config, held, plan, index, longest=longest, taps=True)
+        layer = Layer(config, held, plan, index, longest=longest, taps=True)
         moments, measured = moments_of(layer, read, exact_read), moments_of(layer, windows, exact)
         for name, hidden in streams.items():
             if not name.startswith(mixer):
@@ -98,7 +98,7 @@ def sensitivity(
             codes.round(one.name, one.weights, one.fmt, feedback)
             errors.setdefault(kind, {})[one.name] = _error(codes, one, measured.pop(one.name))
             stored = {one.name: codes.stored()[one.name]}
-            rounded = Layer(work, config, held, plan, index, longest=longest, stored=stored)
+            rounded = Layer(config, held, plan, index, longest=longest, stored=stored)
             streams[kind] = run(rounded, windows, streams.get(kind, before))
             codes.forget(one.name)
         reporter.advance(MEASURING, sum(one.size for one in matrices))
@@ -113,7 +113,7 @@ def _shared_out(
     source: TensorSource,
     plan: PrecisionPlan,
     windows: Sequence[Window],
-    codes: CodesFolder,
+    codes: CodesFile,
     exact: list[Float32],
     exact_read: list[Float32],
     streams: dict[str, list[Float32]],
@@ -150,7 +150,7 @@ def _beginning(window: Window) -> Window:
     return Window(window.ids[:_MEASURED_TOKENS], window.positions[:, :_MEASURED_TOKENS])
 
 
-def _error(codes: CodesFolder, one: Projection, moments: Float32) -> float:
+def _error(codes: CodesFile, one: Projection, moments: Float32) -> float:
     """`|X (W' - W)ᵀ|² / |X Wᵀ|²` for inputs of these moments."""
     lost = whole = 0.0
     for exact, rounded in codes.beside(one.name, one.weights):

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from q35chat.errors import CheckpointError, Option
 from q35export.graph import Graph
-from q35export.matrix import Float32, Matrix
+from q35export.matrix import Matrix
 from q35export.precision import (
     LOGIT_GROUP,
     REFINED_GROUPS,
@@ -187,12 +187,15 @@ def store(
 
 def _store_blocks(graph: Graph, name: str, weights: Matrix, known: StoredAs) -> BlockMatrix:
     codes, scales = _store_codes(graph, weights, known)
-    value = graph.weight(f"{name}.scales", scales)
+    shape = (weights.n, known.fmt.blocks(weights.k))
+    value = graph.weight_at(f"{name}.scales", scales, shape, ir.DataType.FLOAT)
     return BlockMatrix(graph, name, weights.n, weights.k, known.fmt, codes, value)
 
 
-def _store_codes(graph: Graph, weights: Matrix, known: StoredAs) -> tuple[Stored, Float32]:
-    """Write a matrix's codes; its scales `[n, blocks]`, which are not written yet."""
+def _store_codes(graph: Graph, weights: Matrix, known: StoredAs) -> tuple[Stored, Stored]:
+    """Write a matrix's codes and scales `[n, blocks]`, unless they are there already."""
+    if known.at and graph.sink.holds(known.at.path):
+        return known.at.codes, known.at.scales
     fmt, read = known.fmt, known.read
     scales = np.ones((weights.n, fmt.blocks(weights.k)), np.float32)
 
@@ -205,7 +208,8 @@ def _store_codes(graph: Graph, weights: Matrix, known: StoredAs) -> tuple[Stored
             codes, scales[start:stop] = quantize(weights.rows(start, stop), fmt)
             yield codes
 
-    return graph.sink.store(scales.size * fmt.block_bytes(), pieces), scales
+    codes = graph.sink.store(scales.size * fmt.block_bytes(), pieces)
+    return codes, graph.sink.store(scales.nbytes, lambda: iter((scales,)))
 
 
 def _store_float(graph: Graph, name: str, weights: Matrix) -> FloatMatrix:
@@ -255,11 +259,11 @@ def store_experts(
     for name, one in matrices.items():
         known = decided.get(graph.scoped(name)) or StoredAs(fmt)
         codes, scales = _store_codes(graph, one, known)
-        rows, bytes_of_row = one.n // count, one.k * fmt.bits // 8
-        shape = (count, rows, bytes_of_row)
+        rows, blocks = one.n // count, fmt.blocks(one.k)
+        packed = (count, rows, blocks * fmt.block_bytes())
         operands += (
-            graph.weight_at(name, codes, shape, ir.DataType.UINT8),
-            graph.weight(f"{name}.scales", scales.reshape(count, rows, -1)),
+            graph.weight_at(name, codes, packed, ir.DataType.UINT8),
+            graph.weight_at(f"{name}.scales", scales, (count, rows, blocks), ir.DataType.FLOAT),
             None,
         )
     return StoredExperts(
