@@ -35,7 +35,8 @@ def make_plan(
 ) -> ExportPlan:
     """Build every graph of the request without weights and add up the sizes.
 
-    `keep` is the bundle whose remaining component is kept. Sizes are exact, the manifest aside.
+    `keep` is the bundle whose remaining component is kept. Sizes are exact, the manifest aside; a
+    graph whose matrices are rounded first, in another order, may have a few digits more or less.
     """
     files = [PlannedFile(bundled_name(name), len(data)) for name, data in processor.items()]
     kept_graphs = _kept_graphs(keep, request)

@@ -295,7 +295,11 @@ def open_decoder(
     it is wanted."""
     facts = bundle.manifest.model
     model = TextModel(
-        facts.image_token_id, facts.vocab_size, bundle.manifest.capacity or 0, with_head
+        facts.image_token_id,
+        facts.vocab_size,
+        bundle.manifest.capacity or 0,
+        with_head,
+        facts.experts,
     )
     return runtime.decoder(lambda name: open_graph(bundle.graph_path(name)), model)
 

@@ -234,13 +234,15 @@ class TextModel:
     """What a decoder is told of its model where the graphs do not tell it themselves.
 
     `image_token_id` is None where no pictures are read; `capacity` bounds a sequence whose cache
-    grows; `with_head` says that drafts of the model's own head are wanted.
+    grows; `with_head` says that drafts of the model's own head are wanted; `experts` is how many
+    there are in a layer, 0 of a dense model.
     """
 
     image_token_id: int | None
     vocab_size: int
     capacity: int
     with_head: bool = False
+    experts: int = 0
 
 
 class Runtime(Protocol):

@@ -22,6 +22,8 @@ from q35chat.engine.tokens import Tokens
 from q35chat.errors import BundleError
 
 DEFAULT_CHUNK = 64
+EXPERTS_CHUNK = 128
+"""Of a mixture, whose experts share out the tokens of a chunk: each reads its weights for a few."""
 MOST_TOKENS = 12
 
 
@@ -35,7 +37,8 @@ class OneGraphRuntime:
         """Over the graph "text", and "mtp" for drafts."""
         text = opened("text")
         head = opened("mtp") if model.with_head else None
-        return OneGraphDecoder(text, image_token_id=model.image_token_id, head=head)
+        chunk = EXPERTS_CHUNK if model.experts else DEFAULT_CHUNK
+        return OneGraphDecoder(text, image_token_id=model.image_token_id, head=head, chunk=chunk)
 
     def encoder(self, session: GraphSession, merge_size: int, width: int | None) -> VisionEncoder:
         """Over the vision graph, which tells the width of a row itself."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from q35chat.engine.decoder import extend
-from q35chat.engine.one_graph import OneGraphDecoder, chunk_ends
+from q35chat.engine.decoder import TextModel, extend
+from q35chat.engine.one_graph import OneGraphDecoder, OneGraphRuntime, chunk_ends
 from q35chat.engine.session import Array
 from q35chat.engine.slots import ImageRowsError, NoSlotError
 from q35chat.errors import RuntimeFailure
@@ -55,6 +55,17 @@ def test_chunks_of_every_length_give_the_same_logits(
 
     np.testing.assert_array_equal(read(decoder(session, chunk)), read(decoder()))
     assert max(session.runs) == (9 if chunk == 8 else chunk)
+
+
+@pytest.mark.parametrize(("experts", "longest"), [(0, 64), (256, 128)])
+def test_a_mixture_reads_prompts_in_longer_chunks(experts: int, longest: int) -> None:
+    session = NumpySession(capacity=256)
+    model = TextModel(None, 23, 256, experts=experts)
+    engine = OneGraphRuntime(lambda _: session).decoder(lambda _: session, model)
+
+    extend(engine, np.ones(192, np.int64), np.tile(np.arange(192), (3, 1)))
+
+    assert max(session.runs) == longest
 
 
 def test_steps_give_the_same_logits_as_reading_at_once() -> None:

@@ -417,7 +417,10 @@ def test_a_dry_run_writes_nothing_and_a_real_one_writes_what_it_said(
     run(request)
     manifest = Bundle.open(request.out).manifest
     planned = {file.path: file.size for file in result.plan.files}
-    assert planned == {name: entry.size for name, entry in manifest.files.items()}
+    written = {name: entry.size for name, entry in manifest.files.items()}
+    graph = "text/model.onnx"
+    assert planned.pop(graph) == pytest.approx(written.pop(graph), rel=0.01)  # digits of offsets
+    assert planned == written
 
 
 def test_a_dry_run_over_a_bundle_shows_other_options_without_force(

@@ -21,9 +21,13 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "int8": ("--precision", "int8", "--block-size", "128"),
     "int8, not calibrated": ("--precision", "int8", "--block-size", "128", "--no-calibrate"),
     "int8, block 32": ("--precision", "int8", "--block-size", "32"),
+    "int4, block 32": ("--precision", "int4", "--block-size", "32"),
+    "int4, block 64": ("--precision", "int4", "--block-size", "64"),
+    "int4, block 128": ("--precision", "int4", "--block-size", "128"),
 }
 """By name, the options of `q35chat export`. Blocks are said, because small matrices have small ones
-by default, and what is measured stands for large ones."""
+by default, and what is measured stands for large ones. Mixtures of experts have those without
+`--bits`: ask for them by name."""
 
 
 def exported(checkpoint: Path, name: str, work: Path, text: Path | None = None) -> Path:
