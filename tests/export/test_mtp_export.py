@@ -135,7 +135,7 @@ def test_the_plan_tells_the_sizes_that_are_written(checkpoint: Path, tmp_path: P
     assert planned == result.plan
     assert not any("ignored" in note for note in recorder.notes)
     for file in planned.files:
-        digits = 0.01 if file.path == "text/model.onnx" else 0.0  # those of offsets
+        digits = 0.01 if file.path.endswith(".onnx") else 0.0  # those of offsets
         written = (out / file.path).stat().st_size
         assert written == pytest.approx(file.size, rel=digits), file.path
     head = 2 * (384 * 128 // 2 + 384 * 128 // 32 * 4)  # packed a second time, fine codes opened
