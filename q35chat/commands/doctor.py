@@ -345,7 +345,7 @@ def _advised(forms: KernelForms | None) -> str:
 def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> CaseOutcome:
     """Convert, run, compare; whatever fails at any stage is an outcome."""
     from q35chat.ascend.native_log import native_log
-    from q35export.ascend.converter import Conversion, run_converter
+    from q35export.ascend.converter import ConversionJob, run_converter
     from q35export.ascend.converter_config import DEFAULT_SETTINGS
     from q35export.verify.metrics import difference, worst
 
@@ -358,7 +358,7 @@ def _try(case: OperatorCase, tool: Converter, folder: Path, device_id: int) -> C
         (folder / "converter.ini").write_text(DEFAULT_SETTINGS.text(), encoding="ascii")
         made = folder / "operator"
         graph, config = folder / "model.onnx", folder / "converter.ini"
-        job = Conversion(case.name, graph, config, made, log, keeps_int64=case.in_int8)
+        job = ConversionJob(case.name, graph, config, made, log, keeps_int64=case.in_int8)
         run_converter(tool, job, lambda: None)
         convert_ms = (perf_counter() - started) * 1e3
         stage = "run"

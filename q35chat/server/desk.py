@@ -31,7 +31,7 @@ _LONGEST_WAIT = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AnswerRequest:
+class AnswerJob:
     """What is to be answered. `client` is who asks; `owner` names the conversation whose state may
     be kept, and `follow_up` makes of the end of the answer the prompt that the next question of it
     will begin with."""
@@ -47,7 +47,7 @@ class AnswerRequest:
 class Answering:
     """A job on its way: its events for one reader in the event loop."""
 
-    def __init__(self, job: AnswerRequest) -> None:
+    def __init__(self, job: AnswerJob) -> None:
         self.job = job
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()
@@ -85,7 +85,7 @@ class Desk:
         self._current: Answering | None = None
         self._closed = False
         self._mean_s = 1.0
-        self._last: tuple[AnswerRequest, Finished] | None = None
+        self._last: tuple[AnswerJob, Finished] | None = None
         self._thread = threading.Thread(target=self._work, name="q35chat-desk", daemon=True)
         self._thread.start()
 
@@ -104,7 +104,7 @@ class Desk:
         """Whether a job is being answered."""
         return self._current is not None
 
-    def submit(self, job: AnswerRequest) -> Answering:
+    def submit(self, job: AnswerJob) -> Answering:
         """Have `job` answered in its turn; in the event loop. Raises RefusedError where too many
         wait."""
         answering = Answering(job)

@@ -18,7 +18,7 @@ from q35chat.chat.turn.generate import check_fit
 from q35chat.chat.values import ChatSettings, Tools, Turn, TurnOptions
 from q35chat.errors import BundleError
 from q35chat.server.answers import OwnAnswers
-from q35chat.server.desk import Answering, AnswerRequest, Desk
+from q35chat.server.desk import Answering, AnswerJob, Desk
 from q35chat.server.metrics import Metrics
 from q35chat.server.problems import RefusedError
 
@@ -99,11 +99,11 @@ class Service:
         except BundleError as error:
             raise RefusedError(str(error), param="messages") from error
 
-    def job(self, asked: Asked) -> AnswerRequest:
+    def job(self, asked: Asked) -> AnswerJob:
         """What the desk is given. Raises RefusedError, CapacityError, PictureError."""
         prompt = self.prompt(asked)
         check_fit(self.plan(prompt))
-        return AnswerRequest(
+        return AnswerJob(
             prompt=prompt,
             settings=asked.settings,
             options=asked.options,
@@ -116,7 +116,7 @@ class Service:
         """What reading it takes."""
         return self.engine.plan_prompt(prompt)
 
-    def submit(self, job: AnswerRequest) -> Answering:
+    def submit(self, job: AnswerJob) -> Answering:
         """Have it answered; in the event loop. Raises RefusedError where too many wait."""
         return self.desk.submit(job)
 

@@ -9,7 +9,7 @@ import pytest
 
 from q35chat.ascend.ports import manifest_gears, read_gears
 from q35chat.errors import ExportError
-from q35export.ascend.converter import Conversion, Converter, explain, run_converter
+from q35export.ascend.converter import ConversionJob, Converter, explain, run_converter
 from q35export.ascend.converter_config import (
     GraphInputs,
     config_text,
@@ -23,7 +23,7 @@ from tests.doubles.fake_converter import sections
 
 
 def test_a_converter_that_does_not_start_is_one_line(tmp_path: Path) -> None:
-    job = Conversion(
+    job = ConversionJob(
         "decode", *(tmp_path / name for name in ("model.onnx", "config", "out", "log"))
     )
 

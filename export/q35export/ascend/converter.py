@@ -86,7 +86,7 @@ _MORE = "; for CANN's own messages set ASCEND_SLOG_PRINT_TO_STDOUT=1 and run it 
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class ConversionJob:
     """One graph to convert; all paths absolute. `output` is without a suffix. With `keeps_int64`
     constants of 64 bits stay so wide, of which the converter else makes 32."""
 
@@ -178,7 +178,7 @@ def _typed(line: Iterable[str], variables: Mapping[str, str]) -> str:
     return " ".join([f"{name}={value}" for name, value in variables.items()] + [*map(quoted, line)])
 
 
-def run_converter(converter: Converter, job: Conversion, on_poll: Callable[[], None]) -> None:
+def run_converter(converter: Converter, job: ConversionJob, on_poll: Callable[[], None]) -> None:
     """Convert one graph; `on_poll` is called again and again meanwhile.
 
     Everything that is printed goes to `job.log`. Whatever ends this call, the converter ends with
@@ -192,7 +192,7 @@ def run_converter(converter: Converter, job: Conversion, on_poll: Callable[[], N
         raise ExportError(f"{job.name} was not converted: {cause}; log: {job.log}")
 
 
-def _run(converter: Converter, job: Conversion, on_poll: Callable[[], None]) -> int:
+def _run(converter: Converter, job: ConversionJob, on_poll: Callable[[], None]) -> int:
     """The exit code of the converter's process, which does not outlive this call."""
     line = converter.arguments(job.graph, job.config, job.output)
     variables = _KEEPS_INT64 if job.keeps_int64 else {}

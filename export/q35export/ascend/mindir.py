@@ -17,7 +17,7 @@ import onnx_ir as ir
 from q35chat.bundle.bundle import Bundle, FileEntry, Manifest
 from q35chat.errors import ExportError, Remedy
 from q35chat.text import readable_size
-from q35export.ascend.converter import Conversion, Converter, command_text, run_converter
+from q35export.ascend.converter import ConversionJob, Converter, command_text, run_converter
 from q35export.ascend.converter_config import (
     DEFAULT_SETTINGS,
     CompilerSettings,
@@ -229,7 +229,7 @@ def _convert(
     staging = folder / _STAGING
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()
-    job = Conversion(
+    job = ConversionJob(
         name=name,
         graph=(bundle.path / graph).resolve(),
         config=config.resolve(),
