@@ -155,7 +155,7 @@ def plan(
 
     Raises PromptGearError when picture tokens lie where no gear reaches them.
     """
-    search = _Search(prompt, prefill, costs, loads)
+    search = _RouteSearch(prompt, prefill, costs, loads)
     onward = search.cheapest(prompt.used)
     again = None
     if prompt.used and not prefill.stateful:
@@ -203,7 +203,7 @@ class _Best:
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _RouteSearch:
     """Dynamic programming over places and the graph that ran last; answers end in decode."""
 
     prompt: PromptLayout

@@ -22,7 +22,7 @@ from q35chat.processes import python_command, python_environment
 from q35chat.text import safe_line
 
 if TYPE_CHECKING:
-    from q35chat.tui.exporting import BundleWish, Estimate, FoundBundle, Made, TellPhase
+    from q35chat.tui.exporting import BundleWish, Estimate, FoundBundle, MadeBundle, TellPhase
 
 WORKER: Final = tuple(python_command("-m", "q35chat.commands.export_worker"))
 _FP16: Final = "fp16"
@@ -61,7 +61,7 @@ class ChildExporter:
             manifest.source.name, manifest.precision, manifest.capacity, manifest.kept
         )
 
-    def bundle(self, name: str) -> Made | None:
+    def bundle(self, name: str) -> MadeBundle | None:
         """The bundle that is in a folder, or has a name; None where there is none."""
         from q35chat.bundle.bundle import Bundle
         from q35chat.bundle.library import folder_of
@@ -96,7 +96,7 @@ class ChildJob:
         )
         return Estimate(costs, answer["longest"], answer["memory_free"])
 
-    def export(self, wish: BundleWish, tell: TellPhase) -> Made:
+    def export(self, wish: BundleWish, tell: TellPhase) -> MadeBundle:
         """Make the bundle. Raises Q35Error, Stopped after `cancel`, Occupied."""
         answer = self._run(wish, tell)
         return _made(answer["model"], Path(answer["folder"]), answer["size"], ready=answer["ready"])
@@ -150,13 +150,13 @@ class ChildJob:
             return self._child
 
 
-def _made(model: str, folder: Path, size: int = 0, *, ready: bool) -> Made:
+def _made(model: str, folder: Path, size: int = 0, *, ready: bool) -> MadeBundle:
     from q35chat.commands import next_command
-    from q35chat.tui.exporting import Made
+    from q35chat.tui.exporting import MadeBundle
 
     typed = next_command.as_typed_here(folder)
     command = (next_command.chat_command if ready else next_command.convert_command)(typed)
-    return Made(model, folder, size, command, ready)
+    return MadeBundle(model, folder, size, command, ready)
 
 
 def _request(wish: BundleWish, *, dry_run: bool) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Wanted:
     stream: bool
 
 
-class Reply(Protocol):
+class ProtocolReply(Protocol):
     """One response in the words of a protocol."""
 
     async def whole(self) -> Any:  # noqa: ANN401  (ASGI)
@@ -45,7 +45,7 @@ async def exchange(
     request: Request,
     service: Service,
     read: Callable[[Fields, Service, str], W],
-    reply: Callable[[Service, W, Answering], Reply],
+    reply: Callable[[Service, W, Answering], ProtocolReply],
 ) -> Any:  # noqa: ANN401  (ASGI)
     """Answer a request that `read` makes out of its body for a client, as `reply` tells it."""
     body = await read_body(request, service.most_body)

@@ -80,7 +80,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeBundle:
     """A complete bundle: its model, folder and size in bytes (0: it was there before).
 
     `command` opens it, or, when it is not `ready`, makes it ready for its device.
@@ -123,7 +123,7 @@ class ExportJob(Protocol):
     def estimate(self, wish: BundleWish) -> Estimate:
         """What the model would take. Raises Q35Error, Stopped after `cancel`."""
 
-    def export(self, wish: BundleWish, tell: TellPhase) -> Made:
+    def export(self, wish: BundleWish, tell: TellPhase) -> MadeBundle:
         """Make the bundle; `tell` is called in this thread. Raises Q35Error, Stopped after
         `cancel`, Occupied; whatever is raised, the folder is then what it was before."""
 
@@ -143,5 +143,5 @@ class Exporter(Protocol):
     def standing(self, folder: Path) -> FoundBundle | None:
         """The bundle in `folder`; None where there is none that can be read."""
 
-    def bundle(self, name: str) -> Made | None:
+    def bundle(self, name: str) -> MadeBundle | None:
         """The bundle that is in a folder, or has a name; None where there is none."""

@@ -16,7 +16,7 @@ from q35chat.commands.model import ModelChoice, choose_model
 from q35chat.commands.next_command import chat_command
 from q35chat.errors import BundleError, UsageError
 from q35chat.settings import Settings, change_settings, load_settings, settings_path
-from q35chat.tui.exporting import Made
+from q35chat.tui.exporting import MadeBundle
 from tests.export.bundles import sample_manifest
 
 
@@ -97,7 +97,7 @@ def test_the_command_that_opens_a_model_has_its_name_unless_a_folder_here_has_it
 def test_the_screen_is_given_a_bundle_by_its_folder_or_its_name() -> None:
     place = bundle(models_folder() / "small")
     exporter = ChildExporter()
-    made = Made(sample_manifest().source.name, place, 0, "q35chat --model-dir small")
+    made = MadeBundle(sample_manifest().source.name, place, 0, "q35chat --model-dir small")
     assert exporter.bundle("small") == exporter.bundle(str(place)) == made
     assert exporter.bundle("Qwen/Qwen3.5-0.8B") is None
 

@@ -14,7 +14,7 @@ from q35chat.tui.exporting import (
     Cost,
     Estimate,
     FoundBundle,
-    Made,
+    MadeBundle,
     Phase,
     Stopped,
     TellPhase,
@@ -45,7 +45,7 @@ class ScriptedExporter:
     errors: list[Exception] = field(default_factory=list)
     free: int = 40 * GIB
     there: FoundBundle | None = None
-    bundles: dict[str, Made] = field(default_factory=dict)
+    bundles: dict[str, MadeBundle] = field(default_factory=dict)
     gate: threading.Event | None = None
     wishes: list[BundleWish] = field(default_factory=list)
     jobs: list[ScriptedJob] = field(default_factory=list)
@@ -63,7 +63,7 @@ class ScriptedExporter:
         """The same everywhere."""
         return self.there
 
-    def bundle(self, name: str) -> Made | None:
+    def bundle(self, name: str) -> MadeBundle | None:
         """Those of the script."""
         return self.bundles.get(name)
 
@@ -85,13 +85,13 @@ class ScriptedJob:
         self._go(wish)
         return self._script.estimate
 
-    def export(self, wish: BundleWish, tell: TellPhase) -> Made:
+    def export(self, wish: BundleWish, tell: TellPhase) -> MadeBundle:
         """Tell all phases, then end."""
         for phase in self._script.phases:
             tell(phase)
         self._go(wish)
         size = sum(total for _, total in PHASES)
-        return Made(wish.model, wish.folder, size, f"q35chat --model-dir {wish.folder}")
+        return MadeBundle(wish.model, wish.folder, size, f"q35chat --model-dir {wish.folder}")
 
     def cancel(self) -> None:
         """Stop."""

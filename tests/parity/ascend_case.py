@@ -17,7 +17,7 @@ from q35chat.ascend.decoder import GearedDecoder
 from q35chat.ascend.native_log import NativeLog
 from q35export.ascend.graphs import AscendOptions
 from q35export.verify.metrics import difference
-from q35export.verify.reference import EncodedPrompt, Float32, Greedy, Int64, Reference
+from q35export.verify.reference import EncodedPrompt, Float32, GreedyTokens, Int64, Reference
 from q35export.verify.samples import Sample
 from tests.support.ascend import Array, AscendChat, Exported, encode_picture, export_ascend
 from tests.support.checkpoints import make_checkpoint
@@ -87,7 +87,7 @@ class Wanted:
     """PyTorch's greedy answer in FP16. `noise` is how far apart two of its logits may be moved by
     FP16 alone: twice the largest change that FP32 makes to any of them over the same tokens."""
 
-    greedy: Greedy
+    greedy: GreedyTokens
     noise: float
 
 

@@ -19,7 +19,7 @@ from q35export.pipeline import export
 from q35export.progress import PlainReporter
 from q35export.request import ExportRequest, Precision
 from q35export.verify.candidate import Candidate
-from q35export.verify.reference import EncodedPrompt, Greedy, Patches
+from q35export.verify.reference import EncodedPrompt, GreedyTokens, Patches
 from tests.support.checkpoints import make_checkpoint
 from tests.support.converter import install_converter
 from tests.support.golden import SAMPLES, Golden, GoldenCase, load
@@ -95,7 +95,7 @@ def export_golden(
     return Exported(golden, folder / "checkpoint", Bundle.open(folder / "out"))
 
 
-def greedy_tokens(candidate: Candidate, prompt: EncodedPrompt, count: int) -> Greedy:
+def greedy_tokens(candidate: Candidate, prompt: EncodedPrompt, count: int) -> GreedyTokens:
     """Exactly `count` tokens of a decoder of its own, stop tokens included."""
     decoder = candidate.new_decoder()
     rows = [
@@ -103,4 +103,4 @@ def greedy_tokens(candidate: Candidate, prompt: EncodedPrompt, count: int) -> Gr
     ]
     while len(rows) < count:
         rows.append(decoder.step(int(rows[-1].argmax())).copy())
-    return Greedy(np.array([row.argmax() for row in rows]), np.stack(rows))
+    return GreedyTokens(np.array([row.argmax() for row in rows]), np.stack(rows))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from q35chat.errors import BundleError, CheckpointError, UsageError
-from q35chat.tui.exporting import FoundBundle, Made, Phase
+from q35chat.tui.exporting import FoundBundle, MadeBundle, Phase
 from q35chat.tui.widgets.setup_form import Choices
 from q35chat.user_input import MIN_CAPACITY
 from q35export.request import ExportRequest
@@ -66,7 +66,7 @@ async def test_a_bundle_that_is_there_says_what_it_keeps() -> None:
 
 
 async def test_a_bundle_or_its_name_in_place_of_a_checkpoint_is_opened_and_not_exported() -> None:
-    made = Made("Qwen3.5-0.6B", Path("small"), 0, "q35chat --model-dir small")
+    made = MadeBundle("Qwen3.5-0.6B", Path("small"), 0, "q35chat --model-dir small")
     exporter = ScriptedExporter(bundles={"small": made})
     async with setting_up(exporter) as chat:
         put(chat, "model", "small")
@@ -76,7 +76,7 @@ async def test_a_bundle_or_its_name_in_place_of_a_checkpoint_is_opened_and_not_e
 
 
 async def test_a_bundle_that_its_npu_cannot_run_yet_says_what_is_to_be_done() -> None:
-    made = Made("Qwen3.5-0.6B", Path("small"), 0, "q35chat convert small", ready=False)
+    made = MadeBundle("Qwen3.5-0.6B", Path("small"), 0, "q35chat convert small", ready=False)
     async with setting_up(ScriptedExporter(bundles={"small": made})) as chat:
         put(chat, "model", "small")
         await chat.press("enter")

@@ -56,7 +56,7 @@ class Prefilled:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Greedy:
+class GreedyTokens:
     """`tokens` [N] chosen greedily and the `logits` [N, V] each was chosen from."""
 
     tokens: Int64
@@ -154,7 +154,7 @@ class Reference:
         logits = np.asarray(output.logits[0, -1].numpy(), np.float32)
         return Prefilled(logits, dict(self._states(output.cache)))
 
-    def greedy(self, prompt: EncodedPrompt, count: int) -> Greedy:
+    def greedy(self, prompt: EncodedPrompt, count: int) -> GreedyTokens:
         """Exactly `count` tokens of `generate`, stop tokens included."""
         with self._torch.inference_mode(), _quiet():
             output = self.model.generate(
@@ -166,7 +166,7 @@ class Reference:
             )
         tokens = output.sequences[0, len(prompt.ids) :].numpy()
         logits = self._torch.cat(output.logits).numpy()
-        return Greedy(np.asarray(tokens, np.int64), np.asarray(logits, np.float32))
+        return GreedyTokens(np.asarray(tokens, np.int64), np.asarray(logits, np.float32))
 
     def weight(self, name: str) -> Float32:
         """The tensor `name` of the checkpoint."""

@@ -32,7 +32,7 @@ from q35chat.tui.workers import attempt
 from q35chat.user_input import MOST, typed_number, typed_path, typed_picture
 
 if TYPE_CHECKING:
-    from q35chat.tui.exporting import Made
+    from q35chat.tui.exporting import MadeBundle
     from q35chat.tui.screens.confirm import ConfirmScreen
 
 THINKING_BUDGET: Final = 512
@@ -126,7 +126,7 @@ class ChatActions:
 
         from q35chat.tui.screens.setup import SetupScreen  # noqa: PLC0415
 
-        def closed(made: Made | None) -> None:
+        def closed(made: MadeBundle | None) -> None:
             if made is not None and self._can("setup"):
                 self.loader.use(made)
 

@@ -26,7 +26,7 @@ from q35chat.tui.widgets.transcript import Transcript
 from q35chat.tui.workers import attempt
 
 if TYPE_CHECKING:
-    from q35chat.tui.exporting import Made
+    from q35chat.tui.exporting import MadeBundle
 
 Failed = Callable[[Exception], Awaitable[None]]
 
@@ -68,7 +68,7 @@ class Loader:
         asking = model is not None and bool(model.remote)
         self._load(work, title, (again, export), asking=asking)
 
-    def use(self, made: Made) -> None:
+    def use(self, made: MadeBundle) -> None:
         """Let the model of a bundle answer from now on; where it cannot, the present one stays."""
         self._use(made.folder, made.model, f" · next time: {made.command}")
 

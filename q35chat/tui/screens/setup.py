@@ -29,7 +29,7 @@ from q35chat.tui.exporting import (
     Exporter,
     ExportJob,
     FoundBundle,
-    Made,
+    MadeBundle,
     Occupied,
     Phase,
     Stopped,
@@ -59,7 +59,7 @@ _LEAD: Final = "A checkpoint becomes a bundle for this machine, once; then offli
 _COLOURS: Final[dict[Tone, str]] = {"error": "$error", "warning": "$warning", "note": "$primary"}
 
 
-class SetupScreen(Dialog[Made | None]):
+class SetupScreen(Dialog[MadeBundle | None]):
     """Gives the bundle to open, or None."""
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
@@ -272,17 +272,17 @@ class SetupScreen(Dialog[Made | None]):
         self._show("looking")
         self._say(f"Looking at {wish.model}…")
 
-        def look() -> Made | Estimate:
+        def look() -> MadeBundle | Estimate:
             return self._exporter.bundle(wish.model) or job.estimate(wish)
 
         self._work(look, self._looked)
 
-    async def _looked(self, found: Made | Estimate | Exception) -> None:
+    async def _looked(self, found: MadeBundle | Estimate | Exception) -> None:
         self._job = None
-        if isinstance(found, Made) and found.ready:  # nothing is left to export
+        if isinstance(found, MadeBundle) and found.ready:  # nothing is left to export
             self._close(found)
             return
-        if isinstance(found, Made):
+        if isinstance(found, MadeBundle):
             await self._made(found)
             return
         self._show("form")
@@ -315,7 +315,7 @@ class SetupScreen(Dialog[Made | None]):
             self.progress.take(self._phases.popleft())
         self.progress.draw()
 
-    async def _ended(self, ended: Made | Exception) -> None:
+    async def _ended(self, ended: MadeBundle | Exception) -> None:
         self._job = None
         if self._timer is not None:
             self._timer.stop()
@@ -339,7 +339,7 @@ class SetupScreen(Dialog[Made | None]):
         await self.panel.show("error", title, cause(error), ways)
         self._show("failed")
 
-    async def _made(self, made: Made) -> None:
+    async def _made(self, made: MadeBundle) -> None:
         where = clean(str(made.folder))
         what = (
             f"{readable_size(made.size)} in {where}" if made.size else f"It was in {where} already"
