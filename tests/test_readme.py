@@ -52,10 +52,6 @@ REPLACED: dict[str, tuple[str, str]] = {
         )
         for out in ("out-modelscope", "out-zh")
     },
-    'q35chat ask --file README.md "How is a model exported?"': (
-        "needs a large capacity",
-        'echo "A note." > note.md && q35chat ask --file note.md --max-new-tokens 5 "What?"',
-    ),
     'q35chat ask --template explain --max-new-tokens 60 "a KV cache"': (
         "needs a template",
         (

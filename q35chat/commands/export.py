@@ -126,7 +126,7 @@ class ExportOptions:
         int,
         typer.Option(
             help="ascend-310p: tokens that one step may take, up to 8, so that guessed ones are "
-            "computed together (--speculate). Default: 1."
+            "computed together (--speculate)."
         ),
     ] = 1
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False

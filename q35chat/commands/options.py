@@ -184,7 +184,7 @@ Persona = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Begin as this persona of the settings says: system prompt, sampling, thinking.",
+        help="Begin with this persona of the settings: its system prompt, sampling and thinking.",
     ),
 ]
 MaxNewTokens = Annotated[

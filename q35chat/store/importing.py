@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ def read_export(path: Path, picture: ReadPicture) -> list[Chat]:
     """The chats in a file, in its order. Raises StoreError for what is no export."""
     try:
         found = parse_json(read_bytes(path, most=_MOST_BYTES))
+    except (JSONDecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"{safe_line(str(path))} cannot be imported: it is no JSON") from error
     except ValueError as error:
         raise StoreError(f"{safe_line(str(path))} cannot be imported: {error}") from error
     chats = [chat for chat in _chats(found, picture) if chat[1]]

@@ -98,7 +98,7 @@ def copy(
         return Copied(f"Copied {size} with {desktop[0]}", True)
     if took:
         return Copied(
-            f"Copied {size} to the tmux buffer (prefix ] pastes it) and asked the terminal",
+            f"Copied {size} to the tmux buffer (prefix ] pastes it) and asked the terminal, too",
             True,
             sequence,
         )

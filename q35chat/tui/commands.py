@@ -72,8 +72,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("compare", "Compare two models", "Ask another model the last question, and see both "
             "answers side by side; either is kept", CONVERSATION, "", "compare", "NAME",
             when="idle"),
-    Command("persona", "Persona", "Go on as a persona of the settings file says: system prompt, "
-            "sampling, thinking", CONVERSATION, "", "persona", "NAME", when="chat"),
+    Command("persona", "Persona", "Go on with a persona of the settings file: its system prompt, "
+            "sampling and thinking", CONVERSATION, "", "persona", "NAME", when="chat"),
     Command("recall", "Earlier questions", "Search your questions of all chats; Enter puts one "
             "into the message", WRITING, "ctrl+r", "recall", "WORDS"),
     Command("edit_outside", "Write in an editor", "Open the message in $VISUAL or $EDITOR, also "

@@ -92,14 +92,14 @@ def rate(tokens_per_s: float) -> str:
 def picture_caption(attachment: Attachment) -> str:
     """Name, size and cost of a picture."""
     size = f"{attachment.width}×{attachment.height}"
-    return f"{one_line(attachment.name, 24)}  {size}  {count(attachment.tokens)} tok"
+    return f"{one_line(attachment.name, 24)}  {size}  {slots(attachment.tokens)}"
 
 
 def file_caption(file: TextFile) -> str:
     """Name, length and cost of a file; a part of one says so."""
-    size = file.part or pluralise(file.lines, "line")
+    size = file.part.removeprefix("the first ") or pluralise(file.lines, "line")
     cost = f"  {slots(file.slots)}" if file.slots else ""
-    return f"{one_line(file.name, 24)}  {one_line(size, 40)}{cost}"
+    return f"{one_line(file.name, 14 if file.part else 24)}  {one_line(size, 40)}{cost}"
 
 
 def usage_items(usage: Usage) -> list[str]:

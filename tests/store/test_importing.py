@@ -173,7 +173,7 @@ def test_what_holds_no_chat_is_refused_in_a_line(tmp_path: Path, value: object) 
 def test_a_file_that_is_no_json_is_refused_in_a_line(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text("{", "utf-8")
-    with Store(tmp_path / "store") as store, pytest.raises(StoreError, match="cannot be imported"):
+    with Store(tmp_path / "store") as store, pytest.raises(StoreError, match="it is no JSON"):
         store.import_chats(file)
 
 

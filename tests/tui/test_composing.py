@@ -93,7 +93,7 @@ async def test_a_pasted_picture_path_becomes_a_chip(tmp_path: Path) -> None:
         await paste(chat, f"'{path}'")
         await attached(chat, 1)
         assert chat.written == ""
-        assert "my house.png 64×32 4 tok ×" in chat.flat
+        assert "my house.png 64×32 4 slots ×" in chat.flat
         await chat.see("(4 picture)")
 
 

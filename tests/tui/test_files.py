@@ -39,6 +39,9 @@ async def test_a_dropped_file_is_a_chip_with_its_slots_and_goes_into_the_questio
     assert asked == f"File `tool.py`:\n\n```python\n{CODE}\n```\n\nWhat does it do?"
     assert chat.conversation.title == "What does it do?"
     await chat.see("▸ ▤ tool.py 2 lines")
+    await chat.press("alt+up")
+    await chat.see("you ▤ tool.py What does it do?")
+    await chat.press("escape")
     assert "return 1" not in chat.flat
     await chat.click(FileCard)
     await chat.see("return 1")
@@ -97,6 +100,19 @@ async def test_a_file_that_is_too_large_says_by_how_much_and_offers_its_beginnin
         assert 0 < part.slots < 1_048
         await chat.write("Sum it up")
         await chat.see(" left for the answer")
+
+
+async def test_the_chip_of_a_part_of_a_file_shows_its_cost_and_its_cross_beside_the_meters(
+    tmp_path: Path,
+) -> None:
+    lines = "\n".join(f"line number {n}" for n in range(2_000))
+    path = source(tmp_path, "minutes of a meeting.txt", lines)
+    async with opened(ScriptedWorkspace(), size=(100, 30)) as chat:
+        chat.screen.draft.attach((path,))
+        await chat.see("This file does not fit")
+        await chat.press("f5")
+        await chat.see("of 2,000 lines")
+        await chat.see("slots ×")
 
 
 async def test_a_draft_keeps_its_files_when_the_program_is_left(tmp_path: Path) -> None:

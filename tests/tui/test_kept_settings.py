@@ -51,6 +51,13 @@ async def test_settings_are_for_this_chat_until_they_are_kept_for_all_new_ones()
         await chat.press("ctrl+s")
         await chat.see("All new chats begin with these settings")
         assert [it.system_prompt for it in kept] == ["Be brief."]
+        screen.query_one("#top_k").value = "many"  # type: ignore[attr-defined]
+        await chat.see("not saved: must be")
+        await chat.press("ctrl+s")
+        await chat.see("Nothing is kept for new chats: Top k must be")
+        assert len(kept) == 1
+        screen.query_one("#top_k").value = "20"  # type: ignore[attr-defined]
+        await chat.until(lambda: "not saved" not in chat.flat)
         screen.query_one("#max_new_tokens").value = "1"  # type: ignore[attr-defined]
         await chat.until(lambda: chat.conversation.settings().max_new_tokens == 1)
         await chat.click("#keep")

@@ -117,7 +117,7 @@ def test_a_picture_is_drawn_by_kitty_and_freed_at_the_end(tmp_path: Path) -> Non
         session.until(FENCE)
         session.send(_KITTY)
         session.until("house.png")
-        session.until("4 tok")
+        session.until("4 slots")
         session.send(b"what?\r")
         session.until("U=1")
         session.until("It is a house.")
@@ -136,7 +136,7 @@ def test_a_picture_is_drawn_by_kitty_and_freed_at_the_end(tmp_path: Path) -> Non
 def test_a_terminal_without_graphics_sees_none_of_their_signs(tmp_path: Path) -> None:
     picture = str(picture_file(tmp_path))
     with program("-c", _PROGRAM, picture, TERM="xterm-256color") as session:
-        session.until("4 tok")
+        session.until("4 slots")
         session.send(b"what?\r")
         session.until("▀")
         session.until("It is a house.")

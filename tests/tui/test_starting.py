@@ -66,7 +66,7 @@ async def test_session_pictures_and_prompt_are_there_at_the_start(tmp_path: Path
     opening = Opening(stored.id, (picture_file(tmp_path),), "what is on it?")
     async with opened(workspace, opening=opening) as chat:
         await chat.see("Answer number 2.")
-        await chat.see("house.png 64×32 4 tok")
+        await chat.see("house.png 64×32 4 slots")
         assert chat.written == "what is on it?"
         assert len(chat.conversation.steps) == 4
 

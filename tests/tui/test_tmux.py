@@ -123,7 +123,7 @@ def test_a_picture_is_drawn_in_half_blocks_with_its_colours(terminal: Tmux, tmp_
     terminal.run(sys.executable, "-c", _SCRIPTED)
     terminal.see("sends, Ctrl+J")
     terminal.paste(str(picture_file(tmp_path)))
-    terminal.see("house.png 64×32 4 tok")
+    terminal.see("house.png 64×32 4 slots")
     terminal.type("what is it?")
     terminal.press("Enter")
     terminal.see("▀" * 28)

@@ -33,7 +33,7 @@ async def test_a_model_that_sees_no_pictures_says_so_and_refuses_them_by_one_lin
     workspace = ScriptedWorkspace(info=replace(MODEL, pictures=False))
     async with opened(workspace) as chat:
         await chat.see("sees no pictures")
-        assert "or a dropped file attaches" not in chat.flat
+        assert "or Ctrl+O attaches" not in chat.flat
         assert "Ask anything · / for commands" in chat.flat
         chat.screen.draft.attach([picture_file(tmp_path)])
         await chat.hear("cannot be shown to the model: it sees no pictures")

@@ -245,7 +245,7 @@ class ChatActions:
         elif argument or len(personas) <= 1:
             known = ", ".join(personas) or "none"
             wrong = f"There is no persona “{one_line(argument, 40)}”; " if argument else ""
-            more = "more begin with [persona.NAME] in the settings file"
+            more = "more begin with [persona.NAME] in the settings file, which is read at the start"
             self.host.say(
                 f"{wrong}{known} is there; {more}", "error" if argument else "information"
             )

@@ -452,7 +452,7 @@ class Draft:
         self.composer.show_mode(
             ""
             if index is None
-            else f"✎ editing {what} {index + 1} of {len(ids)} · the old one stays as a version",
+            else f"✎ editing {what} {index + 1} of {len(ids)} · the old one stays",
             commands=not self.rewrites,
         )
 

@@ -76,7 +76,7 @@ def _notes(keymap: Keymap) -> tuple[str, ...]:
         "Ctrl+C copies what the mouse selected. With Shift (Option in iTerm) the terminal selects.",
         (
             f"Other keys are set under [shortcuts] in {settings_path()}, by the command's name "
-            'behind the slash: regenerate = "f9"'
+            'behind the slash: regenerate = "f10"'
         ),
         (
             f"A file NAME.md in {templates_folder()} is a command /NAME, which asks what stands in "

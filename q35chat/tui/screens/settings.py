@@ -40,7 +40,7 @@ class SettingsScreen(Dialog[str]):
     was typed and not taken, in words; empty if all was. `first` names the field to begin at."""
 
     TITLE = "Settings"
-    FOOT = "Saved as you type · Ctrl+S keeps it for all new chats · Esc closes"
+    FOOT = "Saved as you type · Ctrl+S keeps all for new chats · Esc closes"
     BINDINGS = [  # noqa: RUF012
         Binding("f2", "leave", "Close", show=False),
         Binding("ctrl+s", "keep", "Keep for all new chats", show=False),
@@ -138,7 +138,11 @@ class SettingsScreen(Dialog[str]):
 
     @on(Button.Pressed, "#keep")
     def action_keep(self) -> None:
-        """Have all new chats begin as this one is set."""
+        """Have all new chats begin as this one is set, where all that stands here is saved."""
+        if self._wrong:
+            wrong = "; ".join(self._wrong.values())
+            self.notify(f"Nothing is kept for new chats: {wrong}", severity="error", markup=False)
+            return
         try:
             so = self._workspace.begin_as(self._conversation.settings())
         except Q35Error as error:

@@ -9,6 +9,7 @@ from textual.binding import Binding
 from textual.content import Content
 
 from q35chat.chat.service import TreePlace
+from q35chat.chat.text_files import split_files
 from q35chat.tui.screens.choice import ListDialog
 from q35chat.tui.screens.dialog import DIM
 from q35chat.tui.text import one_line
@@ -23,7 +24,8 @@ def row(place: TreePlace, width: int) -> Content:
     sign = ("● ", "$primary") if place.shown else ("│ " if place.forks else "  ", DIM)
     speaker, style = ("you    ", "bold") if place.role == "user" else ("model  ", DIM)
     room = max(8, width - len(indent) - len(speaker) - _STEP)
-    text = one_line(place.text, room) or "…"
+    files, asked = split_files(place.text) if place.role == "user" else ((), place.text)
+    text = one_line(" ".join([*(f"▤ {file.name}" for file in files), asked]), room) or "…"
     return Content.assemble(indent, sign, (speaker, style), text)
 
 

@@ -31,7 +31,7 @@ class TitleBar(Widget):
         width = self.content_size.width
         state = one_line(self.state, width // 2)
         room = max(0, width - len("q35chat · ") - len(state) - 2)
-        title = one_line(self.title or "new chat", room)
+        title = one_line(self.title or "New chat", room)
         left = Content.assemble(("q35chat", "$primary bold"), (" · ", _DIM), title)
         gap = " " * max(1, width - left.cell_length - Content(state).cell_length)
         return Content.assemble(left, gap, (state, _DIM))

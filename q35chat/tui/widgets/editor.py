@@ -167,8 +167,8 @@ class Editor(TextField):
         self._delete_via_keyboard(start, end)
 
     def offer_pictures(self, seen: bool) -> None:
-        """Say in the empty field how a picture is attached, or not where none are `seen`."""
-        self.placeholder = _HINT.format(" · @ attaches a picture" if seen else "")
+        """Say in the empty field how a file is attached, or not where no pictures are `seen`."""
+        self.placeholder = _HINT.format(" · @ attaches a file" if seen else "")
 
     @property
     def full_text(self) -> str:

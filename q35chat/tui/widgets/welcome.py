@@ -14,7 +14,7 @@ _DIM = "$foreground 60%"
 _LOCAL = "Private and local."
 _TIPS = (
     ("Enter", "sends, Ctrl+J makes a new line"),
-    ("@", "or a dropped file attaches a picture; Ctrl+O shows them first"),
+    ("@", "or Ctrl+O attaches a picture or a file"),
     ("Esc", "stops an answer; what is written stays"),
     ("F1", "lists every key, Ctrl+P finds any command"),
 )
