@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from q35chat.engine.contract import TextContract
+from q35chat.engine.contract import NO_PARTS, Parts, TextContract
 from q35chat.engine.session import Array, BoundRun, Buffer, GraphSession, TensorSpec
 from q35chat.engine.slots import PrefixMask
 from q35chat.engine.states import BufferIndex, StateBuffers
@@ -32,7 +32,7 @@ class Call:
 
     `mask` is shared with other calls; `logits`, where they are not those of a last token, have a
     row for each of the last tokens that need one. One that `overwrites` writes every state over
-    what it read. A single token behind many reads `filled` slots head by head. Buffers and host
+    what it read. A single token behind many reads `filled` parts head by head. Buffers and host
     arrays are made once; `load` and `run` allocate nothing on the device.
     """
 
@@ -45,7 +45,7 @@ class Call:
         image_rows: int,
         logits: Logits | None = None,
         overwrites: bool = False,
-        filled: int = 0,
+        filled: Parts = NO_PARTS,
     ) -> None:
         session, contract, states = graph.session, graph.contract, graph.states
         self.logits = logits = logits or graph.logits

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +17,9 @@ from q35chat.errors import BundleError
 
 CONTRACT_VERSION = "1"
 IN_PLACE, MAY_ALIAS = "q35chat.in_place", "q35chat.may_alias"
-FILLED_BLOCK = "q35chat.filled_block"
+FILLED_PART = "q35chat.filled_part"
 _PAST, _PRESENT, _FILLED = "past_", "present_", "filled_"
-_WORTH_BLOCKS = 6
+_WORTH_SLOTS, _ROWS = 640, 16
 _CACHES = ("key_", "value_", "kv_cache")
 _ADVICE = "export the bundle again"
 
@@ -44,12 +45,23 @@ class StatePair:
 
 @dataclass(frozen=True, slots=True)
 class HeadRows:
-    """The input `name` `[S, HD]`: the first S slots of one `head` of the cache `past`, where they
-    lie."""
+    """The input `name`: the first slots of one `head` of the cache `past`, where they lie, as
+    `[S, HD]` or, `in_parts`, `[B, 1, S / B, HD]`."""
 
     name: str
     past: str
     head: int
+    in_parts: bool
+
+
+class Parts(NamedTuple):
+    """The first slots of caches: a `number` of parts of so many `rows`."""
+
+    number: int
+    rows: int
+
+
+NO_PARTS = Parts(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,8 @@ class TextContract:
     them of the last only. `maxima` are the largest of each block of neighbouring logits, blocks of
     one size; None where the graph does not tell them. `hidden` is what a draft head reads, of every
     token. `filled` are the inputs that have the filled slots of the caches once more, head by head,
-    in blocks of `filled_block` slots, for one token to read; with none of them it reads the caches.
+    in parts of at most `filled_part` slots, for one token to read; with none of them it reads the
+    caches.
     """
 
     input_ids: TensorSpec
@@ -78,13 +91,17 @@ class TextContract:
     maxima: TensorSpec | None = None
     hidden: TensorSpec | None = None
     filled: tuple[HeadRows, ...] = ()
-    filled_block: int = 0
+    filled_part: int = 0
 
-    def filled_rows(self, used: int) -> int:
-        """How many slots a step behind `used` tokens reads of each input of `filled`: 0 where that
-        takes as long as reading the caches."""
-        block = self.filled_block
-        return -(-used // block) * block if block and used >= _WORTH_BLOCKS * block else 0
+    def filled_parts(self, used: int) -> Parts:
+        """What a step behind `used` tokens reads of each input of `filled`, its own slot with them:
+        nothing where that takes as long as reading the caches."""
+        if not self.filled_part or used < _WORTH_SLOTS:
+            return NO_PARTS
+        slots = min(used + 1, self.capacity or 0)
+        number = -(-slots // self.filled_part)
+        rows = -(-slots // (number * _ROWS)) * _ROWS
+        return Parts(number, min(rows, self.filled_part))
 
     @property
     def may_overwrite(self) -> bool:
@@ -122,7 +139,7 @@ def read_contract(session: GraphSession, vocab_size: int | None = None) -> TextC
         maxima=_maxima(outputs.get("logits_maxima"), length),
         hidden=outputs.get("hidden"),
         filled=filled,
-        filled_block=_filled_block(metadata, capacity) if filled else 0,
+        filled_part=_filled_part(metadata, capacity) if filled else 0,
     )
 
 
@@ -174,16 +191,19 @@ def _filled(inputs: Mapping[str, TensorSpec], pairs: Iterable[StatePair]) -> tup
             heads = caches[past][1] if len(caches.get(past, ())) == 4 else 0
             if not head.isdecimal() or int(head) >= heads:
                 raise BundleError(f"{name} is no head of a KV cache in place: {_ADVICE}")
-            found.append(HeadRows(name, past, int(head)))
+            found.append(HeadRows(name, past, int(head), in_parts=len(inputs[name].shape) == 4))
     return tuple(found)
 
 
-def _filled_block(metadata: Mapping[str, str], capacity: int | None) -> int:
-    told = metadata.get(FILLED_BLOCK, "")
-    block = int(told) if told.isdecimal() else 0
-    if not block or not capacity or capacity % block:
-        raise BundleError(f"blocks of {told or 'no'} slots do not fill {capacity}: {_ADVICE}")
-    return block
+def _filled_part(metadata: Mapping[str, str], capacity: int | None) -> int:
+    """The size of a part; 0 in older graphs, whose rows are in blocks. Raises BundleError."""
+    told = metadata.get(FILLED_PART)
+    if told is None:
+        return 0
+    part = int(told) if told.isdecimal() else 0
+    if not part or not capacity or capacity % part:
+        raise BundleError(f"parts of {told or 'no'} slots do not fill {capacity}: {_ADVICE}")
+    return part
 
 
 def _position_rows(spec: TensorSpec) -> int:

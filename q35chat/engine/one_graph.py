@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from q35chat.engine.calls import Call, Logits
-from q35chat.engine.contract import fixed_axis, read_contract
+from q35chat.engine.contract import NO_PARTS, Parts, fixed_axis, read_contract
 from q35chat.engine.decoder import OpenGraph, SpeculativeDecoder, TextModel
 from q35chat.engine.draft_head import DraftHead
 from q35chat.engine.encoder import VisionEncoder
@@ -75,7 +75,7 @@ class OneGraphDecoder(SpeculativeDecoder):
         self._overwrites = contract.may_overwrite
         mask = self._slots.array
         self._mask = session.allocate(mask.shape, mask.dtype)
-        self._filled = 0
+        self._filled = NO_PARTS
         self._step = self._call(1, 0)
         self._ahead = LookAhead(contract, self._states, self._trial)
         self._rows = {1: self._graph.logits}
@@ -129,8 +129,8 @@ class OneGraphDecoder(SpeculativeDecoder):
             return self.accept()
         self._ahead.forget()
         self._position[:] = self.rope_position
-        if self._filled != (rows := self._contract.filled_rows(self.used)):
-            self._filled, self._step = rows, self._call(1, 0, rows)
+        if self._filled != (parts := self._contract.filled_parts(self.used)):
+            self._filled, self._step = parts, self._call(1, 0, parts)
         self._step.load(token, self._position, self.used, None)
         self._run(self._step, 1)
         self._last_row = self._own_row
@@ -198,7 +198,7 @@ class OneGraphDecoder(SpeculativeDecoder):
         self._tell_head(chunk.ids, chunk.positions, call.hidden, chunk.rows)
         self.rope_position = max(self.rope_position, int(chunk.positions.max()) + 1)
 
-    def _call(self, tokens: int, rows: int, filled: int = 0) -> Call:
+    def _call(self, tokens: int, rows: int, filled: Parts = NO_PARTS) -> Call:
         return Call(
             self._graph,
             self._mask,

@@ -47,9 +47,9 @@ class Buffer(Protocol):
     def write_slots(self, rows: Array) -> None:
         """Copy `rows`, fewer along the second-last axis, over the first slots of a cache."""
 
-    def head_rows(self, head: int, rows: int) -> Buffer:
-        """The first `rows` slots of one head of a cache `[1, NKV, C, HD]`, the same memory as a
-        buffer `[rows, HD]`."""
+    def head_rows(self, head: int, shape: tuple[int, ...]) -> Buffer:
+        """The first slots of one head of a cache `[1, NKV, C, HD]`, the same memory as a buffer
+        `[*shape, HD]`."""
 
     def host(self) -> Array:
         """Return the contents on the host, of this shape and dtype: a view that the next run may
@@ -189,9 +189,9 @@ class NativeBuffer:
         self.life.check()
         return self._native
 
-    def head_rows(self, head: int, rows: int) -> Buffer:
+    def head_rows(self, head: int, shape: tuple[int, ...]) -> Buffer:
         """Raises TypeError where the library has no buffers within others."""
-        raise TypeError(f"no buffer of {rows} rows of head {head} within another one")
+        raise TypeError(f"no buffer of {shape} rows of head {head} within another one")
 
     def release(self) -> None:
         """Let the memory go."""

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from q35chat.engine.contract import HeadRows, StatePair
+from q35chat.engine.contract import HeadRows, Parts, StatePair
 from q35chat.engine.session import Array, Buffer, GraphSession, check_fit
 
 BufferIndex = Literal[0, 1]
@@ -44,9 +44,15 @@ class StateBuffers:
         """The buffers that a run at `index` writes, by output name."""
         return {pair.present: self._at(pair, 0 if index else 1) for pair in self.pairs}
 
-    def filled(self, heads: Iterable[HeadRows], rows: int) -> Mapping[str, Buffer]:
-        """The first `rows` slots of `heads` of the caches, where they lie, by input name."""
-        return {one.name: self._buffers[one.past][0].head_rows(one.head, rows) for one in heads}
+    def filled(self, heads: Iterable[HeadRows], parts: Parts) -> Mapping[str, Buffer]:
+        """The first slots of `heads` of the caches, where they lie, by input name."""
+        whole, apart = (parts.number * parts.rows,), (parts.number, 1, parts.rows)
+        return {
+            one.name: self._buffers[one.past][0].head_rows(
+                one.head, apart if one.in_parts else whole
+            )
+            for one in heads
+        }
 
     def flip(self) -> None:
         """What was written is read next."""

@@ -7,6 +7,7 @@ raised with its cause on one line.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -69,9 +70,9 @@ class OrtBuffer(HostBuffer):
         array = _aligned(shape, dtype) if part is None else part
         super().__init__(ort.OrtValue.ortvalue_from_numpy(array), array, life)
 
-    def head_rows(self, head: int, rows: int) -> OrtBuffer:
-        """The first `rows` slots of one head of a cache, the same memory."""
-        part = self.host()[0, head, :rows]
+    def head_rows(self, head: int, shape: tuple[int, ...]) -> OrtBuffer:
+        """The first slots of one head of a cache, `[*shape, HD]`, the same memory."""
+        part = self.host()[0, head, : math.prod(shape)].reshape(*shape, self.shape[-1])
         return OrtBuffer(part.shape, self.dtype, self.life, part)
 
 

@@ -6,6 +6,7 @@ binds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +40,9 @@ class NumpyBuffer:
         check_slots(rows, self.shape, self.dtype)
         self.array[..., : rows.shape[-2], :] = rows
 
-    def head_rows(self, head: int, rows: int) -> NumpyBuffer:
-        return NumpyBuffer(self.array[0, head, :rows])
+    def head_rows(self, head: int, shape: tuple[int, ...]) -> NumpyBuffer:
+        rows = self.array[0, head, : math.prod(shape)]
+        return NumpyBuffer(rows.reshape(*shape, self.shape[-1]))
 
     def host(self) -> Array:
         return self.array

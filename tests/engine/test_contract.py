@@ -50,26 +50,49 @@ def test_roles_states_and_sizes_are_read_from_the_graph() -> None:
 class WithRows(NumpySession):
     """A numpy graph that has rows of its caches as inputs of their own."""
 
-    def __init__(self, *names: str, block: str = "4", in_place: bool = True) -> None:
+    def __init__(
+        self, *names: str, part: str = "4", in_place: bool = True, key: str = "q35chat.filled_part"
+    ) -> None:
         super().__init__(in_place=in_place)
         self.names = names
-        self.metadata["q35chat.filled_block"] = block
+        self.metadata[key] = part
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        rows = (TensorSpec(name, (None, 6), FLOAT) for name in self.names)
+        shapes = {"key": (None, 6), "value": (None, 1, None, 6)}
+        rows = (
+            TensorSpec(name, shapes.get(name.split("_")[1], (None, 6)), FLOAT)
+            for name in self.names
+        )
         return (*NumpySession.inputs.fget(self), *rows)  # type: ignore[attr-defined]
 
 
-def test_rows_of_a_cache_are_read_from_many_tokens_on_and_in_whole_blocks() -> None:
-    contract = read_contract(WithRows("filled_key_1_0", "filled_value_1_0", block="2"))
+def test_rows_of_a_cache_are_read_from_many_tokens_on_the_next_one_too_in_equal_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("q35chat.engine.contract._WORTH_SLOTS", 11)
+    monkeypatch.setattr("q35chat.engine.contract._ROWS", 2)
+    contract = read_contract(WithRows("filled_key_1_0", "filled_value_1_0", part="8"))
 
-    assert [(one.past, one.head) for one in contract.filled] == [
-        ("past_key_1", 0),
-        ("past_value_1", 0),
+    assert [(one.past, one.head, one.in_parts) for one in contract.filled] == [
+        ("past_key_1", 0, False),
+        ("past_value_1", 0, True),
     ]
-    assert [contract.filled_rows(used) for used in (0, 11, 12, 13, 15)] == [0, 0, 12, 14, 16]
-    assert read_contract(NumpySession()).filled_rows(15) == 0
+    assert [contract.filled_parts(used) for used in (0, 10, 11, 12, 15, 16)] == [
+        (0, 0), (0, 0), (2, 6), (2, 8), (2, 8), (2, 8),
+    ]  # fmt: skip
+    assert read_contract(NumpySession()).filled_parts(15) == (0, 0)
+
+
+def test_an_older_graph_that_has_rows_in_blocks_reads_its_caches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("q35chat.engine.contract._WORTH_SLOTS", 0)
+    older = WithRows("filled_key_1_0", "filled_value_1_0", key="q35chat.filled_block")
+    contract = read_contract(older)
+
+    assert len(contract.filled) == 2
+    assert contract.filled_parts(15) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +102,12 @@ def test_rows_of_a_cache_are_read_from_many_tokens_on_and_in_whole_blocks() -> N
         (WithRows("filled_key_1"), "filled_key_1 is no head of a KV cache in place"),
         (WithRows("filled_conv_0_0"), "filled_conv_0_0 is no head of a KV cache in place"),
         (WithRows("filled_key_1_0", in_place=False), "is no head of a KV cache in place"),
-        (WithRows("filled_key_1_0", block="5"), "blocks of 5 slots do not fill 16"),
-        (WithRows("filled_key_1_0", block="0"), "blocks of 0 slots do not fill 16"),
-        (WithRows("filled_key_1_0", block=""), "blocks of no slots do not fill 16"),
+        (WithRows("filled_key_1_0", part="5"), "parts of 5 slots do not fill 16"),
+        (WithRows("filled_key_1_0", part="0"), "parts of 0 slots do not fill 16"),
+        (WithRows("filled_key_1_0", part=""), "parts of no slots do not fill 16"),
     ],
 )
-def test_rows_of_no_cache_and_blocks_that_do_not_fill_one_are_refused(
+def test_rows_of_no_cache_and_parts_that_do_not_fill_one_are_refused(
     session: WithRows, message: str
 ) -> None:
     with pytest.raises(BundleError, match=message):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from q35chat.engine.contract import TextContract
 from q35chat.engine.decoder import extend
 from q35export.verify.candidate import Candidate
 from q35export.verify.metrics import difference
@@ -31,10 +30,7 @@ def test_greedy_tokens_are_those_of_transformers(
 def test_greedy_tokens_are_the_same_where_rows_of_the_caches_are_read(
     exported: Exported, candidate: Candidate, case: GoldenCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rows(contract: TextContract, used: int) -> int:
-        return -(-used // contract.filled_block) * contract.filled_block if contract.filled else 0
-
-    monkeypatch.setattr(TextContract, "filled_rows", rows)
+    monkeypatch.setattr("q35chat.engine.contract._WORTH_SLOTS", 0)
     greedy = greedy_tokens(candidate, exported.prompt(case), TOKENS)
     assert tuple(greedy.tokens.tolist()) == case.tokens
     wanted = exported.golden.numbers[f"{case.sample} logits"]

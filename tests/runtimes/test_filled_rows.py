@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from q35chat.engine.contract import TextContract
 from q35chat.engine.decoder import extend
 from q35chat.engine.one_graph import OneGraphDecoder
 from q35chat.engine.session import Array, Buffer
@@ -18,8 +17,8 @@ from q35export.request import Precision
 from tests.support.checkpoints import make_checkpoint
 from tests.support.exported import export_checkpoint
 
-SLOTS, BLOCK = 176, 16
-PROMPT = 90
+SLOTS, PART, ROWS = 384, 128, 16
+PROMPT = 225
 
 
 class Counting(OrtSession):
@@ -36,6 +35,11 @@ def opened(folder: Path, shape: str, precision: Precision = "fp32") -> Counting:
     checkpoint = make_checkpoint(folder / "checkpoint", shape, seed=5)
     bundle = export_checkpoint(checkpoint, folder / "out", precision, max_seq_len=SLOTS)
     return Counting(bundle.graph_path("text"), threads=2)
+
+
+@pytest.fixture(autouse=True)
+def worth_it_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("q35chat.engine.contract._WORTH_SLOTS", 240)
 
 
 def read(decoder: OneGraphDecoder, count: int) -> None:
@@ -61,7 +65,7 @@ def test_steps_write_the_same_tokens_whichever_way_they_read(
 ) -> None:
     session = opened(tmp_path, shape)
     by_rows = filled(OneGraphDecoder(session))
-    monkeypatch.setattr(TextContract, "filled_rows", lambda *_: 0)
+    monkeypatch.setattr("q35chat.engine.contract._WORTH_SLOTS", SLOTS)
     whole = filled(OneGraphDecoder(session))
 
     np.testing.assert_allclose(by_rows, whole, atol=1e-4)
@@ -70,20 +74,20 @@ def test_steps_write_the_same_tokens_whichever_way_they_read(
     np.testing.assert_array_equal(by_rows[41:61], by_rows[-20:])
 
 
-def test_a_step_is_bound_anew_only_when_a_block_is_full(tmp_path: Path) -> None:
+def test_a_step_is_bound_anew_only_when_its_parts_are_full(tmp_path: Path) -> None:
     session = opened(tmp_path, "plain")
     decoder = OneGraphDecoder(session)
-    read(decoder, 7 * BLOCK - 1)
+    read(decoder, 2 * PART - 1)
     decoder.step(1)
     before = session.bound
 
-    for _ in range(BLOCK):
+    for _ in range(2 * ROWS):
         decoder.step(1)
     assert session.bound == before + 1
 
     for _ in range(SLOTS - decoder.used):
         decoder.step(1)
-    assert session.bound == before + 4
+    assert session.bound == before + 3
     with pytest.raises(NoSlotError):
         decoder.step(1)
 
@@ -93,8 +97,22 @@ def test_few_tokens_and_several_at_once_read_the_caches(tmp_path: Path) -> None:
     decoder = OneGraphDecoder(session)
     contract = decoder._contract
 
-    assert contract.filled_block == BLOCK
-    assert [contract.filled_rows(used) for used in (0, 95, 96, 97, 112, 175)] == [
-        0, 0, 96, 112, 112, 176,
+    assert contract.filled_part == PART
+    assert [contract.filled_parts(used) for used in (0, 239, 240, 255, 256, 383)] == [
+        (0, 0), (0, 0), (2, 128), (2, 128), (3, 96), (3, 128),
     ]  # fmt: skip
     assert {one.past for one in contract.filled} == {"past_key_3", "past_value_3"}
+
+
+def test_what_reads_the_rows_waits_until_the_tokens_own_are_written(tmp_path: Path) -> None:
+    session = opened(tmp_path, "plain")
+    last = []
+    for stale in (0.0, 9.0):
+        decoder = OneGraphDecoder(session)
+        read(decoder, 250)
+        for pair in decoder._contract.pairs:
+            if pair.cache:
+                decoder._states.inputs(0)[pair.past].host()[:, :, 250] = stale
+        last.append(decoder.step(1).copy())
+
+    np.testing.assert_array_equal(last[0], last[1])

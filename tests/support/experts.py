@@ -51,7 +51,9 @@ def router_scores(graph: Path, feeds: Mapping[str, npt.NDArray[np.generic]]) -> 
     onnx.save(model, watched)
     session = ort.InferenceSession(str(watched), providers=["CPUExecutionProvider"])
     states = {
-        value.name: np.zeros([0 if axis == "S" else axis for axis in value.shape], np.float32)
+        value.name: np.zeros(
+            [0 if isinstance(axis, str) else axis for axis in value.shape], np.float32
+        )
         for value in session.get_inputs()
         if value.name.startswith(("past_", "filled_"))
     }

@@ -20,7 +20,7 @@ from q35export.ascend.reference.contracts import read_custom
 from q35export.ascend.reference.kernels import run_kernel
 
 MS = "com.microsoft"
-SIZES = {"T": 6, "N": 1, "M": 2, "P": 16, "S": 0, "past": 5, "past + 1": 6}
+SIZES = {"T": 6, "N": 1, "M": 2, "P": 16, "S": 0, "B": 0, "R": 0, "past": 5, "past + 1": 6}
 _FILLED = 5  # slots before the call
 _PICTURE = slice(2, 4)  # tokens of a call
 

@@ -8,18 +8,18 @@ CONTRACT_VERSION = "1"
 
 
 def graph_metadata(
-    kind: str, in_place: Sequence[str] = (), may_alias: Sequence[str] = (), block: int = 0
+    kind: str, in_place: Sequence[str] = (), may_alias: Sequence[str] = (), part: int = 0
 ) -> dict[str, str]:
     """Key-value pairs of the model file.
 
     `q35chat.in_place` names the `past_*` inputs that share one buffer with their `present_*`,
     `q35chat.may_alias` those that can: nothing reads them once their `present_*` is written.
-    `q35chat.filled_block` is what the rows of `filled_*` inputs come in multiples of.
+    `q35chat.filled_part` is how many rows a part of `filled_*` inputs has at most.
     """
-    blocks = {"q35chat.filled_block": str(block)} if block else {}
+    parts = {"q35chat.filled_part": str(part)} if part else {}
     aliases = {"q35chat.may_alias": ",".join(may_alias)} if may_alias else {}
     return (
-        blocks
+        parts
         | aliases
         | {
             "q35chat.contract": CONTRACT_VERSION,

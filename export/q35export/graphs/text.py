@@ -33,7 +33,7 @@ from q35export.matrix import TensorSource
 from q35export.precision import LOGIT_GROUP, PrecisionPlan
 from q35export.targets.base import Values
 from q35export.targets.cpu import OPSET, CpuTarget
-from q35export.targets.cpu_attention import block_of, filled_rows
+from q35export.targets.cpu_attention import filled_rows, part_of
 from q35export.targets.cpu_weights import CpuMatrix
 from q35export.weights import WeightSink
 
@@ -112,8 +112,8 @@ def build_shared_text_graph(
     caches = _states(text, "full_attention", "key", "value")
     others = _states(text, "linear_attention", "conv", "recurrent")
     shared = Shared(table, out, rotary, rotation)
-    block = block_of(capacity, text.num_heads, text.num_kv_heads)
-    return graph.model(graph_metadata("text", caches, others, block)), shared
+    part = part_of(capacity, text.num_heads, text.num_kv_heads)
+    return graph.model(graph_metadata("text", caches, others, part)), shared
 
 
 def turned(
@@ -162,13 +162,16 @@ def _state_shapes(
     return (f"key_{index}", cache), (f"value_{index}", cache)
 
 
-def _row_names(config: TextConfig, index: int, capacity: int) -> list[str]:
-    """The inputs that are the filled rows of a layer's caches, head by head; none where they are
-    not read so."""
-    if not block_of(capacity, config.num_heads, config.num_kv_heads):
-        return []
-    heads = range(config.num_kv_heads)
-    return [f"filled_{part}_{index}_{head}" for part in ("key", "value") for head in heads]
+def _rows(graph: Graph, config: TextConfig, index: int, capacity: int) -> Values:
+    """The inputs that are the filled rows of a layer's caches: keys `[S, HD]` head by head, then
+    values `[B, 1, S / B, HD]`; none where they are not read so."""
+    if not part_of(capacity, config.num_heads, config.num_kv_heads):
+        return ()
+    heads, dim = range(config.num_kv_heads), config.head_dim
+    keys = (graph.input(f"filled_key_{index}_{head}", FLOAT, ("S", dim)) for head in heads)
+    shape = ("B", 1, "R", dim)
+    values = (graph.input(f"filled_value_{index}_{head}", FLOAT, shape) for head in heads)
+    return (*keys, *values)
 
 
 def _declare_inputs(graph: Graph, config: TextConfig, capacity: int) -> _Inputs:
@@ -186,11 +189,7 @@ def _declare_inputs(graph: Graph, config: TextConfig, capacity: int) -> _Inputs:
         if kind == "linear_attention":
             states.append(LinearState(first, second))
         else:
-            rows = tuple(
-                graph.input(name, FLOAT, ("S", config.head_dim))
-                for name in _row_names(config, index, capacity)
-            )
-            states.append(KeyValue(first, second, rows))
+            states.append(KeyValue(first, second, _rows(graph, config, index, capacity)))
     return _Inputs(ids, mask, positions, images, count, tuple(states))
 
 
@@ -242,7 +241,9 @@ def _positions(
         slots: Values = filled_slots(graph, inputs.mask)
         rows = [row for state in inputs.states if isinstance(state, KeyValue) for row in state.rows]
         if rows:
-            slots += filled_rows(graph, inputs.ids, slots[0], rows[0], config.num_kv_heads)
+            kv_heads = config.num_kv_heads
+            some = rows[0], rows[kv_heads]
+            slots += filled_rows(graph, inputs.ids, slots[0], *some, kv_heads)
         tables = graph.weight("cos", cos), graph.weight("sin", sin)
     return Positions((inputs.positions, *tables), slots), tables
 

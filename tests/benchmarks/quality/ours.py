@@ -54,7 +54,7 @@ def logits(bundle: Path, windows: Int64) -> Float32:
         str(bundle / "text" / "model.onnx"), providers=["CPUExecutionProvider"]
     )
     shapes = {
-        value.name: [0 if axis == "S" else axis for axis in value.shape]
+        value.name: [0 if isinstance(axis, str) else axis for axis in value.shape]
         for value in session.get_inputs()
     }
     length = windows.shape[1]
