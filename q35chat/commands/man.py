@@ -30,7 +30,7 @@ _EXITS: Final = (
     ("3", "convert and doctor --operators: no converter here"),
     ("130", "stopped by Ctrl+C"),
     ("141", "the reader of stdout went away before all was written"),
-    ("143", "ended by SIGTERM; what was written is kept"),
+    ("129, 143", "ended by SIGHUP or SIGTERM; what was written is kept"),
 )
 
 

@@ -359,5 +359,7 @@ async def _run(app: ChatApp) -> None:
     """Until the user leaves, or somebody ends the process and the terminal is given back first."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(WorkerThreads())
-    loop.add_signal_handler(signal.SIGTERM, app.exit, None, 128 + signal.SIGTERM)
+    for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(ending) != signal.SIG_IGN:  # as SIGHUP is under nohup
+            loop.add_signal_handler(ending, app.exit, None, 128 + ending)
     await app.run_async()

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.support.imports import ROOT
 
 # Not a function between fork and exec: other tests may have left threads in this process.
@@ -138,10 +140,13 @@ def test_the_screen_can_be_left_while_the_model_loads(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_S) == 0
 
 
-def test_a_terminated_screen_gives_the_terminal_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_terminated_screen_gives_the_terminal_back(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
     with terminal("waiting", *SCREEN, home=tmp_path, term="xterm-256color") as (typist, process):
         typist.wait_for("slots for each chat")
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(ending)
         typist.wait_for(LEAVES)
         typist.wait_for_end()
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert process.wait(PATIENCE_S) == 128 + ending

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
+import subprocess
+import sys
+import termios
 import threading
 
 import pytest
@@ -16,6 +20,7 @@ from q35chat.tui.images.graphics import (
 )
 from q35chat.tui.images.terminal_query import CELL, FENCE, NAME, Answers, ask, parse
 from q35chat.user_input import GraphicsPreference
+from tests.support.imports import ROOT
 
 KITTY = {"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}
 FOOT = {"TERM": "foot"}
@@ -176,3 +181,19 @@ def test_no_terminal_answers_nothing() -> None:
 )
 def test_odd_answers_are_no_answers(said: bytes, answers: Answers) -> None:
     assert parse(said) == answers
+
+
+def test_a_signal_to_end_waits_until_the_terminal_is_as_it_was() -> None:
+    master, slave = pty.openpty()
+    before, heard = termios.tcgetattr(slave), b""
+    asking = "from q35chat.tui.images.terminal_query import ask; ask(0, 0, 60.0)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", asking], stdin=slave, env=environment) as process:
+        while not heard.endswith(FENCE.encode()):
+            heard += os.read(master, 1024)
+        process.send_signal(signal.SIGTERM)
+        os.write(master, b"\x1b[?62c")
+    assert process.returncode == -signal.SIGTERM
+    assert termios.tcgetattr(slave) == before
+    os.close(master)
+    os.close(slave)

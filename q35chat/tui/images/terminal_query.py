@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import termios
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from unicodedata import category
 NAME, CELL, FENCE = "\x1b[>q", "\x1b[16t", "\x1b[c"
 TIMEOUT_S: Final = 2.0
 
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FENCE_ANSWER: Final = re.compile(rb"\x1b\[\?([\d;]*)c")
 _NAME_ANSWER: Final = re.compile(rb"\x1bP>\|([\x20-\x7e]*)\x1b\\")
 _CELL_ANSWER: Final = re.compile(rb"\x1b\[6;(\d{1,5});(\d{1,5})t")
@@ -77,7 +79,17 @@ def _read(keyboard: int, timeout_s: float) -> bytes:
 
 @contextmanager
 def _unechoed(keyboard: int) -> Iterator[None]:
-    """While inside, keys come at once and are not shown."""
+    """While inside, keys come at once and are not shown; what would end the process waits."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        with _changed(keyboard):
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+@contextmanager
+def _changed(keyboard: int) -> Iterator[None]:
     before = termios.tcgetattr(keyboard)
     now = termios.tcgetattr(keyboard)
     now[3] &= ~(termios.ICANON | termios.ECHO)
