@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input
+from textual import events
+from textual.widgets import Input, OptionList
 
 from q35chat.chat.values import TemplateOffers, Turn
 from q35chat.errors import BundleError, StoreError
 from q35chat.settings import Settings, load_settings
 from q35chat.text import turn_count
 from q35chat.tui.commands import COMMANDS
+from q35chat.tui.screens.palette import Palette
 from tests.doubles.scripted_backend import PATIENCE_S, Reply
 from tests.doubles.scripted_exporter import ScriptedExporter
 from tests.doubles.scripted_workspace import MODEL, ScriptedWorkspace, dialogue
@@ -329,6 +331,52 @@ async def test_no_palette_without_commands_opens_over_a_dialog(chat: Chat) -> No
         await chat.press("escape")
     await chat.press("ctrl+p")
     await chat.see("Search for commands")
+
+
+async def test_a_palette_that_is_told_to_close_again_leaves_the_chat_below(chat: Chat) -> None:
+    for ways in (("escape", "escape"), ("click", "escape"), ("click", "click", "click")):
+        await chat.press("ctrl+p")
+        await chat.see("Search for commands")
+        palette = chat.app.screen
+        assert isinstance(palette, Palette)
+        for way in ways:
+            if way == "escape":
+                palette._action_escape()
+            else:
+                palette.call_later(palette._on_click, outside(palette))
+        await chat.until(lambda: chat.app.screen is chat.screen)
+        await chat.settled()
+        assert len(chat.app.screen_stack) == 2
+    await chat.ask("still there?")
+
+
+def outside(palette: Palette) -> events.Click:
+    """A click beside the box."""
+    at = palette.size.width - 1, palette.size.height - 1
+    return events.Click(palette, *at, 0, 0, 1, False, False, False, *at)
+
+
+@pytest.mark.parametrize("key", ["pageup", "pagedown"])
+async def test_a_page_of_a_list_without_room_for_a_line_goes_nowhere(chat: Chat, key: str) -> None:
+    await chat.press("ctrl+p")
+    await chat.see("Search for commands")
+    await chat.press("down", "down")
+    await chat.resized(5, 2)
+    await chat.press(key, key)
+    await chat.press("escape")
+    await list_of_chats_without_room(chat, key)
+    await chat.resized(*WIDE)
+    await chat.ask("still there?")
+
+
+async def list_of_chats_without_room(chat: Chat, key: str) -> None:
+    """Open the list, press a key of its lines, and close it."""
+    await chat.press("ctrl+l")
+    await chat.until(lambda: len(chat.app.screen_stack) == 3)
+    for options in chat.app.screen.query(OptionList):
+        options.highlighted = 0
+        await options.run_action("page_down" if key == "pagedown" else "page_up")
+    await chat.press("escape")
 
 
 async def test_the_open_chat_can_be_deleted_and_a_new_one_takes_its_place(chat: Chat) -> None:

@@ -16,6 +16,7 @@ from q35chat.text import pluralise
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.screens.dialog import DIM, Dialog
 from q35chat.tui.text import clean, one_line
+from q35chat.tui.widgets.options import Options
 
 _SHOWN_LINES: Final = 8
 
@@ -56,7 +57,7 @@ class BlocksScreen(Dialog[int | None]):
 
     def body(self) -> ComposeResult:
         """The list, and the beginning of the highlighted block."""
-        yield OptionList(*self._rows())
+        yield Options(*self._rows())
         yield Static(id="block")
 
     def _rows(self) -> list[Content]:

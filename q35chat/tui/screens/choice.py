@@ -12,6 +12,7 @@ from textual.widgets import OptionList
 
 from q35chat.tui.screens.dialog import DIM, Dialog
 from q35chat.tui.text import clean, one_line
+from q35chat.tui.widgets.options import Options
 
 _COLUMN = 26
 
@@ -48,7 +49,7 @@ class ListDialog(Dialog[str | None]):
 
     def body(self) -> ComposeResult:
         """The list."""
-        yield OptionList(*(self.row(place) for place in range(len(self._names))))
+        yield Options(*(self.row(place) for place in range(len(self._names))))
 
     def on_mount(self) -> None:
         """Begin at the first choice."""

@@ -10,11 +10,12 @@ from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, Static
 from textual.widgets.option_list import Option
 
 from q35chat.tui.widgets.key_order import LatestQuery, LineField
+from q35chat.tui.widgets.options import Options
 from q35chat.tui.widgets.pressable import Foot
 
 T = TypeVar("T")
@@ -23,7 +24,23 @@ DIM = "$foreground 60%"
 _AROUND = 8
 
 
-class Dialog(ModalScreen[T]):
+class ClosesOnce(Screen[T]):
+    """Closes once, however often and however soon it is told to: what a second time would take
+    away is the screen below."""
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """Close once: what is not there as a whole closes when it is, what is closed stays so."""
+        if not self.is_mounted:
+            self.call_later(self._close, result)
+        elif self.is_active:
+            return super().dismiss(result)
+        return AwaitComplete()
+
+    def _close(self, result: T | None = None) -> None:
+        self.dismiss(result)  # no handler may wait for it
+
+
+class Dialog(ModalScreen[T], ClosesOnce[T]):
     """A box in the middle of the screen, at most `WIDEST` cells wide; its foot names the keys."""
 
     BINDINGS = [Binding("escape", "leave", "Close", show=False)]  # noqa: RUF012
@@ -47,17 +64,6 @@ class Dialog(ModalScreen[T]):
         """How wide a line of the body may be."""
         return min(self.WIDEST, self.app.size.width * 95 // 100) - _AROUND
 
-    def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """Close once: what is not there as a whole closes when it is, what is closed stays so."""
-        if not self.is_mounted:
-            self.call_later(self._close, result)
-        elif self.is_active:
-            return super().dismiss(result)
-        return AwaitComplete()
-
-    def _close(self, result: T | None = None) -> None:
-        self.dismiss(result)  # no handler may wait for it
-
     def action_leave(self) -> None:
         """Close without a result."""
         self._close()
@@ -75,7 +81,7 @@ class SearchDialog(Dialog[T], Generic[T, Found]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.field, self.options = LineField(placeholder=self.PLACEHOLDER), OptionList()
+        self.field, self.options = LineField(placeholder=self.PLACEHOLDER), Options()
         self._latest = LatestQuery()
 
     def body(self) -> ComposeResult:

@@ -9,7 +9,15 @@ from typing import cast
 
 from textual import events, on, work
 from textual.app import ComposeResult
-from textual.command import CommandInput, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import (
+    CommandInput,
+    CommandList,
+    CommandPalette,
+    DiscoveryHit,
+    Hit,
+    Hits,
+    Provider,
+)
 from textual.markup import escape
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
@@ -20,8 +28,10 @@ from q35chat.tui.commands import COMMANDS
 from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, thinking_fields
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.screens.chat import ChatScreen
+from q35chat.tui.screens.dialog import ClosesOnce
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.key_order import LatestQuery, run_in_order
+from q35chat.tui.widgets.options import Options
 
 Line = tuple[str, str, str, Callable[[], Awaitable[None]]]
 """A line of the palette: what is searched, what is shown without a search, help, what it does."""
@@ -91,7 +101,11 @@ class _Search(CommandInput):
         await run_in_order(self, event)
 
 
-class Palette(CommandPalette):
+class _Found(CommandList, Options, can_focus=False):
+    """Its lines. Textual takes the style of the first base alone."""
+
+
+class Palette(CommandPalette, ClosesOnce[None]):
     """Textual's, but Enter takes what the text finds, not what an earlier text had found."""
 
     def __init__(self) -> None:
@@ -99,10 +113,12 @@ class Palette(CommandPalette):
         self._latest = LatestQuery()
 
     def compose(self) -> ComposeResult:
-        """What Textual has, with a search of our own."""
+        """What Textual has, with a search and a list of our own."""
         for widget in super().compose():
             if isinstance(widget, CommandInput):
                 yield _Search(placeholder=self._placeholder, select_on_focus=False)
+            elif isinstance(widget, CommandList):
+                yield _Found()
             else:
                 yield widget
 
