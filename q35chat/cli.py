@@ -6,6 +6,7 @@ What a command does lies in `commands`, which is imported when it runs.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -129,6 +130,8 @@ def main() -> None:
     protect_screen()
     forget_impossible_size()
     code = run(sys.argv[1:])
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # who is impatient now ends what tidies up
     _flush(sys.stdout)
     _flush(sys.stderr)
     if work_is_running():

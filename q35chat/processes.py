@@ -55,6 +55,16 @@ def python_command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", *arguments]
 
 
+def folder_of_children() -> str | None:
+    """The working folder of a child: this process's own, or, where that is gone and libraries
+    would not load in it, the root."""
+    try:
+        Path.cwd()
+    except OSError:
+        return os.sep
+    return None
+
+
 def python_environment() -> dict[str, str]:
     """This process's environment, under which a child can import what this process can, and
     speaks UTF-8 through its streams whatever the user's terminal speaks."""

@@ -19,6 +19,8 @@ from q35chat.settings import (
 
 def test_no_file_means_the_defaults(tmp_path: Path) -> None:
     assert load_settings(tmp_path / "none.toml") == Settings()
+    (tmp_path / "file").touch()
+    assert load_settings(tmp_path / "file" / "none.toml") == Settings()
 
 
 def test_the_file_lies_in_the_configuration_folder(

@@ -16,7 +16,7 @@ from typing import Final
 
 from q35chat.errors import FileError
 from q35chat.file_kinds import attachable
-from q35chat.processes import python_command, python_environment
+from q35chat.processes import folder_of_children, python_command, python_environment
 from q35chat.text import readable_size, safe_line
 
 MOST_BYTES: Final = 1_000_000
@@ -136,6 +136,7 @@ def _pdf_text(path: Path, name: str) -> str:
             capture_output=True,
             timeout=_PDF_SECONDS,
             env=python_environment(),
+            cwd=folder_of_children(),
             check=False,
         )
     except subprocess.TimeoutExpired as error:

@@ -27,6 +27,7 @@ def cache(
     _debug: opt.Debug = False,
 ) -> int:
     """Show what is kept on disk so that chats go on without being read again, or remove it."""
+    from q35chat.errors import StoreError
     from q35chat.states.listing import drop_states, owner_name, stored_states
     from q35chat.store.folder import states_folder
     from q35chat.text import pluralise, readable_size
@@ -36,6 +37,12 @@ def cache(
         folder = states_folder(store.folder)
         chats = {owner_name(one.id): one for one in store.listed()}
     found = drop_states(folder) if clear else stored_states(folder)
+    stayed = len(stored_states(folder)) if clear else 0
+    if stayed:
+        raise StoreError(
+            f"{pluralise(stayed, 'state')} cannot be removed from {folder}: check its permissions, "
+            "then clear it again"
+        )
     total = sum(state.size for state in found)
     titles = {owner: (chat.id, chat.title) for owner, chat in chats.items()}
     if as_json:

@@ -81,7 +81,7 @@ def text_of(path: Path) -> str | None:
                 f"{readable_size(_MOST_BYTES)}; fix or delete it"
             )
         return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(

@@ -74,6 +74,17 @@ def test_the_template_is_rendered_with_pictures_and_thinking(tokenizer: ChatToke
     )
 
 
+def test_a_working_folder_that_is_gone_keeps_no_tokenizer_from_loading(
+    processor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    tokenizer_process.PROCESS.end()
+    assert ChatTokenizer(processor).end_ids == {END}
+
+
 def test_a_template_that_refuses_says_why_on_one_line(tokenizer: ChatTokenizer) -> None:
     messages = [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]
 

@@ -113,6 +113,17 @@ def test_clearing_leaves_the_chats_and_they_are_read_again(shell: Shell) -> None
     assert shell.ask("--continue", "And?")["reused_tokens"] == 0
 
 
+def test_a_state_that_cannot_be_removed_is_told_as_a_failure(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.ask(LONG)
+    monkeypatch.setattr("q35chat.states.listing.remove_state", lambda *_: False)
+    assert run(["cache", "--clear"]) == 1
+    said = capsys.readouterr().err
+    assert f"1 state cannot be removed from {states_folder()}: check its permissions" in said
+    assert "removed\n" not in said
+
+
 def test_a_process_killed_in_an_answer_leaves_the_state_before_its_turn(
     shell: Shell, bundle: Path
 ) -> None:

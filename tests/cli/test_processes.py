@@ -235,3 +235,17 @@ def test_chinese_does_not_crash_a_terminal_without_unicode(tmp_path: Path) -> No
     assert result.returncode == 1
     assert b"does not exist" in result.stderr
     assert b"Traceback" not in result.stderr
+
+
+def test_a_late_ctrl_c_ends_what_tidies_up_without_a_word() -> None:
+    late = "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))"
+    lines = ("import atexit, os, signal, sys", late, "from q35chat.cli import main", "main()")
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines), "--version"],
+        env=os.environ | {"PYTHONPATH": PATHS},
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+    assert done.stdout.startswith(b"q35chat ")

@@ -52,8 +52,11 @@ def test_a_call_can_be_demanded(asking: Asking) -> None:
 
 
 def test_a_schema_that_cannot_be_kept_is_refused(asking: Asking) -> None:
-    error = asking.post(PATH, with_schema({"type": "nothing"}), 400)["error"]
-    assert "JSON schema" in error["message"]
+    for schema, said in (
+        ({"type": "nothing"}, "JSON schema"),
+        ({"$ref": "#"}, "the JSON schema cannot be kept: no answer fits it"),
+    ):
+        assert said in asking.post(PATH, with_schema(schema), 400)["error"]["message"]
 
 
 def test_an_answer_is_a_text_of_a_grammar(asking: Asking) -> None:
@@ -63,6 +66,7 @@ def test_an_answer_is_a_text_of_a_grammar(asking: Asking) -> None:
     for change, said in (
         ({"syntax": "gbnf"}, "the syntax of a grammar is lark"),
         ({"definition": "start: x"}, "the grammar cannot be kept"),
+        ({"definition": "start: start start"}, "the grammar cannot be kept: no answer fits it"),
         ({"definition": 3}, "definition"),
     ):
         body = question("Hello", response_format=wanted | change)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from q35chat.errors import BundleError, Remedy
-from q35chat.processes import python_command, python_environment
+from q35chat.processes import folder_of_children, python_command, python_environment
 
 SECONDS: Final = 20.0
 """Time on a core that a request may take, and a second more for each `_A_SECOND` characters."""
@@ -117,6 +117,7 @@ class TokenizerProcess:
             stderr=subprocess.DEVNULL,
             env=python_environment(),
             start_new_session=True,
+            cwd=folder_of_children(),
         )
         return self._child
 

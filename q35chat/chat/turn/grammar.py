@@ -55,7 +55,12 @@ class Grammars:
         if matcher.is_error():
             said = safe_line(str(matcher.get_error()).partition("\n")[0])
             raise UsageError(f"the {what} cannot be kept: {said}")
-        return GrammarConstraint(matcher, self._vocab_size, self._stop_ids, what)
+        constraint = GrammarConstraint(matcher, self._vocab_size, self._stop_ids, what)
+        try:
+            constraint.allowed()
+        except RuntimeFailure as error:
+            raise UsageError(f"the {what} cannot be kept: no answer fits it") from error
+        return constraint
 
     @cached_property
     def _library_tokenizer(self) -> Any:  # noqa: ANN401  (the library's own)
