@@ -73,13 +73,13 @@ def _limit(name: str, label: str, help_text: str, read: Callable[[str], Any]) ->
 _LARGE: Final = 1_000_000
 
 SAMPLING_FIELDS: Final = (
-    _sampling("temperature", "Temperature", "0 always takes the likeliest token", number),
-    _sampling("top_k", "Top k", "choose among the k likeliest; 0 is off", whole),
-    _sampling("top_p", "Top p", "choose among the likeliest that sum to p; 1 is off", number),
-    _sampling("min_p", "Min p", "drop tokens below p of the likeliest; 0 is off", number),
+    _sampling("temperature", "Temperature", "0 takes the likeliest token", number),
+    _sampling("top_k", "Top k", "the k likeliest tokens; 0 is off", whole),
+    _sampling("top_p", "Top p", "likeliest that sum to p; 1 is off", number),
+    _sampling("min_p", "Min p", "from p of the likeliest on; 0 is off", number),
     _sampling("presence_penalty", "Presence penalty", "against repeating; 0 is off", number),
     _sampling("repetition_penalty", "Repetition penalty", "against repeating; 1 is off", number),
-    _sampling("seed", "Seed", "the same answer every time; empty is random", optional_whole),
+    _sampling("seed", "Seed", "fixes the answer; empty is random", optional_whole),
 )
 
 LIMIT_FIELDS: Final = (
@@ -87,7 +87,7 @@ LIMIT_FIELDS: Final = (
            partial(optional_whole, low=1, high=_LARGE)),
     _limit("thinking_budget", "Thinking limit", "tokens; empty is no limit",
            partial(optional_whole, low=1, high=_LARGE)),
-    _limit("max_image_tokens", "Picture limit", "tokens a picture; larger ones are scaled down",
+    _limit("max_image_tokens", "Picture limit", "tokens; larger pictures are shrunk",
            partial(whole, low=4, high=16_384)),
 )  # fmt: skip
 

@@ -26,6 +26,8 @@ MARKS: Final[dict[FinishReason, str]] = {
     "loop": "▲ stopped: the model was repeating itself",
 }
 """What stands under an answer that did not end by itself."""
+LONGEST_NAME: Final = 24
+"""How many cells of a file's name are shown."""
 
 
 def clean(text: str) -> str:
@@ -89,17 +91,18 @@ def rate(tokens_per_s: float) -> str:
     return f"{tokens_per_s:.1f} tok/s" if tokens_per_s < 100 else f"{count(tokens_per_s)} tok/s"
 
 
-def picture_caption(attachment: Attachment) -> str:
-    """Name, size and cost of a picture."""
+def picture_caption(attachment: Attachment, longest: int = LONGEST_NAME) -> str:
+    """Name, of at most `longest` cells, size and cost of a picture."""
     size = f"{attachment.width}×{attachment.height}"
-    return f"{one_line(attachment.name, 24)}  {size}  {slots(attachment.tokens)}"
+    return f"{one_line(attachment.name, longest)}  {size}  {slots(attachment.tokens)}"
 
 
-def file_caption(file: TextFile) -> str:
-    """Name, length and cost of a file; a part of one says so."""
+def file_caption(file: TextFile, longest: int = LONGEST_NAME) -> str:
+    """Name, of at most `longest` cells, length and cost of a file; a part of one says so."""
     size = file.part.removeprefix("the first ") or pluralise(file.lines, "line")
     cost = f"  {slots(file.slots)}" if file.slots else ""
-    return f"{one_line(file.name, 14 if file.part else 24)}  {one_line(size, 40)}{cost}"
+    name = one_line(file.name, min(14, longest) if file.part else longest)
+    return f"{name}  {one_line(size, 40)}{cost}"
 
 
 def usage_items(usage: Usage) -> list[str]:

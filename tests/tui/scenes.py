@@ -380,7 +380,7 @@ async def confirm(chat: Chat, gate: Gate) -> None:
 @scene(demo, exporter=ScriptedExporter)
 async def setup_form(chat: Chat, _: Gate) -> None:
     await chat.press("f9")
-    await chat.see("hub id or folder")
+    await chat.see("Get a real model")
     await chat.press("enter")
     await chat.until(lambda: "RAM" in chat.flat)
 

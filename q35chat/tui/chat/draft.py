@@ -449,12 +449,9 @@ class Draft:
         self.editing = None if index is None else ids[index]
         self.rewrites = index is not None and role == "assistant"
         what = "answer" if self.rewrites else "question"
-        self.composer.show_mode(
-            ""
-            if index is None
-            else f"✎ editing {what} {index + 1} of {len(ids)} · the old one stays",
-            commands=not self.rewrites,
-        )
+        short = "" if index is None else f"✎ editing {what} {index + 1} of {len(ids)}"
+        wordings = (f"{short} · the old one stays", short) if short else ()
+        self.composer.show_mode(*wordings, commands=not self.rewrites)
 
     # -- what sending would take
 

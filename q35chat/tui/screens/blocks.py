@@ -19,11 +19,14 @@ from q35chat.tui.text import clean, one_line
 from q35chat.tui.widgets.options import Options
 
 _SHOWN_LINES: Final = 8
+_LEAST_WITH_FACTS: Final = 50
 
 
 def row(number: int, block: CodeBlock, width: int) -> Content:
-    """One block on one line: number, first line, language and length."""
+    """One block on one line: number, first line, and where there is room language and length."""
     facts = f"{one_line(block.language, 12):>12}  {pluralise(block.lines, 'line'):>10}"
+    if width < _LEAST_WITH_FACTS:
+        facts = ""
     room = max(8, width - len(facts) - 5)
     text = one_line(block.first_line or "empty", room)
     pad = " " * max(0, room - Content(text).cell_length)

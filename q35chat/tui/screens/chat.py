@@ -32,6 +32,7 @@ from q35chat.tui.chat.session import Session
 from q35chat.tui.chat.turn_actions import TurnActions
 from q35chat.tui.chat.view import hints, model_state, obstacle, status, window_title
 from q35chat.tui.commands import BY_ID, panel_bindings, screen_bindings
+from q35chat.tui.sizes import HEIGHTS, WIDE
 from q35chat.tui.widgets.bars import Hints, NoticeLine, TitleBar
 from q35chat.tui.widgets.composer import Composer
 from q35chat.tui.widgets.messages import Messages, Severity
@@ -40,7 +41,6 @@ from q35chat.tui.widgets.panel import Panel
 from q35chat.tui.widgets.transcript import Transcript
 from q35chat.tui.widgets.welcome import Welcome
 
-WIDE: Final = 100
 _LATEST_S: Final = 0.5
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class ChatScreen(Screen[None]):
     """Conversation, meters, composer."""
 
     BINDINGS = [*screen_bindings(), *panel_bindings()]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = HEIGHTS
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012
 
     def __init__(self, workspace: Workspace, opening: Opening, drafts: Drafts) -> None:
@@ -108,12 +108,13 @@ class ChatScreen(Screen[None]):
         yield TitleBar()
         with Horizontal(id="middle"):
             with Vertical(id="left"):
-                yield Welcome()
-                yield self.transcript
-                yield NoticeLine(id="notice")
-                yield self.panel
-                yield MeterLine()
-                yield self.messages
+                with Vertical(id="above"):
+                    yield Welcome()
+                    yield self.transcript
+                    yield NoticeLine(id="notice")
+                    yield self.panel
+                    yield MeterLine()
+                    yield self.messages
                 yield self.composer
             yield Meters()
         yield Hints()

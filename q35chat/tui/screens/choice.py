@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import OptionList
 
 from q35chat.tui.screens.dialog import DIM, Dialog
-from q35chat.tui.text import clean, one_line
+from q35chat.tui.text import clean, one_line, packed
 from q35chat.tui.widgets.options import Options
 
-_COLUMN = 26
+_SIGN, _APART = 2, 2
+_DOT = " · "
+_LONGEST_NAME = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,23 @@ class Item:
     in_use: bool = False
 
 
-def row(item: Item, width: int) -> Content:
-    """One thing on one line."""
-    name = one_line(item.name, _COLUMN - 2)
-    gap = " " * max(1, _COLUMN - Content(name).cell_length)
-    sign = ("● ", "$primary") if item.in_use else ("  ", "")
-    room = max(8, width - _COLUMN - 2)
-    return Content.assemble(sign, (name, "bold"), gap, (one_line(clean(item.facts), room), DIM))
+def rows(items: Sequence[Item], width: int) -> list[Content]:
+    """A line for each; where what is said of one has no room beside its name, all have it below
+    theirs, broken between facts."""
+    names = [one_line(item.name, min(_LONGEST_NAME, width - _SIGN)) for item in items]
+    facts = [clean(item.facts) for item in items]
+    column = max(map(cell_len, names), default=0) + _APART
+    beside = all(_SIGN + column + cell_len(it) <= width for it in facts)
+    found = []
+    for item, name, said in zip(items, names, facts, strict=True):
+        sign = ("● ", "$primary") if item.in_use else ("  ", "")
+        if beside:
+            shown = " " * (column - cell_len(name)) + said
+        else:
+            lines = packed(said.split(_DOT), width - 2 * _SIGN, _DOT)
+            shown = "".join(f"\n{' ' * 2 * _SIGN}{line}" for line in lines)
+        found.append(Content.assemble(sign, (name, "bold"), (shown, DIM)))
+    return found
 
 
 class ListDialog(Dialog[str | None]):
@@ -43,13 +56,13 @@ class ListDialog(Dialog[str | None]):
         self._names = names
         self._first = first
 
-    def row(self, place: int) -> Content:
-        """What stands at a place, on one line."""
+    def rows(self) -> Sequence[Content]:
+        """What stands at each place, at the present width."""
         raise NotImplementedError
 
     def body(self) -> ComposeResult:
         """The list."""
-        yield Options(*(self.row(place) for place in range(len(self._names))))
+        yield Options(*self.rows())
 
     def on_mount(self) -> None:
         """Begin at the first choice."""
@@ -60,8 +73,8 @@ class ListDialog(Dialog[str | None]):
     def on_resize(self) -> None:
         """The rows have another width."""
         options = self.query_one(OptionList)
-        for place in range(len(self._names)):
-            options.replace_option_prompt_at_index(place, self.row(place))
+        for place, row in enumerate(self.rows()):
+            options.replace_option_prompt_at_index(place, row)
 
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:
@@ -77,6 +90,6 @@ class ChoiceScreen(ListDialog):
         self.TITLE, self.FOOT = title, foot  # type: ignore[misc]
         self._items = items
 
-    def row(self, place: int) -> Content:
-        """One of the things."""
-        return row(self._items[place], self.inner_width)
+    def rows(self) -> Sequence[Content]:
+        """The things."""
+        return rows(self._items, self.inner_width)

@@ -39,8 +39,8 @@ def age(seconds: float) -> str:
 
 def rows_of(summary: ListedConversation, now: float, width: int, *, is_open: bool) -> Content:
     """One conversation on two lines: its title, and what is known of it or was found in it."""
-    facts = f"{' '.join(summary.tags)}  {age(now - summary.updated):>10}"
-    facts = one_line(facts, width // 2)
+    old = f"  {age(now - summary.updated)}"
+    facts = one_line(" ".join(summary.tags), max(0, width // 2 - len(old))) + old
     room = max(8, width - Content(facts).cell_length - 4)
     title = one_line(summary.title or "untitled", room - 1)
     pad = " " * max(1, room - Content(title).cell_length)
@@ -217,16 +217,17 @@ class ConversationsScreen(SearchDialog[Chosen | None, Sequence[ListedConversatio
 
     def _write(self, writing: _Writing) -> None:
         self._writing = writing
-        self._head(writing.title, "Enter keeps it · Esc goes back to the list")
+        self._head(writing.title, "", "Enter keeps it · Esc goes back to the list")
         self.fill(writing.words)
         self.field.action_select_all()
 
-    def _head(self, title: str, foot: str) -> None:
+    def _head(self, title: str, placeholder: str, foot: str) -> None:
         self.query_one(".dialog-title", Static).update(title)
+        self.field.placeholder = placeholder
         self.query_one(Foot).say(foot)
 
     def _back_to_search(self) -> None:
-        self._head(self.TITLE, self.FOOT)
+        self._head(self.TITLE, self.PLACEHOLDER, self.FOOT)
         with self.prevent(Input.Changed):
             self.fill(self._query)
         self._writing = None

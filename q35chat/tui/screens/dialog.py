@@ -14,6 +14,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 from textual.widgets.option_list import Option
 
+from q35chat.tui.sizes import HEIGHTS, WIDTHS
 from q35chat.tui.widgets.key_order import LatestQuery, LineField
 from q35chat.tui.widgets.options import Options
 from q35chat.tui.widgets.pressable import Foot
@@ -44,6 +45,8 @@ class Dialog(ModalScreen[T], ClosesOnce[T]):
     """A box in the middle of the screen, at most `WIDEST` cells wide; its foot names the keys."""
 
     BINDINGS = [Binding("escape", "leave", "Close", show=False)]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    HORIZONTAL_BREAKPOINTS = WIDTHS
     TITLE = ""
     FOOT: ClassVar[str] = ""
     WIDEST: ClassVar[int] = 84

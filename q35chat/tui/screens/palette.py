@@ -29,6 +29,7 @@ from q35chat.tui.fields import LIMIT_FIELDS, SAMPLING_FIELDS, thinking_fields
 from q35chat.tui.markdown.source import CodeBlock
 from q35chat.tui.screens.chat import ChatScreen
 from q35chat.tui.screens.dialog import ClosesOnce
+from q35chat.tui.sizes import HEIGHTS
 from q35chat.tui.text import one_line
 from q35chat.tui.widgets.key_order import LatestQuery, run_in_order
 from q35chat.tui.widgets.options import Options
@@ -107,6 +108,8 @@ class _Found(CommandList, Options, can_focus=False):
 
 class Palette(CommandPalette, ClosesOnce[None]):
     """Textual's, but Enter takes what the text finds, not what an earlier text had found."""
+
+    VERTICAL_BREAKPOINTS = HEIGHTS
 
     def __init__(self) -> None:
         super().__init__(id="--command-palette")

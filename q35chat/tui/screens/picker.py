@@ -18,14 +18,15 @@ from q35chat.file_kinds import is_picture
 from q35chat.text import readable_size
 from q35chat.tui.chat.completion import Choice, listing
 from q35chat.tui.screens.dialog import DIM, SearchDialog
+from q35chat.tui.sizes import NARROW, WIDE
 from q35chat.tui.text import clean
 from q35chat.tui.widgets.picture import Picture
 
 _MOST_PREVIEWED = 32 << 20
 _MOST_LISTED = 200
 _TEXT_PREVIEWED = 600
-_WIDE = 100
-_COLUMNS, _FEW_COLUMNS, _ROWS = 42, 26, 16
+_COLUMNS = {WIDE: 42, NARROW: 26, 0: 14}
+_ROWS, _AROUND = 16, 7
 
 
 class _Entry(Option):
@@ -45,7 +46,6 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
     FOOT = "Enter attaches or opens a folder · Tab completes · Esc closes"
     PLACEHOLDER = "Type a path"
     BINDINGS = [Binding("tab", "complete", "Complete", show=False)]  # noqa: RUF012
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
         with Horizontal(id="picker-body"):
             yield self.options
             with Vertical(id="picker-side"):
-                yield Picture(columns=_COLUMNS, rows=_ROWS)
+                yield Picture(columns=_COLUMNS[0], rows=_ROWS)
                 yield Static(id="picker-facts", markup=False)
 
     def find(self, text: str) -> tuple[Choice, ...]:
@@ -80,8 +80,8 @@ class PickerScreen(SearchDialog[Path | None, tuple[Choice, ...]]):
 
     def on_resize(self) -> None:
         """The preview has as much room as the list leaves."""
-        columns = _COLUMNS if self.size.width >= _WIDE else _FEW_COLUMNS
-        self.query_one(Picture).limit(columns, _ROWS)
+        columns = next(it for width, it in _COLUMNS.items() if self.size.width >= width)
+        self.query_one(Picture).limit(columns, max(1, min(_ROWS, self.size.height - _AROUND)))
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:

@@ -60,7 +60,7 @@ class SettingsScreen(Dialog[str]):
         """Sampling, limits, system prompt, theme, pictures."""
         settings = self._conversation.settings()
         with VerticalScroll(can_focus=False):
-            yield Static(f"SAMPLING {_CHAT}", classes="section")
+            yield Static(f"SAMPLING {_CHAT}", id="sampling", classes="section")
             for field in SAMPLING_FIELDS:
                 yield from self._row(field)
             yield Static(f"LIMITS {_CHAT}", classes="section")

@@ -36,9 +36,11 @@ from q35chat.tui.exporting import (
 )
 from q35chat.tui.screens.confirm import ConfirmScreen
 from q35chat.tui.screens.dialog import DIM, Dialog
+from q35chat.tui.sizes import SHORT
 from q35chat.tui.text import cause, clean, seconds, slots
 from q35chat.tui.widgets.key_order import LatestQuery
 from q35chat.tui.widgets.panel import SIGNS, Panel, Tone, Way
+from q35chat.tui.widgets.pressable import Foot
 from q35chat.tui.widgets.setup_form import SetupForm
 from q35chat.tui.workers import attempt
 
@@ -52,7 +54,7 @@ State = Literal["form", "looking", "running", "stopping", "made", "failed"]
 
 _ENDS: Final = ("made", "failed")
 _FRAME_S: Final = 0.1
-_ROWS_AROUND, _LEAST_ROWS = 8, 4
+_ROWS_AROUND, _FEW_ROWS_AROUND, _LEAST_ROWS = 8, 4, 4
 _WIDEST, _BESIDE = 88, 6
 _TITLE: Final = "Get a real model"
 _LEAD: Final = "A checkpoint becomes a bundle for this machine, once; then offline."
@@ -62,8 +64,6 @@ _COLOURS: Final[dict[Tone, str]] = {"error": "$error", "warning": "$warning", "n
 class SetupScreen(Dialog[MadeBundle | None]):
     """Gives the bundle to open, or None."""
 
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
-    HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (64, "-roomy")]  # noqa: RUF012
     BINDINGS = [  # noqa: RUF012
         Binding("enter", "go", "Go on", show=False),
         *panel_bindings(),
@@ -90,7 +90,7 @@ class SetupScreen(Dialog[MadeBundle | None]):
                 yield from (self.form, self.progress, self.panel)
             yield Static(id="setup-message", markup=False)
             with Horizontal(id="setup-foot"):
-                yield Static(id="setup-hints", markup=False)
+                yield Foot("")
                 yield Button(id="setup-go", compact=True, variant="primary")
 
     def on_mount(self) -> None:
@@ -106,7 +106,8 @@ class SetupScreen(Dialog[MadeBundle | None]):
         line, size = self.query_one("#setup-message", Static), self.size
         width = min(_WIDEST, size.width * 95 // 100) - _BESIDE
         said = line.get_content_height(size, size, width) + 1 if line.display else 0
-        rows = max(_LEAST_ROWS + 2, size.height * 95 // 100 - _ROWS_AROUND)
+        around = _ROWS_AROUND if size.height >= SHORT else _FEW_ROWS_AROUND
+        rows = max(_LEAST_ROWS + 2, size.height * 95 // 100 - around)
         line.styles.max_height = rows - _LEAST_ROWS - 1
         self.query_one("#setup-body").styles.max_height = max(_LEAST_ROWS, rows - said)
 
@@ -148,7 +149,7 @@ class SetupScreen(Dialog[MadeBundle | None]):
             "made": "Enter takes the first · Esc close",
             "failed": "Enter takes the first · Esc back",
         }
-        self.query_one("#setup-hints", Static).update(Content(hints[self.state]))
+        self.query_one(Foot).say(hints[self.state])
 
     def _say(self, text: str, tone: Tone = "note") -> None:
         line = self.query_one("#setup-message", Static)

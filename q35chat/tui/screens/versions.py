@@ -41,6 +41,6 @@ class VersionsScreen(ListDialog):
         super().__init__([place.id for place in places], shown[-1] if shown else 0)
         self._places = places
 
-    def row(self, place: int) -> Content:
-        """One of the turns."""
-        return row(self._places[place], self.inner_width)
+    def rows(self) -> Sequence[Content]:
+        """The turns."""
+        return [row(place, self.inner_width) for place in self._places]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
@@ -15,14 +16,14 @@ from textual.widgets import Static
 
 from q35chat.chat.text_files import TextFile
 from q35chat.chat.values import Attachment
-from q35chat.tui.text import file_caption, one_line, picture_caption
+from q35chat.tui.text import LONGEST_NAME, file_caption, one_line, picture_caption
 from q35chat.tui.widgets.containers import Flow
 
 Waiting = Attachment | TextFile | Path
 """What waits to be sent: a picture or a text as it was read, or a file that is still to be read."""
 
 ROWS: Final = 3
-_AROUND: Final = 3
+_AROUND, _SHORTEST_NAME = 3, 6
 _MORE: Final = len("+99 more")
 
 
@@ -38,6 +39,7 @@ class Chip(Static):
     def __init__(self, picture: Waiting) -> None:
         super().__init__(markup=False, classes="chip")
         self.picture = picture
+        self._longest = LONGEST_NAME
         self.update(self._words)
 
     @property
@@ -50,6 +52,16 @@ class Chip(Static):
         """How much of a row it takes, with the space after it."""
         return self._words.cell_length + _AROUND
 
+    def shorten(self, width: int) -> None:
+        """Show as much of the name as leaves room in a row for what stands behind it."""
+        before, self._longest = self._words, LONGEST_NAME
+        over = self.columns - 1 - width
+        if over > 0:
+            shown = min(LONGEST_NAME, cell_len(self.picture.name))
+            self._longest = max(_SHORTEST_NAME, shown - over)
+        if self._words != before:
+            self.update(self._words)
+
     def ready(self, found: Attachment | TextFile) -> None:
         """The file has been read."""
         self.picture = found
@@ -60,12 +72,12 @@ class Chip(Static):
     @property
     def _words(self) -> Content:
         if isinstance(self.picture, Path):
-            name = one_line(self.picture.name, 24)
+            name = one_line(self.picture.name, self._longest)
             text = Content.styled(f"{name}  reading…", "$foreground 60%")
         elif isinstance(self.picture, TextFile):
-            text = Content(file_caption(self.picture))
+            text = Content(file_caption(self.picture, self._longest))
         else:
-            text = Content(picture_caption(self.picture))
+            text = Content(picture_caption(self.picture, self._longest))
         sign = "▤ " if isinstance(self.picture, TextFile) else "▣ "
         return Content.assemble((sign, "$accent"), text, ("  ×", "$error bold"))
 
@@ -118,6 +130,8 @@ class Chips(Flow):
         width = self.size.width
         if not width:
             return
+        for chip in self._chips:
+            chip.shorten(width)
         columns = [chip.columns for chip in self._chips]
         fitting = max(1, fitting_chips(columns, width, ROWS, _MORE))
         for place, chip in enumerate(self._chips):

@@ -19,7 +19,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 from textual.worker import get_current_worker
 
 from q35chat.chat.service import Forecast
@@ -43,7 +43,7 @@ Contents = tuple[str, tuple[Waiting, ...]]
 _DIM = "$foreground 60%"
 _SIGN, _APART = 2, 2
 _COLUMN, _LEAST = 30, 12
-_ROWS, _OTHER_ROWS = 8, 10
+_ROWS, _OTHER_ROWS = 8, 9
 _UNREADABLE = "The clipboard cannot be read here; paste with your terminal, often Ctrl+Shift+V"
 
 
@@ -172,7 +172,7 @@ class Composer(Vertical):
     def compose(self) -> ComposeResult:
         """Suggestions, pictures, text, status."""
         yield Suggestions()
-        yield Static(id="mode", markup=False)
+        yield FittingLine(id="mode")
         yield Chips()
         yield Editor(self)
         yield FittingLine(id="status")
@@ -210,16 +210,17 @@ class Composer(Vertical):
 
     def show_status(self, *wordings: Content) -> None:
         """The line under the text: the first wording that fits on it, else the last, wrapped."""
-        self.query_one(FittingLine).wordings = wordings
+        self.query_one("#status", FittingLine).wordings = wordings
 
-    def show_mode(self, text: str, *, commands: bool = True) -> None:
-        """The line above the text, for editing; empty hides it. Without `commands` a text that
-        looks like one is none."""
+    def show_mode(self, *wordings: str, commands: bool = True) -> None:
+        """The line above the text, for editing, in the first wording that fits; none hides it.
+        Without `commands` a text that looks like one is none."""
         self._takes_commands = commands
-        mode = self.query_one("#mode", Static)
-        mode.update(Content(text))
-        mode.display = bool(text)
-        self.set_class(bool(text), "-editing")
+        mode = self.query_one("#mode", FittingLine)
+        if wordings:
+            mode.wordings = tuple(map(Content, wordings))
+        mode.display = bool(wordings)
+        self.set_class(bool(wordings), "-editing")
 
     @on(TextArea.Changed)
     def _text_changed(self, event: TextArea.Changed) -> None:

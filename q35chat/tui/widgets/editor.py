@@ -109,7 +109,7 @@ class Owner(Protocol):
         """What the keys mean now, where that changes; empty for what they always mean."""
 
 
-_HINT = "Ask anything{} · / for commands"
+_HINTS = ("Ask anything", " · @ attaches a file", " · / for commands")
 
 
 class Editor(TextField):
@@ -122,7 +122,7 @@ class Editor(TextField):
             compact=True,
             highlight_cursor_line=False,
         )
-        self.offer_pictures(True)
+        self._sees_pictures = True
         self.cursor_blink = False
         self._owner = owner
         self.past = History()
@@ -168,7 +168,19 @@ class Editor(TextField):
 
     def offer_pictures(self, seen: bool) -> None:
         """Say in the empty field how a file is attached, or not where no pictures are `seen`."""
-        self.placeholder = _HINT.format(" · @ attaches a file" if seen else "")
+        self._sees_pictures = seen
+        self._show_hint()
+
+    def _show_hint(self) -> None:
+        ask, attach, commands = _HINTS
+        wordings = (ask + attach + commands, ask + commands, ask)[not self._sees_pictures :]
+        fitting = (words for words in wordings if len(words) <= self.size.width)
+        self.placeholder = next(fitting, ask)
+
+    def on_resize(self) -> None:
+        """The hint is one that fits, and the cursor stays in sight."""
+        self._show_hint()
+        self.call_after_refresh(self.scroll_cursor_visible)
 
     @property
     def full_text(self) -> str:

@@ -133,8 +133,11 @@ def capacity_head(reading: Reading) -> Content:
 
 
 def capacity_legend(reading: Reading) -> Content:
-    """Used, this turn and free, each with its mark; together they are the total."""
+    """Used, this turn and free, each with its mark; together they are the total, which is known
+    with the model; the lines below stay where they are."""
     capacity = reading.capacity
+    if not capacity.total:
+        return Content.styled("no model yet\n\n", _DIM)
     last = (FREE, "$foreground 40%", capacity.free, f"free of {count(capacity.total)}")
     if capacity.over:
         last = ("✗", "$error", capacity.over, f"over {count(capacity.total)}")
@@ -310,7 +313,8 @@ def line(reading: Reading, width: int) -> Content:
     bar = bar_content(capacity, 14 if width < 90 else 24)
     head = Content.assemble(bar, (share, f"{COLOURS[capacity.level]} bold"))
     if reading.progress is not None:
-        return _fit(head, [_progress(reading.progress), _free(capacity)], width)
+        return _fit(_fit(head, _progress(reading.progress), width, gap=" · "),
+                    [_free(capacity)], width, first=_GAP)  # fmt: skip
     if (reading.made and not capacity.turn) or reading.running:
         return _running(head, reading, width)
     return _fit(head, _parts(capacity), width, gap=" · ")
@@ -348,14 +352,13 @@ def _running(head: Content, reading: Reading, width: int) -> Content:
     return _fit(numbers, tail, width, first=_GAP)
 
 
-def _progress(progress: WaitProgress) -> Content:
+def _progress(progress: WaitProgress) -> list[Content]:
     if not progress.total:
-        return Content.styled(_unmeasured(progress), "$accent")
-    left = "" if not progress.eta_s else f" · {seconds(progress.eta_s)} left"
-    speed = f" · {rate(progress.tokens_per_s)}" if progress.tokens_per_s else ""
-    return Content.assemble(
-        (f"{progress.label} {progress.fraction:.0%}", "$accent bold"), (speed + left, _DIM)
-    )
+        return [Content.styled(_unmeasured(progress), "$accent")]
+    share = Content.styled(f"{progress.label} {progress.fraction:.0%}", "$accent bold")
+    speed = rate(progress.tokens_per_s) if progress.tokens_per_s else ""
+    left = f"{seconds(progress.eta_s)} left" if progress.eta_s else ""
+    return [share, *(Content.styled(words, _DIM) for words in (speed, left) if words)]
 
 
 def _fit(

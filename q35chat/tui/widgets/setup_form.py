@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
@@ -28,12 +29,12 @@ from q35chat.tui.widgets.key_order import LineField
 from q35chat.user_input import MIN_CAPACITY, typed_path
 
 _CHOSEN, _OTHER = "●", "○"
-_APART: Final = 3
+_MARK, _APART = 2, 3
 
 
 class Choices(Widget, can_focus=True):
     """A few values by their labels, all on screen, one chosen: a line each, or `across` side by
-    side, without details. Arrow keys and clicks choose; Enter is left to the screen."""
+    side where they fit, without details. Arrow keys and clicks choose; Enter is for the screen."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("up,left", "move(-1)", "Previous", show=False),
@@ -77,13 +78,18 @@ class Choices(Widget, can_focus=True):
         self._details = details
         self.refresh()
 
-    def get_content_height(self, *_: object) -> int:
+    def _on_one_line(self, width: int) -> bool:
+        labels = self._options.values()
+        needed = sum(map(len, labels)) + (_MARK + _APART) * len(labels) - _APART
+        return self._across and needed <= width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """A line each."""
-        return 1 if self._across else len(self._options)
+        return 1 if self._on_one_line(width) else len(self._options)
 
     def render(self) -> Content:
         """Marks, labels, details."""
-        if self._across:
+        if self._on_one_line(self.content_size.width):
             return Content(" " * _APART).join(map(self._choice, self._options))
         width = max(map(len, self._options.values()))
         details = (clean(self._details.get(value, "")) for value in self._options)
@@ -104,10 +110,10 @@ class Choices(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A click chooses."""
-        edge = self.gutter.left
+        edge, beside = self.gutter.left, self._on_one_line(self.content_size.width)
         for row, (value, label) in enumerate(self._options.items()):
-            edge += len(label) + len(_CHOSEN) + 1 + _APART
-            if event.x < edge if self._across else event.y == row:
+            edge += len(label) + _MARK + _APART
+            if event.x < edge if beside else event.y == row:
                 self._choose(value)
                 return
 
@@ -122,7 +128,7 @@ _HUBS: Final = {"huggingface": "Hugging Face", "modelscope": "ModelScope"}
 _WORDS: Final = {"int4": "smallest", "int4-exact": "close", "int8": "closer", "fp32": "exact"}
 _CAPACITY: Final = 2048
 _MOST: Final = 1_048_576
-_ROOMY: Final = 70
+_SLIM, _ROOMY = 44, 70
 
 
 class SetupForm(Vertical):
@@ -149,7 +155,7 @@ class SetupForm(Vertical):
         with Horizontal(classes="row"):
             yield Label("Hub")
             yield Choices(_HUBS, "huggingface", id="hub", across=True)
-        with Horizontal(classes="row"):
+        with Horizontal(id="precision-row", classes="row"):
             yield Label("Precision")
             yield Choices({name: name for name in _WORDS}, "int4", id="precision")
         with Horizontal(classes="row"):
@@ -272,6 +278,8 @@ class SetupForm(Vertical):
 
     def _details(self, cost: Cost, capacity: int) -> str:
         memory = readable_size(cost.memory_with(capacity))
+        if self.size.width < _SLIM:
+            return f"{memory:>10} RAM"
         if self.size.width < _ROOMY:
             return f"{readable_size(cost.disk):>10} · {memory:>10} RAM"
         word = {**_WORDS, "w8a8": "smaller"}.get(cost.precision, "")

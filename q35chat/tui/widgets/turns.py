@@ -49,7 +49,9 @@ class TurnFoot(Widget):
 
     ALLOW_SELECT = False
 
-    parts: reactive[tuple[str, str, tuple[str, ...], str]] = reactive(("", "", (), ""), layout=True)
+    parts: reactive[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = reactive(
+        ("", "", (), ()), layout=True
+    )
 
     def watch_parts(self, parts: tuple[object, ...]) -> None:
         """Show them, or nothing."""
@@ -66,7 +68,7 @@ class TurnFoot(Widget):
     def _lines(self, width: int) -> list[Content]:
         width = max(1, width)
         mark, note, numbers, place = self.parts
-        dim = [*_wrapped(note, width), *packed(numbers, width), *_wrapped(place, width)]
+        dim = [*_wrapped(note, width), *packed(numbers, width), *packed(place, width)]
         marked = [Content.styled(line, "$warning") for line in _wrapped(mark, width)]
         return marked + [Content.styled(line, _DIM) for line in dim]
 
@@ -106,11 +108,12 @@ class TurnView(CachedHeight, Vertical):
 
     def _show_foot(self, mark: str = "", note: str = "", numbers: Sequence[str] = ()) -> None:
         """These, and which version of the chat ends with this turn, where there are several."""
-        step, place = self.step, ""
+        step = self.step
+        place: tuple[str, ...] = ()
         if step.branches > 1:
             keys = [key_of(self, command) for command in ("branch_back", "branch_forward")]
-            ways = " ".join(filter(None, keys))
-            place = f"version {count(step.branch + 1)} of {count(step.branches)}  {ways}".rstrip()
+            version = f"version {count(step.branch + 1)} of {count(step.branches)}"
+            place = tuple(filter(None, (version, " ".join(filter(None, keys)))))
         self.query_one(TurnFoot).parts = (mark, note, tuple(numbers), place)
 
 

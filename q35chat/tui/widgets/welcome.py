@@ -8,6 +8,7 @@ from textual.widgets import Static
 from q35chat.chat.service import ModelInfo
 from q35chat.processes import export_command, program
 from q35chat.tui.chat.session import Session
+from q35chat.tui.sizes import SHORT
 from q35chat.tui.text import clean, count, model_facts
 
 _DIM = "$foreground 60%"
@@ -32,6 +33,8 @@ class Welcome(Static):
         coming = "The server is asked." if session.asking else "The model is loading."
         absent = "There is no model yet." if session.state == "failed" else coming
         lines = [*_lines(model, setup_key, absent), *map(_tip, tips)]
+        if self.app.size.height < SHORT:  # the title says who answers
+            lines = [line for line in lines[1 if model is None else 2 :] if line.plain]
         if earlier:
             chats = "your earlier chat" if earlier == 1 else f"your {count(earlier)} earlier chats"
             lines.append(_tip((chats_key or "/sessions", f"lists {chats}")))
@@ -65,6 +68,6 @@ def _demo_banner(setup_key: str) -> list[Content]:
                        "$warning"),
         Content.assemble(((setup_key or "/setup").rjust(6), "bold"),
                          ("  gets a real one here, or in a shell:", _DIM)),
-        Content.assemble("        ", (export_command(), "bold")),
-        Content.assemble("        ", (program(), "bold")),
+        Content.assemble("  ", (export_command(), "bold")),
+        Content.assemble("  ", (program(), "bold")),
     ]  # fmt: skip
