@@ -24,7 +24,7 @@ from q35export.calibration.text import BUILT_IN, read_windows, text_digest
 from q35export.checkpoint import Checkpoint
 from q35export.config import ModelConfig, load_config
 from q35export.graphs.text import build_text_graph
-from q35export.matrix import Matrix
+from q35export.matrix import Float32, Matrix, TensorSource
 from q35export.pipeline import export
 from q35export.precision import FLOAT_PLAN, LOGIT_GROUP, PrecisionPlan, Quantisation, precision_plan
 from q35export.quantize import BlockFormat, dequantize, quantize
@@ -322,6 +322,34 @@ def test_what_each_matrix_costs_is_measured_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "rounded.bin").stat().st_size == 0
     assert sensitivity(*arguments, again := Recorder()) == costs
     assert again.events == []
+
+
+class _Louder:
+    """A checkpoint whose first layer writes a hundred times as much into the stream."""
+
+    def __init__(self, source: TensorSource) -> None:
+        self._source = source
+        self.expect = source.expect
+
+    def read(self, name: str) -> Float32:
+        return self._source.read(name) * self._factor(name)
+
+    def rows(self, name: str, start: int, stop: int) -> Float32:
+        return self._source.rows(name, start, stop) * self._factor(name)
+
+    def _factor(self, name: str) -> np.float32:
+        return np.float32(100 if ".layers.0.mlp.down_proj" in name else 1)
+
+
+def test_a_matrix_costs_the_more_the_further_it_moves_the_stream(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", "plain", seed=5)
+    config, source = load_config(checkpoint), _Louder(Checkpoint.open(checkpoint))
+    plan = replace(precision_plan("int4", 32), turned=True)
+    costs = sensitivity(config.text, source, plan, _windows(2), tmp_path, Recorder())
+    kinds = config.text.layer_types
+    later = [f"layer_{i}/down" for i in range(1, len(kinds)) if kinds[i] == kinds[0]]
+    assert later
+    assert costs["layer_0/down"] > 20 * max(costs[name] for name in later)
 
 
 def test_our_own_text_is_long_and_of_many_kinds(tmp_path: Path) -> None:

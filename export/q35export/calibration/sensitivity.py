@@ -2,8 +2,9 @@
 
 A kind of matrix, such as the `down` of linear layers, is rounded in every layer while all else
 stays exact: the divergence behind the head is what this kind costs. It is shared out among its
-layers by the error of their outputs. A tied matrix costs what it does as embedding and as head;
-one with fine codes is left as it is.
+layers by how far each alone moves what comes out of its layer, beside its length: a first layer,
+whose stream is short, costs many times what a late one does. A tied matrix costs what it does as
+embedding and as head; one with fine codes is left as it is.
 All kinds go through the layers side by side, so that each layer is read once. Windows that are
 measured on are not those that are rounded for: on its own text a wide matrix seems to cost nothing.
 """
@@ -80,12 +81,12 @@ def sensitivity(
     streams: dict[str, list[Float32]] = {}
     if config.tied and not embedding.fine:  # its rows are looked up as they are rounded
         streams[EMBEDDING] = looked_up_rounded(embedding, windows)
-    errors: dict[str, dict[str, float]] = {}
+    moved: dict[str, dict[str, float]] = {}
     reporter.begin(MEASURING, sum(one.size for one in budgeted(config, source, plan)))
     for index, mixer in enumerate(config.layer_types):
         held = HeldTensors(source)
         layer = Layer(config, held, plan, index, longest=longest, taps=True)
-        moments, measured = moments_of(layer, read, exact_read), moments_of(layer, windows, exact)
+        moments = moments_of(layer, read, exact_read)
         for name, hidden in streams.items():
             if not name.startswith(mixer):
                 streams[name] = run(layer, windows, hidden)
@@ -96,13 +97,14 @@ def sensitivity(
             kind = f"{mixer} {one.name.rpartition('/')[2]}"
             feedback = feedback_of(moments.pop(one.name), damping_of(tokens, one.weights.k))
             codes.round(one.name, one.weights, one.fmt, feedback)
-            errors.setdefault(kind, {})[one.name] = _error(codes, one, measured.pop(one.name))
             stored = {one.name: codes.stored()[one.name]}
             rounded = Layer(config, held, plan, index, longest=longest, stored=stored)
-            streams[kind] = run(rounded, windows, streams.get(kind, before))
+            alone = run(rounded, windows, before)
+            moved.setdefault(kind, {})[one.name] = _moved(exact, alone)
+            streams[kind] = run(rounded, windows, streams[kind]) if kind in streams else alone
             codes.forget(one.name)
         reporter.advance(MEASURING, sum(one.size for one in matrices))
-    costs = _shared_out(config, source, plan, windows, codes, exact, exact_read, streams, errors)
+    costs = _shared_out(config, source, plan, windows, codes, exact, exact_read, streams, moved)
     kept.write_text(json.dumps(costs), encoding="utf-8")
     reporter.end(MEASURING)
     return costs
@@ -117,7 +119,7 @@ def _shared_out(
     exact: list[Float32],
     exact_read: list[Float32],
     streams: dict[str, list[Float32]],
-    errors: dict[str, dict[str, float]],
+    moved: dict[str, dict[str, float]],
 ) -> dict[str, float]:
     """What each kind's stream `[T, H]` costs behind the head, among the kind's matrices."""
     read = head_reader(config, source, turned=plan.turned)
@@ -129,7 +131,7 @@ def _shared_out(
 
     costs: dict[str, float] = {}
     wanted = reads(exact)
-    for kind, shares in errors.items():
+    for kind, shares in moved.items():
         heads = (head.weights.rows(*span) for span in head.weights.spans())
         same = ((rows, rows) for rows in heads)
         cost = compare(wanted, reads(streams[kind]), following, same).divergence
@@ -150,11 +152,8 @@ def _beginning(window: Window) -> Window:
     return Window(window.ids[:_MEASURED_TOKENS], window.positions[:, :_MEASURED_TOKENS])
 
 
-def _error(codes: CodesFile, one: Projection, moments: Float32) -> float:
-    """`|X (W' - W)ᵀ|² / |X Wᵀ|²` for inputs of these moments."""
-    lost = whole = 0.0
-    for exact, rounded in codes.beside(one.name, one.weights):
-        error = rounded - exact
-        lost += float(np.vdot(error @ moments, error))
-        whole += float(np.vdot(exact @ moments, exact))
-    return lost / whole if whole else 0.0
+def _moved(exact: list[Float32], found: list[Float32]) -> float:
+    """The mean over tokens of `|x' - x|² / |x|²`, hidden states `[T, H]` of each window."""
+    one, other = np.concatenate(exact), np.concatenate(found)
+    lengths = np.maximum((one * one).sum(-1), np.finfo(np.float32).tiny)
+    return float((((other - one) ** 2).sum(-1) / lengths).mean())

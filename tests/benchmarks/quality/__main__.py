@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from q35chat.bench.traffic import weight_bytes
 from tests.benchmarks.peers import llama_cpp as theirs
 from tests.benchmarks.peers import ours
 from tests.benchmarks.peers.peer import Numbers, Task
 from tests.benchmarks.peers.rounds import medians
 from tests.benchmarks.quality.divergence import Divergence
 from tests.benchmarks.quality.llama_cpp import KINDS
-from tests.benchmarks.quality.ours import FORMATS, exported, weight_bytes
+from tests.benchmarks.quality.ours import FORMATS, exported, text_graph
 from tests.benchmarks.quality.reference import Reference
 
 HEADINGS = (
@@ -64,7 +65,7 @@ def main() -> None:
         windows=asked.windows,
         threads=task.threads,
     )
-    weights = weight_bytes(reference.bundle) // 4
+    weights = weight_bytes(text_graph(reference.bundle)) // 4
     formats = list(_formats(asked, task, reference))
     found = {}
     for one in formats:
@@ -85,10 +86,10 @@ def row(one: Format, weights: int, found: Divergence, rounds: list[Numbers]) -> 
     cells = [
         f"{one.size / 1e6:.1f}",
         f"{one.size * 8 / weights:.2f}",
-        f"{found.mean:.4f}",
-        f"{found.median:.4f}",
-        f"{found.p99:.3f}",
-        f"{found.top_1:.3f}",
+        f"{found.mean:.3g}",
+        f"{found.median:.3g}",
+        f"{found.p99:.3g}",
+        f"{found.top_1:.4f}",
         f"{found.perplexity:.3f}",
     ]
     speed = medians(rounds) if rounds else None
@@ -104,7 +105,7 @@ def _formats(asked: argparse.Namespace, task: Task, reference: Reference) -> Ite
         bundle = exported(task.checkpoint, name, task.work, text)
         yield Format(
             f"ours {name}",
-            weight_bytes(bundle),
+            weight_bytes(text_graph(bundle)),
             partial(reference.of_bundle, bundle),
             partial(ours.measured, bundle, task),
         )

@@ -42,17 +42,15 @@ def exported(checkpoint: Path, name: str, work: Path, text: Path | None = None) 
     return bundle
 
 
-def weight_bytes(bundle: Path) -> int:
-    """Bytes of weights, all of which a step reads where the head is tied."""
-    return (bundle / "text" / "model.bin").stat().st_size
+def text_graph(bundle: Path) -> Path:
+    """The graph of its decoder."""
+    return bundle / "text" / "model.onnx"
 
 
 def logits(bundle: Path, windows: Int64) -> Float32:
     """Logits `[windows · (T / 2 - 1), V]` of the second half of each of `windows` `[windows, T]`
     but its last token."""
-    session = ort.InferenceSession(
-        str(bundle / "text" / "model.onnx"), providers=["CPUExecutionProvider"]
-    )
+    session = ort.InferenceSession(str(text_graph(bundle)), providers=["CPUExecutionProvider"])
     shapes = {
         value.name: [0 if isinstance(axis, str) else axis for axis in value.shape]
         for value in session.get_inputs()

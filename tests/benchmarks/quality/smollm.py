@@ -221,27 +221,27 @@ def costs(weights: Weights, calibration: npt.NDArray[np.int64]) -> dict[str, flo
     embedding = rotation.turn(weights["token_embd.weight"])
     measured, read = (torch.from_numpy(embedding[some]) for some in np.split(calibration[:6], [2]))
     streams: dict[str, Tensor] = {}
-    errors: dict[str, dict[str, float]] = {}
+    moved: dict[str, dict[str, float]] = {}
     for index in range(LAYERS):
         found = matrices(weights, index, rotation)
-        here: Weights = {}
-        there: Weights = {}
-        before, measured = measured, layer(measured, multiplying(found, here))
-        read = layer(read, multiplying(found, there))
+        moments: Weights = {}
+        before, measured = measured, layer(measured, multiplying(found))
+        read = layer(read, multiplying(found, moments))
         for kind, exact in found.items():
             damping = damping_of(4 * LENGTH, exact.shape[1])
-            small = rounded(exact, FOUR, feedback_of(there[kind], damping))
-            lost, whole = (float(np.vdot(one @ here[kind], one)) for one in (small - exact, exact))
-            errors.setdefault(kind, {})[f"layer_{index}/{kind}"] = lost / whole
+            small = rounded(exact, FOUR, feedback_of(moments[kind], damping))
             multiply = multiplying({**found, kind: small})
-            streams[kind] = layer(streams.get(kind, before), multiply)
+            alone = layer(before, multiply)
+            change = (alone - measured).square().sum(-1) / measured.square().sum(-1)
+            moved.setdefault(kind, {})[f"layer_{index}/{kind}"] = float(change.mean())
+            streams[kind] = layer(streams[kind], multiply) if kind in streams else alone
 
     def reads(x: Tensor) -> Float32:
         return head_input(weights, x[:, :-1], rotation) @ embedding.T
 
     wanted, following = reads(measured), calibration[:2, 1:].ravel()
     found_costs: dict[str, float] = {}
-    for kind, shares in errors.items():
+    for kind, shares in moved.items():
         cost = divergence(wanted, reads(streams[kind]), following).mean
         total = sum(shares.values())
         found_costs |= {name: cost * share / total for name, share in shares.items()}
