@@ -131,7 +131,7 @@ class Suggestions(Widget):
             Content.assemble(
                 ("› " if index == self.index else "  ", "$accent bold"),
                 (padded(label, column), "bold" if index == self.index else ""),
-                (f"{' ' * _APART}{detail}", "$foreground 55%"),
+                (f"{' ' * _APART}{detail}", _DIM),
             )
             for index, (label, detail) in enumerate(zip(labels, details, strict=True))
         ]

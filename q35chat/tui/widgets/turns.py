@@ -40,7 +40,7 @@ from q35chat.tui.widgets.picture import Picture
 from q35chat.tui.widgets.reasoning import Reasoning
 from q35chat.tui.widgets.selecting import SelectableText
 
-_DIM = "$foreground 55%"
+_DIM = "$foreground 60%"
 
 
 class TurnFoot(Widget):
