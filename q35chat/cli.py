@@ -22,6 +22,7 @@ from q35chat import __version__
 from q35chat.commands.chat import chat
 from q35chat.commands.console import (
     Console,
+    fill_closed_streams,
     forget_impossible_size,
     keep_answers_apart,
     protect_screen,
@@ -126,6 +127,7 @@ app = typer.Typer(
 
 def main() -> None:
     """The console script: run the command of `sys.argv` and leave with its exit code."""
+    fill_closed_streams()
     keep_answers_apart()
     protect_screen()
     forget_impossible_size()

@@ -8,6 +8,7 @@ stands there. Knows no screen and no model. A PDF is read in a process of its ow
 from __future__ import annotations
 
 import re
+import stat
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -97,7 +98,10 @@ def read_text_file(path: Path) -> TextFile:
         kind = attachable(path)
         if kind == "PDF":
             return TextFile(name, _pdf_text(path, name), path)
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise FileError(f"{name} is a pipe or a device; attach a file")
+        size = status.st_size
         if not size:
             raise FileError(f"{name} is empty")
         if kind != "text":

@@ -19,6 +19,7 @@ from typing import Final, TextIO
 from q35chat.ascend.options import log_path
 from q35chat.text import safe_line, safe_text
 
+_STANDARD: Final = (0, 1, 2)
 _STDOUT: Final = 1
 _SIZES: Final = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 _MOST_DIGITS: Final = 4
@@ -64,6 +65,22 @@ class Console:
     def show(self, text: str) -> None:
         """Lines of the result on stdout, made harmless."""
         self.out.write(safe_text(text) + "\n")
+
+
+def fill_closed_streams() -> None:
+    """Open the null device, for reading, in the place of each closed standard stream: no file that
+    is opened later gets its number, and with it what native libraries print; and an answer that
+    cannot be written fails.
+
+    To be called before anything opens a file or takes `sys.stdout`.
+    """
+    for descriptor in _STANDARD:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(_STDOUT, "w", encoding="utf-8", closefd=False)
 
 
 def forget_impossible_size() -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -245,8 +246,9 @@ class ChatApp(App[None]):
     def bring_back_title(self) -> None:
         """The window has the title that it had, once the application has ended."""
         if self._window and sys.__stderr__ is not None:
-            sys.__stderr__.write(notices.BRING_BACK_TITLE)
-            sys.__stderr__.flush()
+            with suppress(OSError):  # the terminal may be gone
+                sys.__stderr__.write(notices.BRING_BACK_TITLE)
+                sys.__stderr__.flush()
 
     def read_clipboard(self, then: Callable[[Held | None], None]) -> None:
         """Ask the desktop, else the terminal, for what its clipboard holds."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import signal
 import sys
 import threading
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
@@ -49,6 +50,7 @@ _READ_AT_ONCE: Final = 4096
 _STDOUT: Final = 1
 _STDERR: Final = 2
 _MOST_KEPT: Final = 1 << 20
+_HUNG_UP: Final = 128 + signal.SIGHUP
 
 
 def log_path() -> Path:
@@ -67,19 +69,21 @@ def apart(path: Path, dress: Callable[[TextIO], object] = lambda screen: screen)
     before = sys.__stderr__
     kept, out = os.dup(_STDERR), os.dup(_STDOUT)
     log = _open_log(path)
-    with os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="replace") as screen:
-        sys.__stderr__ = cast("Any", dress(screen))  # type: ignore[misc]
-        os.dup2(log, _STDERR)
-        os.dup2(log, _STDOUT)
-        try:
-            yield
-        finally:
-            os.dup2(kept, _STDERR)
-            os.dup2(out, _STDOUT)
-            os.close(out)
-            sys.__stderr__ = before  # type: ignore[misc]
-            os.close(kept)
-            os.close(log)
+    screen = os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="replace")
+    sys.__stderr__ = cast("Any", dress(screen))  # type: ignore[misc]
+    os.dup2(log, _STDERR)
+    os.dup2(log, _STDOUT)
+    try:
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.dup2(out, _STDOUT)
+        os.close(out)
+        sys.__stderr__ = before  # type: ignore[misc]
+        os.close(kept)
+        os.close(log)
+        with suppress(OSError):  # what a terminal that is gone has not taken
+            screen.close()
 
 
 def _open_log(path: Path) -> int:
@@ -162,9 +166,12 @@ class PatientDriver(LinuxDriver):
                     self.process_message(message)
 
     def _run_input_thread(self) -> None:
-        """An application that cannot read the terminal has failed, and says so."""
+        """Ends the application as SIGHUP does where the terminal is gone; one that cannot read a
+        terminal for another reason has failed, and says so."""
         try:
             self.run_input_thread()
+        except (EOFError, OSError):
+            self._app.call_later(self._app.exit, None, _HUNG_UP)
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._app.call_later(_raised, error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,8 @@ def test_what_has_no_text_is_refused_by_name(tmp_path: Path, data: bytes, said: 
 def test_a_folder_and_a_file_that_is_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a folder; attach a file in it"):
         read_text_file(tmp_path)
+    with pytest.raises(FileError, match="is a pipe or a device; attach a file"):
+        read_text_file(Path(os.devnull))
     with pytest.raises(FileError, match=r"gone\.txt cannot be read"):
         read_text_file(tmp_path / "gone.txt")
     with pytest.raises(FileError, match="cannot be read: embedded null byte"):

@@ -173,6 +173,24 @@ def test_a_closed_stdout_is_no_crash() -> None:
     assert result.stderr == b"q35chat: the prompt is empty; say something, or pipe text into it\n"
 
 
+@pytest.mark.parametrize("arguments", [ASK, ("sessions", "list", "--json"), ("man",)])
+def test_what_a_closed_stdout_cannot_show_is_a_failure(arguments: tuple[str, ...]) -> None:
+    result = shell('"$@" >&-', "brief", *arguments)
+    assert result.returncode == 1
+    assert b"q35chat: cannot write the output: Bad file descriptor" in result.stderr
+
+
+def test_no_file_gets_the_number_of_a_closed_stream() -> None:
+    program = """
+import os
+from q35chat import cli
+cli.run = lambda _: print(os.open(os.devnull, os.O_RDONLY))
+cli.main()
+"""
+    result = shell('"$@" <&- 2>&-', program=(sys.executable, "-c", program))
+    assert int(result.stdout) > 2
+
+
 def test_a_plain_chat_without_stdin_says_so() -> None:
     result = shell('"$@" <&-', "brief", "--plain", "--model-dir", "scripted")
     assert result.returncode == 2

@@ -58,6 +58,12 @@ class Typist:
             if not self._read(time.monotonic() + 1):
                 self.type(keys)
 
+    def hang_up(self) -> None:
+        """Take the terminal away, once."""
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
+
     def wait_for_end(self) -> None:
         """Read until the program has gone."""
         until = time.monotonic() + PATIENCE_S
@@ -96,12 +102,13 @@ def terminal(
         start_new_session=True,
     )
     os.close(slave)
+    typist = Typist(master)
     try:
-        yield Typist(master), process
+        yield typist, process
     finally:
         process.kill()
         process.wait()
-        os.close(master)
+        typist.hang_up()
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tmp_path: Path) -> None:
@@ -150,3 +157,10 @@ def test_a_terminated_screen_gives_the_terminal_back(
         typist.wait_for(LEAVES)
         typist.wait_for_end()
         assert process.wait(PATIENCE_S) == 128 + ending
+
+
+def test_a_screen_whose_terminal_is_gone_ends_as_one_that_is_hung_up(tmp_path: Path) -> None:
+    with terminal("waiting", *SCREEN, home=tmp_path, term="xterm-256color") as (typist, process):
+        typist.wait_for("slots for each chat")
+        typist.hang_up()
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGHUP

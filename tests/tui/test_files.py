@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual import events
 
 from q35chat.tui.chat.drafts import Drafts
@@ -127,13 +128,17 @@ async def test_a_draft_keeps_its_files_when_the_program_is_left(tmp_path: Path) 
         assert chat.written == "later"
 
 
-def test_a_paste_of_words_is_no_file_and_a_whole_path_is_one(tmp_path: Path) -> None:
+def test_a_paste_of_words_is_no_file_and_a_whole_path_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = source(tmp_path, "notes.md")
     assert file_paths("notes.md") == ()
     assert file_paths(str(path)) == (path,)
     assert file_paths(f"see {path}") == ()
     assert typed_files(f"read {path}, please") == ("read, please", (path,))
     assert typed_files("notes.md is good") == ("notes.md is good", ())
+    monkeypatch.chdir(tmp_path)
+    assert typed_files("@notes.md is good, @all") == ("is good, @all", (Path("notes.md"),))
     picture = picture_file(tmp_path)
     assert file_paths(f"{picture}\n{path}") == (picture, path)
 

@@ -171,6 +171,7 @@ def test_pictures_typed_in_a_message_are_taken_out_of_it(tmp_path: Path) -> None
         (f"Compare {one}, and '{two}'\nin a word", "Compare, and\nin a word", (one, two)),
         (f"{spaced} what", "what", (two,)),
         (f"file://{one} what", "what", (one,)),
+        (f"@{one} what, @{spaced}?", "what,?", (one, two)),
         (f"no  picture\n in {tmp_path} ", f"no  picture\n in {tmp_path} ", ()),
         ("one.png and/or two", "one.png and/or two", ()),
     ):
@@ -179,7 +180,8 @@ def test_pictures_typed_in_a_message_are_taken_out_of_it(tmp_path: Path) -> None
 
 def test_the_path_of_a_picture_is_seen_where_it_ends(tmp_path: Path) -> None:
     path = picture_file(tmp_path, "my one.png")
-    for typed in (str(path).replace(" ", "\\ "), f"'{path}'"):
+    escaped = str(path).replace(" ", "\\ ")
+    for typed in (escaped, f"@{escaped}", f"'{path}'"):
         assert file_before(f"look at {typed}") == (len(typed), path, "")
         assert file_before(f"look at {typed},") == (len(typed) + 1, path, ",")
         assert file_before(f"look at {typed} ") is None

@@ -72,13 +72,14 @@ def file_before(line: str) -> tuple[int, Path, str] | None:
 
 def _named_file(word: str) -> tuple[Path, str] | None:
     """The picture or file that a word of a message is the path of, and the word's end behind it. A
-    name alone is a word like any other."""
-    if not re.match("~|.*[/\\\\]", word):
+    name alone is a word like any other, unless an @ stands before it."""
+    if not re.match("~|@|.*[/\\\\]", word):
         return None
-    for named in dict.fromkeys((word, word.rstrip(_AFTER_A_PATH))):
+    written = word.removeprefix("@")
+    for named in filter(None, dict.fromkeys((written, written.rstrip(_AFTER_A_PATH)))):
         path = typed_path(named)
         if attachable(path) is not None:
-            return path, word[len(named) :]
+            return path, written[len(named) :]
     return None
 
 
