@@ -62,7 +62,7 @@ def test_the_screen_opens_over_the_chosen_model(opened: list[Any]) -> None:
     assert isinstance(exporter.job(), ChildJob)
     assert exporter.room(Path()) > 0
     assert given == {
-        "session": "s1",
+        "conversation_id": "s1",
         "images": [Path("a.png")],
         "prompt": "Hi",
         "pictures": None,
@@ -197,7 +197,7 @@ def test_continue_opens_the_latest_chat_on_screen(opened: list[Any]) -> None:
     latest, _ = keep_two_chats()
     options = ChatOptions(model_dir=Path("m"), continues=True)
     assert open_chat(options, recorded(terminal=True).console) == 0
-    assert opened[-1][2]["session"] == latest
+    assert opened[-1][2]["conversation_id"] == latest
 
 
 def test_continue_goes_on_in_the_latest_chat_line_by_line(

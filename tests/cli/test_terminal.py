@@ -21,8 +21,11 @@ import pytest
 from tests.support.imports import ROOT
 
 # Not a function between fork and exec: other tests may have left threads in this process.
+# A shell's background and nohup ignore signals that a program on a terminal gets.
 TAKE_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """

@@ -155,7 +155,7 @@ async def test_a_picture_is_asked_about_again_and_read_only_once(demo: Path, sto
         await paste(chat, str(SHAPES))
         await chat.until(lambda: len(chat.screen.composer.chips.attachments) == 1)
         [picture] = chat.screen.composer.chips.attachments
-        await chat.see(f"shapes.png {picture.width}×{picture.height} {picture.tokens} tok")
+        await chat.see(f"shapes.png {picture.width}×{picture.height} {picture.tokens} slots")
         await chat.write("What do you see?")
         await chat.see(f"({picture.tokens} picture)")
         forecast = chat.screen.draft.forecast

@@ -43,7 +43,7 @@ async def test_chips_go_on_in_further_rows_and_then_say_how_many_more_there_are(
 
 async def test_chips_that_had_no_room_come_up_as_others_go(chat: Chat, tmp_path: Path) -> None:
     await chat.attach(*(picture_file(tmp_path, name) for name in NAMES))
-    await chat.resized(60, 24)
+    await chat.resized(64, 24)
     await chat.see("+2 more")
     await chat.click(inside(chat)[0])
     await chat.see("+1 more")
