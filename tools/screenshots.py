@@ -32,18 +32,18 @@ PATIENCE_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Scene:
     """Questions asked one after the other, the first about `image`; taken when the last answer
-    is complete, or while it has only so many tokens."""
+    is complete, or while it is written, once it is shown to this text."""
 
     questions: tuple[str, ...]
     image: Path | None = None
-    tokens: int = 0
+    shows: str = ""
 
 
 SCENES = {
     "picture": Scene(
         ("What do you see?", "Which shape is in the middle?"), image=PICTURES / "shapes.png"
     ),
-    "capacity": Scene(("Count to 100",), tokens=120),
+    "capacity": Scene(("Count to 100",), shows="38 39 40"),
 }
 
 
@@ -85,8 +85,8 @@ async def _take(app: ChatApp, scene: Scene) -> str:
             screen.composer.editor.put(question)
             await pilot.pause(0.5)
             app.post_message(events.Key("enter", None))  # the pilot would wait for the answer
-            await _until(_moment(screen, 2 * turn, scene.tokens))
-            if not scene.tokens:
+            await _until(_moment(screen, 2 * turn, scene.shows))
+            if not scene.shows:
                 await pilot.pause(0.5)
         taken = app.export_screenshot(title="q35chat")
         screen.turns.stop()
@@ -94,16 +94,17 @@ async def _take(app: ChatApp, scene: Scene) -> str:
         return taken
 
 
-def _moment(screen: ChatScreen, turns: int, tokens: int) -> Callable[[], bool]:
-    """When so many turns are complete, or the running one has so many tokens."""
+def _moment(screen: ChatScreen, turns: int, shows: str) -> Callable[[], bool]:
+    """When so many turns are complete, or the running one has this text on the screen."""
 
     def answered() -> bool:
         return len(screen.session.steps) >= turns and not screen.session.running
 
     def written() -> bool:
-        return screen.session.meter.made >= tokens or answered()
+        lines = screen._compositor.render_strips()
+        return answered() or any(shows in line.text for line in lines)
 
-    return written if tokens else answered
+    return written if shows else answered
 
 
 def main(folder: Path) -> None:
