@@ -88,12 +88,18 @@ def test_a_file_system_without_hard_links_makes_the_same_bundle(
     assert linked == copied
 
 
-def test_what_came_behind_the_last_layer_that_was_kept_is_cut_off(tmp_path: Path) -> None:
-    codes = CodesFile(tmp_path)
+def _one_layer_kept(folder: Path) -> tuple[CodesFile, dict[str, tuple[bytes, bytes]]]:
+    """Codes of a layer that was kept, behind which another matrix was written; and what it told."""
+    codes = CodesFile(folder)
     codes.round("first", _matrix(1), FMT)
     codes.keep_all(1)
     kept = _told(codes)
     codes.round("second", _matrix(2), FMT)
+    return codes, kept
+
+
+def test_what_came_behind_the_last_layer_that_was_kept_is_cut_off(tmp_path: Path) -> None:
+    _, kept = _one_layer_kept(tmp_path)
     again = CodesFile(tmp_path)
     assert (again.layers, _told(again)) == (1, kept)
     assert kept["first"] == tuple(one.tobytes() for one in quantize(_matrix(1).rows(0, 24), FMT))
@@ -103,11 +109,7 @@ def test_what_came_behind_the_last_layer_that_was_kept_is_cut_off(tmp_path: Path
 
 
 def test_a_bundle_that_has_the_file_stays_as_it_is(tmp_path: Path) -> None:
-    codes = CodesFile(tmp_path)
-    codes.round("first", _matrix(1), FMT)
-    codes.keep_all(1)
-    kept = _told(codes)
-    codes.round("second", _matrix(2), FMT)
+    codes, kept = _one_layer_kept(tmp_path)
     with FileSink(tmp_path / "model.bin", lambda _: None, codes.path) as sink:
         sink.store(4, lambda: iter((np.zeros(1, np.float32),)))
     before = (tmp_path / "model.bin").read_bytes()
